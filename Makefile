@@ -52,7 +52,7 @@ up: setup build ## train eight nodes, end to end: UP="--nodes 4 --config 8loc0ex
 test: setup build ## every test: Go with the race detector, Python, end to end
 	@.ci/test
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, the width of prose, staticcheck
 	@.ci/lint
 
 bench: setup build ## the speed figures, as ratios within one run

@@ -8,9 +8,10 @@ type AtOnce struct {
 	Update   int // sequences of one forward and backward pass
 }
 
-// AtOnce is what the settings ask for: all completions of a round together, of the largest round where their number is decided round by round,
-// and for an update of so many sequences the micro-batch. The whole batch is one as far as its size is the node's choice: peers choose how many
-// completions their groups have. Passes are counted before the engine leaves out sequences without an advantage.
+// AtOnce is what the settings ask for: all completions of a round together, of the largest round where their number is
+// decided round by round, and for an update of so many sequences the micro-batch. The whole batch is one as far as its
+// size is the node's choice: peers choose how many completions their groups have. Passes are counted before the engine
+// leaves out sequences without an advantage.
 func (c Config) AtOnce(sequences int) AtOnce {
 	rows := c.Budget() * c.NumGenerations
 	if c.GradientAccumulationSteps > 1 {
@@ -19,8 +20,8 @@ func (c Config) AtOnce(sequences int) AtOnce {
 	return AtOnce{Generate: c.MostOwn() * c.NumGenerations, Update: MicroBatchOf(rows, c.GradientAccumulationSteps, c.MicroBatch)}
 }
 
-// MicroBatchOf is how many of an update's rows a forward pass takes: so many that there are steps passes, and at most limit. steps below 2 and
-// limit 0 ask for nothing.
+// MicroBatchOf is how many of an update's rows a forward pass takes: so many that there are steps passes, and at most
+// limit. steps below 2 and limit 0 ask for nothing.
 func MicroBatchOf(rows, steps, limit int) int {
 	if steps > 1 {
 		rows = (rows + steps - 1) / steps

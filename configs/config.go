@@ -176,8 +176,8 @@ func (c Config) MostExternal() int {
 	return c.NumTransplantTrees
 }
 
-// UnmarshalJSON reads a configuration that a run was stored with. Keys that its program did not have yet are what they were in effect then:
-// none for what is auto today, else as by default.
+// UnmarshalJSON reads a configuration that a run was stored with. Keys that its program did not have yet are what they
+// were in effect then: none for what is auto today, else as by default.
 func (c *Config) UnmarshalJSON(data []byte) error {
 	type plain Config
 	stored, d := plain(*c), Default()
@@ -200,7 +200,8 @@ func (c Config) Fair() bool {
 	return c.ExternalSampling == SamplingFair || c.ExternalSampling == SamplingAuto && c.Async()
 }
 
-// ResolvedPrecision is what Precision means on a CUDA device, or on a CPU. Where the GPUs have no TF32, planning has replaced auto.
+// ResolvedPrecision is what Precision means on a CUDA device, or on a CPU. Where the GPUs have no TF32, planning has
+// replaced auto.
 func (c Config) ResolvedPrecision(cuda bool) string {
 	switch {
 	case c.Precision != "auto":
@@ -244,8 +245,8 @@ type Model struct {
 // Folder tells whether the weights are in a folder of the user's rather than a preset's.
 func (m Model) Folder() bool { return filepath.IsAbs(m.Weights) }
 
-// Shape is a decoder-only transformer's size. In the fields that GPT-2 has no need of, zero means "as GPT-2"; the methods of the same
-// meaning (KeyValueHeads, InnerWidth, HeadWidth, Tied) resolve it.
+// Shape is a decoder-only transformer's size. In the fields that GPT-2 has no need of, zero means "as GPT-2"; the
+// methods of the same meaning (KeyValueHeads, InnerWidth, HeadWidth, Tied) resolve it.
 type Shape struct {
 	Architecture string `yaml:"architecture" json:"architecture,omitempty"` // model_type of its config.json, one of Architectures; "": gpt2
 	Layers       int    `yaml:"layers" json:"layers"`

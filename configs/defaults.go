@@ -3,8 +3,9 @@ package configs
 // Embedded is the Weights of a model that is part of the program.
 const Embedded = "embedded"
 
-// Default is the paper's controlled experiment (arXiv:2509.08721, section 5) in its baseline form, I / J = 8 / 0, with what the
-// paper leaves open taken from TRL's GRPO or from the guides, and the correction of others' rollouts that docs/RESULTS.md supports. Model is empty: which one is right depends on the host.
+// Default is the paper's controlled experiment (arXiv:2509.08721, section 5) in its baseline form, I / J = 8 / 0, with
+// what the paper leaves open taken from TRL's GRPO or from the guides, and the correction of others' rollouts that
+// docs/RESULTS.md supports. Model is empty: which one is right depends on the host.
 func Default() Config {
 	return Config{
 		Seed:      42, // the predecessor's

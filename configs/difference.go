@@ -63,8 +63,9 @@ func (d Difference) String() string { return fmt.Sprintf("%s %s → %s", d.Key, 
 // absent is the text of a value that one side doesn't have. No value's text is equal to it: text is quoted.
 const absent = "absent"
 
-// Differences lists every key in which two configurations differ, one entry a fact: keys by name, then models of a swarm of different ones one by
-// one, then the task mixture entry by entry. A configuration that was stored and read again doesn't differ from itself.
+// Differences lists every key in which two configurations differ, one entry a fact: keys by name, then models of a
+// swarm of different ones one by one, then the task mixture entry by entry. A configuration that was stored and read
+// again doesn't differ from itself.
 func Differences(before, after Config) []Difference {
 	var d differences
 	old, now := Values(before), Values(after)
@@ -117,8 +118,8 @@ const (
 	leadingValue = 20 // of what is equal, shown before the difference
 )
 
-// shorten cuts two different texts to at most longestValue characters and an ellipsis on either side, such that the first difference is
-// in what is left of them.
+// shorten cuts two different texts to at most longestValue characters and an ellipsis on either side, such that the
+// first difference is in what is left of them.
 func shorten(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	if max(len(x), len(y)) <= longestValue {

@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// members compares the models of a swarm of different ones by name. Which models these are, and how many nodes each has, is what the key models
-// says: where that differs, only what models of both sides have of their own is listed.
+// members compares the models of a swarm of different ones by name. Which models these are, and how many nodes each
+// has, is what the key models says: where that differs, only what models of both sides have of their own is listed.
 func (d *differences) members(before, after Config) {
 	name := func(m Member) string { return m.Model }
 	sameModels := before.Models == after.Models
@@ -45,7 +45,8 @@ func memberText(m *Member) string {
 	return strconv.Itoa(m.Nodes) + " nodes"
 }
 
-// mixture compares two mixtures task by task: weights, parameters, tasks of one side, and the order, on which draws depend.
+// mixture compares two mixtures task by task: weights, parameters, tasks of one side, and the order, on which draws
+// depend.
 func (d *differences) mixture(before, after []TaskSpec) {
 	name := func(t TaskSpec) string { return t.Name }
 	for pair := range pairs(before, after, name) {
@@ -144,8 +145,8 @@ type pair[T any] struct {
 	before, after *T
 }
 
-// pairs goes through the entries of both lists in the first one's order, then those of the second alone. Of entries with the same name the first
-// belong together, then the second, which is called name[2].
+// pairs goes through the entries of both lists in the first one's order, then those of the second alone. Of entries
+// with the same name the first belong together, then the second, which is called name[2].
 func pairs[T any](before, after []T, name func(T) string) iter.Seq[pair[T]] {
 	return func(yield func(pair[T]) bool) {
 		names, others := uniqueNames(before, name), uniqueNames(after, name)

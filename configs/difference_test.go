@@ -71,7 +71,8 @@ func requireOne(t *testing.T, before, after Config, key string) {
 	}
 }
 
-// A key that is changed alone is the one that differs, whatever the key: one that is added later is compared, and counts as the experiment's.
+// A key that is changed alone is the one that differs, whatever the key: one that is added later is compared, and
+// counts as the experiment's.
 func TestEveryKeyThatIsChangedAloneIsTheOneThatDiffers(t *testing.T) {
 	fields := map[string]int{}
 	var walk func(at []int, typ reflect.Type, prefix string)

@@ -23,8 +23,9 @@ type Document struct {
 	Sources map[string]string // key -> file:line
 }
 
-// ParseDocument reads a YAML file's text; name is what errors call it. Unknown keys, wrong types, keys given twice, aliases and
-// further documents are refused with an *Error that names file and line. An empty text value counts as not given.
+// ParseDocument reads a YAML file's text; name is what errors call it. Unknown keys, wrong types, keys given twice,
+// aliases and further documents are refused with an *Error that names file and line. An empty text value counts as not
+// given.
 func ParseDocument(name string, data []byte) (Document, error) {
 	d := Document{Values: map[string]any{}, Sources: map[string]string{}}
 	if len(data) > MaxDocument {

@@ -48,7 +48,8 @@ func ParseAxis(text string) (Axis, error) {
 	return newAxis(strings.TrimSpace(name), strings.Split(list, ","))
 }
 
-// newAxis checks an axis and gives its values their type. Whether they are in the key's range, Validate tells of the whole configuration.
+// newAxis checks an axis and gives its values their type. Whether they are in the key's range, Validate tells of the
+// whole configuration.
 func newAxis(name string, texts []string) (Axis, error) {
 	key, err := FindKey(name)
 	if err != nil {
@@ -124,7 +125,8 @@ func (a GridArm) Name(base string, longest int) string {
 	return strings.TrimRight(name[:max(1, longest-7)], "-._") + "-" + shortHash(name)
 }
 
-// shortKeys are the names of keys in arms' names, where they aren't the keys' own: the paper's letters, and the field's.
+// shortKeys are the names of keys in arms' names, where they aren't the keys' own: the paper's letters, and the
+// field's.
 var shortKeys = map[string]string{
 	"learning_rate": "lr", "num_generations": "G", "num_train_samples": "I", "num_transplant_trees": "J",
 }

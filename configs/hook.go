@@ -11,8 +11,8 @@ const (
 	HookSummary    = "SWARM_SUMMARY"
 )
 
-// WithoutHook is an environment without the variables of --on-complete: a swarm that such a command starts must not take the name of the
-// experiment that has ended for its own.
+// WithoutHook is an environment without the variables of --on-complete: a swarm that such a command starts must not
+// take the name of the experiment that has ended for its own.
 func WithoutHook(environ []string) []string {
 	inHook := false
 	for _, entry := range environ {

@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Tokenizers' vocabularies: the 256 bytes and an end token; GPT-2's 50257, which weights may pad to a multiple of 64 or 128.
+// Tokenizers' vocabularies: the 256 bytes and an end token; GPT-2's 50257, which weights may pad to a multiple of 64 or
+// 128.
 const (
 	bytesVocabulary      = 257
 	gpt2Vocabulary       = 50257
@@ -28,7 +29,8 @@ const (
 	mostContext    = 1 << 22
 )
 
-// huggingFace is what is read of a model folder's config.json: GPT-2's names and Llama's, which Qwen2 and Qwen3 have too.
+// huggingFace is what is read of a model folder's config.json: GPT-2's names and Llama's, which Qwen2 and Qwen3 have
+// too.
 type huggingFace struct {
 	ModelType string `json:"model_type"`
 	VocabSize int    `json:"vocab_size"`
@@ -66,9 +68,9 @@ func (r *ropeScaling) plain() bool {
 	return r == nil || slices.Contains([]string{"", "default", "llama3"}, cmp.Or(r.RopeType, r.Type))
 }
 
-// ParseModel makes a Model of a Hugging Face folder: name is what the model is called, folder where it is, config the text of its
-// config.json. The Architectures are known. Anything else is an *Error. Tokenizer is what a folder without a
-// tokenizer.json of its own falls back to: bytes, GPT-2's, or none ("huggingface").
+// ParseModel makes a Model of a Hugging Face folder: name is what the model is called, folder where it is, config the
+// text of its config.json. The Architectures are known. Anything else is an *Error. Tokenizer is what a folder without
+// a tokenizer.json of its own falls back to: bytes, GPT-2's, or none ("huggingface").
 func ParseModel(name, folder string, config []byte) (Model, error) {
 	shape, err := ParseShape(config)
 	if err != nil {

@@ -65,8 +65,8 @@ func FindKey(name string) (Key, error) {
 	return Key{}, unknown("key", name, Keys())
 }
 
-// Parse turns a value's text into the key's type: string, bool, int, int64 or float64. Text that isn't of the type is an
-// *Error; whether the value is in its range is Validate's to say.
+// Parse turns a value's text into the key's type: string, bool, int, int64 or float64. Text that isn't of the type is
+// an *Error; whether the value is in its range is Validate's to say.
 func (k Key) Parse(text string) (any, error) {
 	var value any
 	var err error
@@ -144,8 +144,8 @@ func Values(c Config) map[string]any {
 	return values
 }
 
-// PresetValues brings a preset's values (an Experiment's, a Model's Defaults) to the form of Values: nested keys joined by dots, each
-// value of its key's type. Keys that Config doesn't have are an *Error.
+// PresetValues brings a preset's values (an Experiment's, a Model's Defaults) to the form of Values: nested keys joined
+// by dots, each value of its key's type. Keys that Config doesn't have are an *Error.
 func PresetValues(preset map[string]any) (map[string]any, error) {
 	values := map[string]any{}
 	var walk func(m map[string]any, prefix string) error
@@ -181,8 +181,8 @@ func (k Key) EnvironmentName() string {
 // Usage is one line for a flag's help.
 func (k Key) Usage() string { return usages()[k.Name] }
 
-// DefaultText is the key's default for a flag's help: the program's value, or "the model's" if a model preset sets the key. It is empty for
-// false, for an empty text, and if the usage names the default itself.
+// DefaultText is the key's default for a flag's help: the program's value, or "the model's" if a model preset sets the
+// key. It is empty for false, for an empty text, and if the usage names the default itself.
 func (k Key) DefaultText() string {
 	if slices.Contains(modelKeys(), k.Name) {
 		return "the model's"

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Member is one model of a swarm of different ones, with what its nodes have of their own: Adam's rate and the size of a forward pass go with a
-// model. All else is the experiment's, and by default the first model's.
+// Member is one model of a swarm of different ones, with what its nodes have of their own: Adam's rate and the size of
+// a forward pass go with a model. All else is the experiment's, and by default the first model's.
 type Member struct {
 	Model        string  `json:"model"` // as Config.Model
 	Nodes        int     `json:"nodes"` // that have it, one after the other, until the next model's turn
@@ -23,8 +23,9 @@ const (
 	maxMembers    = 64
 )
 
-// ParseMembers reads Config.Models: names or folders with commas between them, each with "=" and a number of nodes or without, which is 1. A
-// folder whose path has a comma or ends in "=" and digits can't be named. A mistake is an *Error. Rates and micro-batches are left open.
+// ParseMembers reads Config.Models: names or folders with commas between them, each with "=" and a number of nodes or
+// without, which is 1. A folder whose path has a comma or ends in "=" and digits can't be named. A mistake is an
+// *Error. Rates and micro-batches are left open.
 func ParseMembers(text string) ([]Member, error) {
 	refuse := &Error{Key: "models", Value: text, Allowed: modelsAllowed}
 	var list []Member
@@ -63,8 +64,8 @@ func MembersText(text string, members []Member) string {
 	return strings.Join(items, ",")
 }
 
-// member is the one whose model the node with an index from 0 has: the models take their turns, each as many nodes as it has, and begin again
-// where there are more nodes.
+// member is the one whose model the node with an index from 0 has: the models take their turns, each as many nodes as
+// it has, and begin again where there are more nodes.
 func (c Config) member(node int) Member {
 	turn := 0
 	for _, m := range c.Members {
@@ -97,7 +98,8 @@ func (c Config) OfNode(node int) Config {
 	return c
 }
 
-// LargestMicroBatch is the most sequences of a forward pass that any node may have, 0 for all: what memory is planned for.
+// LargestMicroBatch is the most sequences of a forward pass that any node may have, 0 for all: what memory is planned
+// for.
 func (c Config) LargestMicroBatch() int {
 	most := c.MicroBatch
 	for i, m := range c.Members {

@@ -94,7 +94,8 @@ func TestModelsComeBackAsWritten(t *testing.T) {
 	})
 }
 
-// A node's configuration is that of a swarm with its model alone; nothing of the swarm's is left in it, and nothing of it in the swarm's.
+// A node's configuration is that of a swarm with its model alone; nothing of the swarm's is left in it, and nothing of
+// it in the swarm's.
 func TestANodeHasItsModelsOwnKeys(t *testing.T) {
 	c := experiment(t)
 	c.MicroBatch = 16

@@ -118,8 +118,8 @@ func parseParams(node *yaml.Node) (map[string]any, error) {
 	return params, nil
 }
 
-// plain checks that a parameter is a number, text, true or false, or a list of such, and brings whole numbers to int: YAML and JSON
-// write 1.0 as 1, so the kinds must not differ before and after.
+// plain checks that a parameter is a number, text, true or false, or a list of such, and brings whole numbers to int:
+// YAML and JSON write 1.0 as 1, so the kinds must not differ before and after.
 func plain(value any, depth int) (any, error) {
 	switch v := value.(type) {
 	case int, string, bool:

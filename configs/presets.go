@@ -43,7 +43,8 @@ func decodePreset(file string, out any) error {
 	return nil
 }
 
-// Experiments names the experiment presets: those of a fixed split first, and the one with the most own samples (I) before: the paper's baseline.
+// Experiments names the experiment presets: those of a fixed split first, and the one with the most own samples (I)
+// before: the paper's baseline.
 func Experiments() []string {
 	listOnce.Do(func() {
 		listed = presetNames("experiments")
@@ -88,8 +89,8 @@ func Experiment(name string) (map[string]any, error) {
 // Models names the model presets.
 func Models() []string { return presetNames("models") }
 
-// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id, with and without its owner, in capitals or
-// not. An unknown name is an *Error.
+// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id, with and without its
+// owner, in capitals or not. An unknown name is an *Error.
 func LoadModel(name string) (Model, error) {
 	for _, known := range Models() {
 		var m Model

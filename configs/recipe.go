@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Recipe is how a small base model is trained from scratch on a task set's questions and answers. It needs shape, tasks and a seed
-// besides, no more.
+// Recipe is how a small base model is trained from scratch on a task set's questions and answers. It needs shape, tasks
+// and a seed besides, no more.
 type Recipe struct {
 	Steps        int     `yaml:"steps" json:"steps"`
 	Batch        int     `yaml:"batch" json:"batch"`                 // questions a step
 	LearningRate float64 `yaml:"learning_rate" json:"learning_rate"` // the peak
 	TagShare     float64 `yaml:"tag_share" json:"tag_share"`         // share of answers in <answer> tags, 0-1
-	// TagShares are those of the tasks that differ from TagShare: of what is hard to get right, more answers are in tags, so that
-	// every task starts with some reward.
+	// TagShares are those of the tasks that differ from TagShare: of what is hard to get right, more answers are in
+	// tags, so that every task starts with some reward.
 	TagShares map[string]float64 `yaml:"tag_shares" json:"tag_shares,omitempty"`
 	// Weights are how often a task is drawn, relative to 1 of those that it doesn't name.
 	Weights map[string]float64 `yaml:"weights" json:"weights,omitempty"`

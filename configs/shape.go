@@ -11,8 +11,8 @@ const (
 // Architectures lists them.
 func Architectures() []string { return []string{GPT2, Llama, Qwen2, Qwen3} }
 
-// Rotary tells whether the model is of Llama's kind (Llama, Qwen2, Qwen3): RMSNorm, grouped-query attention, rotary positions, and a feed-forward
-// layer of three matrices.
+// Rotary tells whether the model is of Llama's kind (Llama, Qwen2, Qwen3): RMSNorm, grouped-query attention, rotary
+// positions, and a feed-forward layer of three matrices.
 func (s Shape) Rotary() bool { return s.Family() != GPT2 }
 
 // Family is the model's architecture, one of Architectures.
@@ -31,7 +31,8 @@ func (s Shape) KeyValueHeads() int {
 	return s.Heads
 }
 
-// InnerWidth is the width of the feed-forward layer. A rotary model's has three matrices of it (gate, up, down), GPT-2's two.
+// InnerWidth is the width of the feed-forward layer. A rotary model's has three matrices of it (gate, up, down),
+// GPT-2's two.
 func (s Shape) InnerWidth() int {
 	if s.Inner > 0 {
 		return s.Inner

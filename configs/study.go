@@ -105,7 +105,8 @@ func parseStudy(name string, text []byte) (Study, error) {
 	return s, s.check()
 }
 
-// ParseStudyFile reads a study of a user's own. Its name is the file's without folder and ending. A mistake is an *Error.
+// ParseStudyFile reads a study of a user's own. Its name is the file's without folder and ending. A mistake is an
+// *Error.
 func ParseStudyFile(path string, text []byte) (Study, error) {
 	if len(text) > MaxDocument || !utf8.Valid(text) {
 		return Study{}, &Error{Problem: "bad study", Source: path, Remedy: fmt.Sprintf("allowed: UTF-8 of at most %d bytes", MaxDocument)}
@@ -157,7 +158,8 @@ func (s Study) Experiment(name string) (StudyExperiment, error) {
 	return StudyExperiment{}, unknown("experiment of study "+s.Name, name, names)
 }
 
-// With is the study as it is run with a model, by any name of it: that model's seeds, rounds and keys in the places of the study's own.
+// With is the study as it is run with a model, by any name of it: that model's seeds, rounds and keys in the places of
+// the study's own.
 func (s Study) With(model string) Study {
 	own, ok := s.Models[ModelName(model)]
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ExperimentNames are the names that the study's experiments are recorded under when they are run with a model (a preset, its Hugging
-// Face id, or a folder; "" is nano), in the study's order.
+// ExperimentNames are the names that the study's experiments are recorded under when they are run with a model (a
+// preset, its Hugging Face id, or a folder; "" is nano), in the study's order.
 func (s Study) ExperimentNames(model string) []string {
 	var names []string
 	for _, e := range s.Experiments {
@@ -20,8 +20,8 @@ func (s Study) ExperimentNames(model string) []string {
 	return names
 }
 
-// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext, paper-gpt2-8loc0ext. One that is another
-// study's has the name it has there, if both are run alike with the model.
+// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext,
+// paper-gpt2-8loc0ext. One that is another study's has the name it has there, if both are run alike with the model.
 func (s Study) ExperimentName(model, experiment string) string {
 	if other, name, ok := s.recordedAs(model, experiment); ok {
 		return other.ExperimentName(model, name)
@@ -37,8 +37,9 @@ const longestModelName = 24
 
 var notInModelName = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// ModelName is a model as a study's experiments' names have it, of the text that --model names it by ("" is nano): its preset's name, or that
-// of its folder or repository. Of these one that a preset has gets folder- before it, and of a long one the end gives way to a hash.
+// ModelName is a model as a study's experiments' names have it, of the text that --model names it by ("" is nano): its
+// preset's name, or that of its folder or repository. Of these one that a preset has gets folder- before it, and of a
+// long one the end gives way to a hash.
 func ModelName(model string) string {
 	if model == "" {
 		return NanoModel

@@ -10,10 +10,11 @@ import (
 // namingKeys are keys of Settings that say what an experiment is and what it is run with.
 var namingKeys = []string{"experiment", "model", "models"}
 
-// Settings are the values by key that each experiment of the study has above the model's defaults, in the study's order: its name, rounds and
-// model, its preset's values, the study's and its own. A key that any of the experiments has, all have, at its default where nothing else says
-// it: so nothing that lies below these values makes an experiment another than it is. named is what the user calls the model, "" is nano, and m
-// what that is; both don't count for an experiment that names its models.
+// Settings are the values by key that each experiment of the study has above the model's defaults, in the study's
+// order: its name, rounds and model, its preset's values, the study's and its own. A key that any of the experiments
+// has, all have, at its default where nothing else says it: so nothing that lies below these values makes an experiment
+// another than it is. named is what the user calls the model, "" is nano, and m what that is; both don't count for an
+// experiment that names its models.
 func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 	of := s.With(named)
 	var all, defaults []map[string]any
@@ -83,7 +84,8 @@ func stack(values map[string]any, presets ...map[string]any) (map[string]any, er
 	return values, nil
 }
 
-// Compared are the keys whose values the study compares: those that differ between its experiments as Settings has them, in alphabetical order.
+// Compared are the keys whose values the study compares: those that differ between its experiments as Settings has
+// them, in alphabetical order.
 func Compared(settings []map[string]any) []string {
 	var keys []string
 	for _, values := range settings {

@@ -22,7 +22,8 @@ func (e StudyExperiment) other() (study, experiment string, ok bool) {
 	return study, experiment, ok
 }
 
-// adopt fills in the experiments that are other studies'. Those must be these studies' own, and run as this study runs them with nano.
+// adopt fills in the experiments that are other studies'. Those must be these studies' own, and run as this study runs
+// them with nano.
 func (s *Study) adopt() error {
 	s.shared = map[string]sharedExperiment{}
 	for i, e := range s.Experiments {

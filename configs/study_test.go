@@ -204,7 +204,8 @@ func TestThePoolOfTheSmallestSwarmIsLargeEnough(t *testing.T) {
 	}
 }
 
-// Sides that were run with different numbers of nodes would differ in more than the study asks about: a GPU with a neighbour holds fewer.
+// Sides that were run with different numbers of nodes would differ in more than the study asks about: a GPU with a
+// neighbour holds fewer.
 func TestAStudySaysHowManyNodes(t *testing.T) {
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -298,7 +299,8 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 	}
 }
 
-// A study of the program's says itself how others' rollouts are corrected and filtered: its stored runs stay its own, whatever the default becomes.
+// A study of the program's says itself how others' rollouts are corrected and filtered: its stored runs stay its own,
+// whatever the default becomes.
 func TestTheProgramsStudiesPinTheirCorrections(t *testing.T) {
 	nano, err := LoadModel(NanoModel)
 	require.NoError(t, err)

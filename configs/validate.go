@@ -30,8 +30,8 @@ type check struct {
 	allowed string
 }
 
-// Validate checks every key's range and the rules between keys. The error is an *Error for the first that is broken, in the order of
-// Config's fields.
+// Validate checks every key's range and the rules between keys. The error is an *Error for the first that is broken, in
+// the order of Config's fields.
 func Validate(c Config) error {
 	for _, rule := range slices.Concat(checks(c), relations(c)) {
 		if !rule.ok {
@@ -117,7 +117,8 @@ func checks(c Config) []check {
 	}
 }
 
-// maxExternalLag is the oldest that others' rollouts may be: as many rounds are kept for nodes that come back to the swarm.
+// maxExternalLag is the oldest that others' rollouts may be: as many rounds are kept for nodes that come back to the
+// swarm.
 const maxExternalLag = 64
 
 // maxShared is how many questions one message of the exchange carries.
@@ -147,7 +148,8 @@ func whole(key string, value, low, high int64) check {
 	return check{key, strconv.FormatInt(value, 10), low <= value && value <= high, fmt.Sprintf("a whole number from %d to %d", low, high)}
 }
 
-// real is a rule on a number between low and high, each of which may belong to the range or not. NaN is never in a range.
+// real is a rule on a number between low and high, each of which may belong to the range or not. NaN is never in a
+// range.
 func real(key string, value, low, high float64, withLow, withHigh bool) check {
 	ok := (value > low || withLow && value == low) && (value < high || withHigh && value == high)
 	allowed := fmt.Sprintf("a number from %s to %s", number(low), number(high))

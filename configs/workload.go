@@ -14,8 +14,8 @@ const (
 	NameGPUs      = "gpus"       // GPUs that train together, data-parallel
 )
 
-// Workload is a profile of somebody's training: its values and where they stand in the user's files, what memory it takes, and what to do
-// where that is too much (docs/TUNE.md).
+// Workload is a profile of somebody's training: its values and where they stand in the user's files, what memory it
+// takes, and what to do where that is too much (docs/TUNE.md).
 type Workload struct {
 	Name                 string
 	About                string
@@ -85,7 +85,8 @@ type LadderStep struct {
 	Repeat   int // how often it may be taken, one after the other; at least 1
 }
 
-// LadderEdit changes a value. In a ladder To may also be relative: "/2", "x2", "<=512" (no more than), ">=8" (no less than).
+// LadderEdit changes a value. In a ladder To may also be relative: "/2", "x2", "<=512" (no more than), ">=8" (no less
+// than).
 type LadderEdit struct {
 	Value string
 	To    string

@@ -16,8 +16,8 @@ const (
 	maxFormulaDepth = 32
 )
 
-// Formula is arithmetic on named numbers: numbers with or without a unit of memory (1.5GB, 512MiB), names, + - * / and parentheses. Nothing
-// else is evaluated. The zero Formula is empty.
+// Formula is arithmetic on named numbers: numbers with or without a unit of memory (1.5GB, 512MiB), names, + - * / and
+// parentheses. Nothing else is evaluated. The zero Formula is empty.
 type Formula struct {
 	text string
 	root *term

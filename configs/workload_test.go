@@ -176,7 +176,8 @@ func TestFormulaValues(t *testing.T) {
 	})
 }
 
-// FuzzWorkload: any bytes give a profile or an *Error of one line, and a profile that is taken can be asked for all it has.
+// FuzzWorkload: any bytes give a profile or an *Error of one line, and a profile that is taken can be asked for all it
+// has.
 func FuzzWorkload(f *testing.F) {
 	files, err := filepath.Glob("workloads/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -17,7 +17,8 @@ var (
 	relative    = regexp.MustCompile(`^(/|x|<=|>=)([0-9]+(?:\.[0-9]+)?)$`)
 )
 
-// Relative parts a ladder's relative edit into its operator (/, x, <= or >=) and its number; ok is false for a text that replaces.
+// Relative parts a ladder's relative edit into its operator (/, x, <= or >=) and its number; ok is false for a text
+// that replaces.
 func Relative(to string) (operator string, number float64, ok bool) {
 	m := relative.FindStringSubmatch(to)
 	if m == nil {

@@ -39,8 +39,8 @@ func LoadWorkload(name string) (Workload, error) {
 	return ParseWorkload(name+".yaml", data)
 }
 
-// ParseWorkload reads a profile's YAML and validates it; file is what errors call it. Whatever is wrong with it is an *Error that
-// names the file's line, the key, and what is allowed.
+// ParseWorkload reads a profile's YAML and validates it; file is what errors call it. Whatever is wrong with it is an
+// *Error that names the file's line, the key, and what is allowed.
 func ParseWorkload(file string, data []byte) (Workload, error) {
 	switch {
 	case len(data) > maxProfile:

@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Prompt returns the token ids that a node of this configuration gives its model for a question: with the system prompt, and in the chat
-// template if the tokenizer has one.
+// Prompt returns the token ids that a node of this configuration gives its model for a question: with the system
+// prompt, and in the chat template if the tokenizer has one.
 func Prompt(c configs.Config, tokens tokenizer.Tokenizer, question string) []int {
 	return asking{config: c, tokens: tokens}.prompt(question)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// attempt is what one process of a node does: it takes up what previous processes have left in the node's folder, goes on with the
-// rounds, and leaves the same to the next.
+// attempt is what one process of a node does: it takes up what previous processes have left in the node's folder, goes
+// on with the rounds, and leaves the same to the next.
 type attempt struct {
 	link    *Link
 	model   *governed
@@ -105,8 +105,8 @@ func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 	return l.rounds(ctx, n, reached.first)
 }
 
-// load starts the engine with the newest state that can be used, under a lease to load, and returns the rounds it holds. From then on the
-// node gives signs of life.
+// load starts the engine with the newest state that can be used, under a lease to load, and returns the rounds it
+// holds. From then on the node gives signs of life.
 func (l *attempt) load(ctx context.Context, host *leaseHost, previous *recovery) (int, error) {
 	release, err := host.Lease(ctx, phaseLoad)
 	if err != nil {

@@ -21,8 +21,8 @@ const barrierLimit = 10
 // leastLook is how long a look at what is there may take though the deadline has passed.
 const leastLook = time.Second
 
-// barrier waits for the rollouts of a round, which is this one or external_lag before, of the members that take part in that, and takes what absent
-// ones have shared. Errors are for stopped to judge.
+// barrier waits for the rollouts of a round, which is this one or external_lag before, of the members that take part in
+// that, and takes what absent ones have shared. Errors are for stopped to judge.
 func (n *Node) barrier(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	began, lag := time.Now(), n.Config.ExternalLag
 	if n.Mode.Remote {
@@ -62,8 +62,8 @@ func (n *Node) barrier(ctx context.Context, round int, m *measured) ([]*exchange
 	}
 }
 
-// gatherFrom waits at the barrier until the peers have shared, the deadline passes with a quorum there, or others are to be waited for. A
-// remote node needs no quorum.
+// gatherFrom waits at the barrier until the peers have shared, the deadline passes with a quorum there, or others are
+// to be waited for. A remote node needs no quorum.
 func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, changed <-chan struct{}, began time.Time) ([]*exchange.Received, error) {
 	if len(peers) == 0 {
 		return nil, nil
@@ -107,8 +107,9 @@ func (n *Node) gatherWhile(
 	return received, err
 }
 
-// look returns the newest that members whom nobody waits for have shared, of whatever round of theirs, since the node's last one: they may be far
-// behind for good, or this node may, and still learn from each other. What can't be looked up, in what is left of the deadline, counts as not shared.
+// look returns the newest that members whom nobody waits for have shared, of whatever round of theirs, since the node's
+// last one: they may be far behind for good, or this node may, and still learn from each other. What can't be looked
+// up, in what is left of the deadline, counts as not shared.
 func (n *Node) look(ctx context.Context, round int, absent []string, began time.Time) []*exchange.Received {
 	if len(absent) == 0 {
 		return nil

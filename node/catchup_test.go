@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 )
 
-// A node that is away is late for its peers, who go on with the quorum; when it is back it does every round once, without waiting for what is there,
-// until it is one of them again.
+// A node that is away is late for its peers, who go on with the quorum; when it is back it does every round once,
+// without waiting for what is there, until it is one of them again.
 func TestAReturnedNodeCatchesUp(t *testing.T) {
 	c := testConfig(t)
 	c.Rounds, c.BarrierDeadline, c.BarrierQuorum = 9, 1, 0.5

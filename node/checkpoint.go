@@ -28,8 +28,9 @@ type Saver interface {
 	Restore(context.Context, policy.RestoreParams) (policy.RestoreResult, error)
 }
 
-// checkpoints is a node's folder of checkpoints. Each is a file the engine wrote (weights, Adam) and beside it a manifest
-// that this node wrote after it: without its manifest a file does not count. Its methods are called from one goroutine.
+// checkpoints is a node's folder of checkpoints. Each is a file the engine wrote (weights, Adam) and beside it a
+// manifest that this node wrote after it: without its manifest a file does not count. Its methods are called from one
+// goroutine.
 type checkpoints struct {
 	dir    string
 	owner  owner
@@ -40,8 +41,8 @@ type checkpoints struct {
 	pause   float64   // seconds that it has cost
 }
 
-// begin starts writing a checkpoint after round rounds, in the background as far as the engine can: it returns nil then, and collect
-// gives the result. None may be pending.
+// begin starts writing a checkpoint after round rounds, in the background as far as the engine can: it returns nil
+// then, and collect gives the result. None may be pending.
 func (c *checkpoints) begin(ctx context.Context, engine Saver, round int) (*event.Checkpoint, error) {
 	return c.write(ctx, engine, round, true)
 }
@@ -80,8 +81,8 @@ func (c *checkpoints) write(ctx context.Context, engine Saver, round int, backgr
 	return c.finish(m, result, result.Seconds)
 }
 
-// collect returns the checkpoint that was pending once it is there, nil where none is pending, where it is still being written and wait
-// isn't set, or where it was lost with its engine.
+// collect returns the checkpoint that was pending once it is there, nil where none is pending, where it is still being
+// written and wait isn't set, or where it was lost with its engine.
 func (c *checkpoints) collect(ctx context.Context, engine Saver, wait bool) (*event.Checkpoint, error) {
 	if c.pending == nil {
 		return nil, nil

@@ -61,7 +61,8 @@ func (s *shuffled) next() {
 	s.held = true
 }
 
-// swarm runs all rounds of a swarm of three with real engines. Leases are granted in order of leaseSeed; 0 grants all at once.
+// swarm runs all rounds of a swarm of three with real engines. Leases are granted in order of leaseSeed; 0 grants all
+// at once.
 func swarm(t *testing.T, c configs.Config, leaseSeed uint64) outcome {
 	t.Helper()
 	const size = 3

@@ -23,8 +23,8 @@ type launched struct {
 	loaded policy.LoadResult
 }
 
-// launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about an engine that
-// was in trouble and lives on.
+// launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about
+// an engine that was in trouble and lives on.
 func launchEngine(
 	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// openHeldOut draws the node's held-out set. That its tasks have fewer questions than asked for is a warning, once a run.
+// openHeldOut draws the node's held-out set. That its tasks have fewer questions than asked for is a warning, once a
+// run.
 func (l *attempt) openHeldOut(n *Node) error {
 	cfg := n.Config
 	if cfg.EvalQuestions == 0 {
@@ -45,8 +46,9 @@ func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 	return nil
 }
 
-// evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has not been done; of a
-// node that only generates they are always the first. It keeps what came of it before it tells. It returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
+// evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has
+// not been done; of a node that only generates they are always the first. It keeps what came of it before it tells. It
+// returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
 func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
 		return nil
@@ -64,8 +66,9 @@ func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	return nil
 }
 
-// Evaluate answers the held-out questions, of which there are some, with the node's weights, which hold so many rounds. Every call has a lease
-// of its own, so that other nodes compute in between. The error is ErrStopped when the node is to stop.
+// Evaluate answers the held-out questions, of which there are some, with the node's weights, which hold so many rounds.
+// Every call has a lease of its own, so that other nodes compute in between. The error is ErrStopped when the node is
+// to stop.
 func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
 	return n.answer(ctx, n.HeldOut, rounds)
 }

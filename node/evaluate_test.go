@@ -71,7 +71,8 @@ var evaluationPoints = []point{
 	{Type: event.TypeEval, Round: 5, Before: true},
 }
 
-// A node that is killed at every point around its evaluations tells each of them once, and what they say is what a calm node's say.
+// A node that is killed at every point around its evaluations tells each of them once, and what they say is what a calm
+// node's say.
 func TestKilledAroundEvaluations(t *testing.T) {
 	t.Parallel()
 	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), evaluating)
@@ -106,7 +107,8 @@ func TestKilledAroundEvaluations(t *testing.T) {
 	require.Len(t, file.unreported, 4)
 }
 
-// Rounds, weights and rewards of a run that evaluates are those of one that doesn't; and a longer run evaluates at its new end.
+// Rounds, weights and rewards of a run that evaluates are those of one that doesn't; and a longer run evaluates at its
+// new end.
 func TestEvaluationsChangeNothing(t *testing.T) {
 	t.Parallel()
 	plain := begin(t, assignment(t, broker(t, "plain"), "plain", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalQuestions = 0 }))

@@ -19,15 +19,16 @@ import (
 // evaluationsFile holds a node's evaluations in its folder, one a line, in the order in which they were made.
 const evaluationsFile = "evaluations.jsonl"
 
-// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins: whatever state a process begins
-// with, the evaluations of earlier ones have been made, unless nobody wanted them then.
+// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins:
+// whatever state a process begins with, the evaluations of earlier ones have been made, unless nobody wanted them then.
 type evaluated struct {
 	Time float64         `json:"time"` // when it was made, Unix seconds
 	Eval json.RawMessage `json:"eval"` // event.Eval
 	Sum  string          `json:"sum"`  // CRC-32C of Eval, in hexadecimal
 }
 
-// evaluations are those that a node has made, in this process and previous ones. Its methods are called from one goroutine.
+// evaluations are those that a node has made, in this process and previous ones. Its methods are called from one
+// goroutine.
 type evaluations struct {
 	path       string
 	known      map[int]bool        // rounds whose evaluation the database or the file has
@@ -35,8 +36,8 @@ type evaluations struct {
 	mend       bool                // the file ends in the middle of a line
 }
 
-// openEvaluations reads what previous processes have evaluated; the database has those of recorded. A line that is damaged counts as never written.
-// Of two of one round the later counts: see settle.
+// openEvaluations reads what previous processes have evaluated; the database has those of recorded. A line that is
+// damaged counts as never written. Of two of one round the later counts: see settle.
 func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluations, error) {
 	v := &evaluations{path: path, known: map[int]bool{}, unreported: map[int]event.Event{}}
 	data, err := os.ReadFile(path)
@@ -59,8 +60,8 @@ func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluat
 	return v, nil
 }
 
-// settle takes note that the node goes on with round first, and returns what previous processes have not told. Evaluations of later rounds were of
-// weights that are lost: they will be made again.
+// settle takes note that the node goes on with round first, and returns what previous processes have not told.
+// Evaluations of later rounds were of weights that are lost: they will be made again.
 func (v *evaluations) settle(first int) []event.Event {
 	maps.DeleteFunc(v.known, func(round int, _ bool) bool { return round > first })
 	var list []event.Event
@@ -119,8 +120,8 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	return nil
 }
 
-// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, which is before round first, after every
-// eval_every-th round, and after the last.
+// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, which is before
+// round first, after every eval_every-th round, and after the last.
 func evaluates(c configs.Config, first, rounds int) bool {
 	if c.EvalQuestions == 0 {
 		return false

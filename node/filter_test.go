@@ -33,7 +33,8 @@ func newFilterStage(t *testing.T, filter string, least float64) *stage {
 	return s
 }
 
-// Right answers that carry what this node would never say are refused, whoever shares them, and others are drawn in their place.
+// Right answers that carry what this node would never say are refused, whoever shares them, and others are drawn in
+// their place.
 func TestTheFilterRefusesWhatIsAllButImpossible(t *testing.T) {
 	s := newFilterStage(t, configs.FilterLikelihood, -15.1*filterWindow)
 	good := map[string]bool{}
@@ -91,7 +92,8 @@ func TestAFloodOfPoisonCostsABoundedNumberOfScorings(t *testing.T) {
 	require.Equal(t, 3*(1+refills), report.Peers[0].Rejected)
 }
 
-// Scoring others' rollouts climbs down the update's ladder where memory runs out, and gives what it gives with more memory.
+// Scoring others' rollouts climbs down the update's ladder where memory runs out, and gives what it gives with more
+// memory.
 func TestScoringOthersRunsOutOfMemory(t *testing.T) {
 	inBubble(t, "ladder", func(t *testing.T) {
 		g := &gpu{room: 2000 + 1000 + 4*100, base: 1000, each: 100, weights: 1000, short: policy.Shortage{Where: "device"}}

@@ -81,7 +81,8 @@ func (n *Node) leaders(round int, members []protocol.Member) []string {
 	return sapo.DrawPeers(peers, n.Config.MaxPeers, sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposePeers, 0))
 }
 
-// endUntrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes on with the next.
+// endUntrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes
+// on with the next.
 func (n *Node) endUntrained(round int, m *measured) (event.Round, error) {
 	err := n.logTrained(round, policy.UpdateParams{}, nil, m)
 	return m.report(), err

@@ -29,9 +29,10 @@ type supervisor interface {
 	Budget() int64 // device memory the node may take now, 0: no limit
 }
 
-// governed is a node's policy under a memory budget. It owns the engine, picks how many sequences a call takes at a time, and when memory
-// runs out it climbs down the ladder (ladder.go) and tries again, so that a call returns what it would have returned with more
-// memory, or an error once nothing is left to try. Calls come from one goroutine; the meter may be read from any.
+// governed is a node's policy under a memory budget. It owns the engine, picks how many sequences a call takes at a
+// time, and when memory runs out it climbs down the ladder (ladder.go) and tries again, so that a call returns what it
+// would have returned with more memory, or an error once nothing is left to try. Calls come from one goroutine; the
+// meter may be read from any.
 type governed struct {
 	start  protocol.Start
 	config configs.Config
@@ -65,8 +66,8 @@ func (g *governed) open(ctx context.Context) error {
 	return g.load(ctx)
 }
 
-// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed. The parameters' MicroBatch
-// is the most that it takes at a time, of this call and others like it.
+// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed.
+// The parameters' MicroBatch is the most that it takes at a time, of this call and others like it.
 func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	var result policy.GenerateResult
 	all := len(p.Prompts) * p.NumGenerations
@@ -88,7 +89,8 @@ func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (polic
 	return result, err
 }
 
-// Update implements Policy. However many sequences it takes at a time, the step is that of the whole batch, rounding aside.
+// Update implements Policy. However many sequences it takes at a time, the step is that of the whole batch, rounding
+// aside.
 func (g *governed) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	var result policy.UpdateResult
 	rows := computed(p)
@@ -135,8 +137,8 @@ func computed(p policy.UpdateParams) int {
 	return n
 }
 
-// attempt makes a phase's call with as many of the asked sequences at a time as memory allows, and again after each step down the
-// ladder. most is what other calls of the phase may ask for.
+// attempt makes a phase's call with as many of the asked sequences at a time as memory allows, and again after each
+// step down the ladder. most is what other calls of the phase may ask for.
 func (g *governed) attempt(ctx context.Context, phase string, asked, most int, call func(size int) (policy.Memory, error)) error {
 	ladder := climb{governed: g, phase: phase, asked: asked}
 	for {
@@ -172,8 +174,8 @@ func (g *governed) size(phase string, asked int) int {
 	return asked
 }
 
-// fit picks the size of a phase's next calls, of which the largest ask for most sequences, by what was measured. It does so before they ask
-// for their leases.
+// fit picks the size of a phase's next calls, of which the largest ask for most sequences, by what was measured. It
+// does so before they ask for their leases.
 func (g *governed) fit(phase string, most int) {
 	g.most[phase] = most
 	if !g.config.AutoBatchSize {

@@ -15,12 +15,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// callRows is how many completions of held-out questions one call samples: a node that is told to stop waits for one call at most. It is a
-// constant, for what is sampled is a function of the call's seed and size.
+// callRows is how many completions of held-out questions one call samples: a node that is told to stop waits for one
+// call at most. It is a constant, for what is sampled is a function of the call's seed and size.
 const callRows = 64
 
-// HeldOut is the held-out questions of an experiment and how they are sampled. It is the same for every node, seed and experiment of equal tasks,
-// prompt limits, system prompt and sampling options: neither the experiment's seed nor its rounds, I, J or G are a part of it. It is immutable.
+// HeldOut is the held-out questions of an experiment and how they are sampled. It is the same for every node, seed and
+// experiment of equal tasks, prompt limits, system prompt and sampling options: neither the experiment's seed nor its
+// rounds, I, J or G are a part of it. It is immutable.
 type HeldOut struct {
 	Set string // names questions, answers and sampling: only evaluations of equal sets compare
 
@@ -32,20 +33,21 @@ type HeldOut struct {
 	options   policy.GenerateParams // but for prompts and seed
 }
 
-// OpenHeldOut draws the eval_questions held-out questions of a configuration whose prompts fit a model of that context length; fewer, even
-// none, where its tasks have no more.
+// OpenHeldOut draws the eval_questions held-out questions of a configuration whose prompts fit a model of that context
+// length; fewer, even none, where its tasks have no more.
 func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
 	return drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
 }
 
-// A validation set's questions, three of each of the paper's nine tasks, and their completions: a measurement samples as much as two rounds do.
+// A validation set's questions, three of each of the paper's nine tasks, and their completions: a measurement samples
+// as much as two rounds do.
 const (
 	validationQuestions   = 27
 	validationGenerations = 4
 )
 
-// OpenValidation draws the held-out questions that a configuration's splits are judged by, or none where it has another split. None of them, by its
-// text, is one of the evaluation's, which is to judge the run.
+// OpenValidation draws the held-out questions that a configuration's splits are judged by, or none where it has another
+// split. None of them, by its text, is one of the evaluation's, which is to judge the run.
 func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, evaluation *HeldOut) (*HeldOut, error) {
 	if c.Split != configs.SplitBandit {
 		return nil, nil
@@ -103,9 +105,10 @@ func (h *HeldOut) Holds(question string) bool { return h != nil && h.questions[q
 // sampler makes one call's completions.
 type sampler func(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 
-// Evaluate answers all questions with a policy whose weights hold so many rounds, call by call, and scores the answers. It draws nothing of
-// training's randomness: equal weights give equal evaluations, at whatever round and on whichever node, so that two evaluations differ by their
-// weights and not by luck. progress is told before every call how many questions are done; nil: nobody is.
+// Evaluate answers all questions with a policy whose weights hold so many rounds, call by call, and scores the answers.
+// It draws nothing of training's randomness: equal weights give equal evaluations, at whatever round and on whichever
+// node, so that two evaluations differ by their weights and not by luck. progress is told before every call how many
+// questions are done; nil: nobody is.
 func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
 	out := event.Eval{
 		Round: rounds, Set: h.Set, Generations: h.options.NumGenerations, Temperature: h.options.Temperature, Questions: []event.EvalQuestion{},
@@ -138,7 +141,8 @@ func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, pr
 	return out, nil
 }
 
-// score rewards the completions of one question: how many of them have answer tags, and how many tokens they have together.
+// score rewards the completions of one question: how many of them have answer tags, and how many tokens they have
+// together.
 func (h *HeldOut) score(item task.Item, completions [][]int) (q event.EvalQuestion, formatted, tokens int) {
 	q.Task = item.Task()
 	for _, ids := range completions {

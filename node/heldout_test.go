@@ -64,7 +64,8 @@ func TestHeldOutSetIsSpreadOverTheTasks(t *testing.T) {
 	}
 }
 
-// The set is a matter of tasks and sampling: whatever else differs between two experiments, they answer the same questions.
+// The set is a matter of tasks and sampling: whatever else differs between two experiments, they answer the same
+// questions.
 func TestHeldOutSetIsTheSameForAllThatCompare(t *testing.T) {
 	first := openHeldOut(t, paperConfig(t))
 	cases := []struct {
@@ -113,7 +114,8 @@ func TestHeldOutQuestionsAreNeverTrainedOn(t *testing.T) {
 	})
 }
 
-// A peer can't bring a held-out question into training, not even one that says in its metadata that it is something else.
+// A peer can't bring a held-out question into training, not even one that says in its metadata that it is something
+// else.
 func TestHeldOutQuestionOfAPeerIsRefused(t *testing.T) {
 	c := testConfig(t)
 	c.EvalQuestions = 9
@@ -260,7 +262,8 @@ func TestHeldOutOfAFileIsWhatTheFileHas(t *testing.T) {
 	require.Equal(t, h.items[:5], openHeldOut(t, c).items)
 }
 
-// An evaluation takes no more memory than the plan has for a round, and its last, smaller call does not make the next round's lease smaller.
+// An evaluation takes no more memory than the plan has for a round, and its last, smaller call does not make the next
+// round's lease smaller.
 func TestEvaluationKeepsToTheRoundsMemory(t *testing.T) {
 	g := &gpu{room: 1 << 20, weights: 1000, base: 10, each: 100}
 	p, err := govern(t, g, t.TempDir(), nil)

@@ -66,7 +66,8 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	return list
 }
 
-// judgeBatch judges one batch. Whoever has forged one rollout of it is not believed for those that follow: looking for their questions costs.
+// judgeBatch judges one batch. Whoever has forged one rollout of it is not believed for those that follow: looking for
+// their questions costs.
 func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
 	found := verdict{node: r.Node}
 	var forged error
@@ -92,9 +93,9 @@ func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
 	return found
 }
 
-// regenerate returns the question that a rollout claims to answer, drawn again from its sender's stream, or why it is none of it. Which try it
-// was is the sender's affair: its model's context and its held-out set decide what it leaves out. So a lie costs as many draws as there are
-// tries, and the truth one, or as many as the sender needed.
+// regenerate returns the question that a rollout claims to answer, drawn again from its sender's stream, or why it is
+// none of it. Which try it was is the sender's affair: its model's context and its held-out set decide what it leaves
+// out. So a lie costs as many draws as there are tries, and the truth one, or as many as the sender needed.
 func (n *Node) regenerate(node string, round, index int, r exchange.Rollout) (task.Item, error) {
 	if index >= n.Config.MostOwn() {
 		return task.Item{}, errForeignIndex

@@ -55,7 +55,8 @@ func sent(t testing.TB, batch exchange.Batch) *exchange.Received {
 	return r
 }
 
-// Whatever is not what the sender's stream asks in that round at that place is refused, with the reason, and so is what follows it.
+// Whatever is not what the sender's stream asks in that round at that place is refused, with the reason, and so is what
+// follows it.
 func TestForgedRolloutsAreRefused(t *testing.T) {
 	n := judgingNode(t, nil)
 	other := func(id string, round int) []exchange.Rollout { return answers(t, n, id, round).Rollouts }
@@ -109,7 +110,8 @@ func TestForeignMembersHaveNoStream(t *testing.T) {
 	require.Positive(t, n.judgeBatch(sent(t, batch), false).rejected)
 }
 
-// Honest nodes are believed whatever their model's context and their evaluation leave out, and however their JSON is written.
+// Honest nodes are believed whatever their model's context and their evaluation leave out, and however their JSON is
+// written.
 func TestHonestRolloutsAreTaken(t *testing.T) {
 	receiver := judgingNode(t, func(c *configs.Config) { c.EvalQuestions = 0 })
 	rapid.Check(t, func(rt *rapid.T) {
@@ -142,7 +144,8 @@ func TestHonestRolloutsAreTaken(t *testing.T) {
 	})
 }
 
-// A poisonous rollout, whose metadata would make nonsense right, trains nobody: neither the right nor the wrong is taken at its sender's word.
+// A poisonous rollout, whose metadata would make nonsense right, trains nobody: neither the right nor the wrong is
+// taken at its sender's word.
 func TestPoisonTrainsNobody(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
 	s.host.trust(protocol.TrustStream)
@@ -182,8 +185,8 @@ func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 	require.Equal(t, 4, n.judgeBatch(sent(t, func() exchange.Batch { b := batch; b.Round = 4; return b }()), false).rejected)
 }
 
-// What it costs to hold a swarm's rollouts against their streams, and what a liar can make it cost: a batch that is all lies costs no more than one
-// search. What is asserted is memory, which every draw takes alike; times are logged.
+// What it costs to hold a swarm's rollouts against their streams, and what a liar can make it cost: a batch that is all
+// lies costs no more than one search. What is asserted is memory, which every draw takes alike; times are logged.
 func TestCostOfStreams(t *testing.T) {
 	c := configs.Default()
 	c.Model = "nano"

@@ -10,8 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// The ladder of DESIGN §7, in order. What follows its last rung is the launcher's: shedding the node, or the CPU. param_offload is no
-// rung: it parks weights between calls, which gives room to the GPU's other nodes and never to the call that ran out of memory.
+// The ladder of DESIGN §7, in order. What follows its last rung is the launcher's: shedding the node, or the CPU.
+// param_offload is no rung: it parks weights between calls, which gives room to the GPU's other nodes and never to the
+// call that ran out of memory.
 var ladder = []rung{
 	{action: event.ActionClearCache, step: (*climb).clearCache, again: true},
 	{action: event.ActionHalveMicroBatch, step: (*climb).halveMicroBatch, again: true},
@@ -20,17 +21,18 @@ var ladder = []rung{
 	{action: event.ActionRestartEngine, step: (*climb).restartEngine},
 }
 
-// rung is one way to make the next try take less, or find more. step tells whether there was anything to do; its error means that the
-// engine is lost.
+// rung is one way to make the next try take less, or find more. step tells whether there was anything to do; its error
+// means that the engine is lost.
 type rung struct {
 	action string
 	step   func(*climb, context.Context) (bool, error)
 	again  bool // as long as it has something to do
 }
 
-// patience is how long to wait before each time that cached memory is freed. Memory that others have taken often comes back within seconds,
-// while fewer sequences at a time cost speed for the rest of the run. The lease is held meanwhile: what a node of this swarm would compute with
-// it takes memory too, and those that compute already end without anybody following them.
+// patience is how long to wait before each time that cached memory is freed. Memory that others have taken often comes
+// back within seconds, while fewer sequences at a time cost speed for the rest of the run. The lease is held meanwhile:
+// what a node of this swarm would compute with it takes memory too, and those that compute already end without anybody
+// following them.
 var patience = []time.Duration{0, time.Second, time.Second, 2 * time.Second, 4 * time.Second}
 
 // fallsApart is within how many rounds a second kill of the engine is taken for more than bad luck.
@@ -46,8 +48,8 @@ type climb struct {
 	cause   string
 }
 
-// down takes the next rung that has anything to do, and tells the launcher. Its error ends the call: the ladder is at its end, or the
-// engine is lost.
+// down takes the next rung that has anything to do, and tells the launcher. Its error ends the call: the ladder is at
+// its end, or the engine is lost.
 func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) error {
 	c.cause = causeOf(short, c.start.OthersBytes, c.limited)
 	for c.next < len(ladder) {
@@ -87,10 +89,12 @@ func (c *climb) record(action string, short policy.Shortage) {
 	}})
 }
 
-// here tells whether what the call's sequences take is what ran out: on a GPU a shortage of host memory is none of theirs.
+// here tells whether what the call's sequences take is what ran out: on a GPU a shortage of host memory is none of
+// theirs.
 func (c *climb) here() bool { return !c.meter.device || c.cause != event.MemoryHost }
 
-// clearCache frees what the engine has cached: at once, and where it isn't the node's own cap that was met again after each wait of patience.
+// clearCache frees what the engine has cached: at once, and where it isn't the node's own cap that was met again after
+// each wait of patience.
 func (c *climb) clearCache(ctx context.Context) (bool, error) {
 	if c.cleared == len(patience) || c.cleared > 0 && c.cause == event.MemoryOwnCap {
 		return false, nil
@@ -120,7 +124,8 @@ func (c *climb) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// halveMicroBatch does nothing for an update on a CPU: its forward passes are the same whatever the micro-batch (engine/batch.py).
+// halveMicroBatch does nothing for an update on a CPU: its forward passes are the same whatever the micro-batch
+// (engine/batch.py).
 func (c *climb) halveMicroBatch(context.Context) (bool, error) {
 	pace := c.settings.pace(c.phase)
 	if pace == nil || !c.here() || c.phase == phaseUpdate && !c.meter.device {
@@ -194,9 +199,9 @@ func (c *climb) possible(err error) (bool, error) {
 	return err == nil, err
 }
 
-// fall is what remains when the kernel has killed the engine for its memory: there is nothing to try again with, but the node's next
-// life. That one tries the same once more, for the memory may have been another's; after a second kill within fallsApart rounds it starts one
-// step lower.
+// fall is what remains when the kernel has killed the engine for its memory: there is nothing to try again with, but
+// the node's next life. That one tries the same once more, for the memory may have been another's; after a second kill
+// within fallsApart rounds it starts one step lower.
 func (c *climb) fall(gone error) error {
 	c.cause = event.MemoryHost
 	again := c.settings.FellIn > 0 && c.round < c.settings.FellIn+fallsApart

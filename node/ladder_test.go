@@ -23,8 +23,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// gpu is a device of so much memory on which engines of the test run; its figures are of no unit. It counts what a real one would hold:
-// it stands in for the engine alone, the ladder is the real one.
+// gpu is a device of so much memory on which engines of the test run; its figures are of no unit. It counts what a real
+// one would hold: it stands in for the engine alone, the ladder is the real one.
 type gpu struct {
 	room       int64 // for this node's engine
 	weights    int64 // twice that with Adam's moments
@@ -512,8 +512,8 @@ func TestLadderMeetsTrouble(t *testing.T) {
 	})
 }
 
-// The kernel's killer leaves nothing to try again with, but a lesson. A kill that isn't its own leaves none: the node comes back as
-// it was.
+// The kernel's killer leaves nothing to try again with, but a lesson. A kill that isn't its own leaves none: the node
+// comes back as it was.
 func TestKilledEngine(t *testing.T) {
 	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, &policy.ExitError{Status: syscall.WaitStatus(syscall.SIGKILL)})
 	require.True(t, killed(gone))
@@ -611,7 +611,8 @@ func TestBudgetChangesWithoutAutoBatchSize(t *testing.T) {
 
 func (g *governed) report() event.Memory { return g.meter.report(0) }
 
-// Whatever the device holds and the call takes, the ladder ends: with the update made once, if any setting fits, or with a failure.
+// Whatever the device holds and the call takes, the ladder ends: with the update made once, if any setting fits, or
+// with a failure.
 func TestLadderAlwaysEnds(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -32,7 +32,8 @@ func (l *trainedLog) Trained(round int, record journal.Trained) error {
 	return nil
 }
 
-// swarmOfThree does all rounds of three nodes whose policies all answer 1 or 0 in turn, and returns the last one's reports and log.
+// swarmOfThree does all rounds of three nodes whose policies all answer 1 or 0 in turn, and returns the last one's
+// reports and log.
 func swarmOfThree(t *testing.T, run string, change func(*configs.Config)) ([]event.Round, map[int]journal.Trained) {
 	t.Helper()
 	c := testConfig(t)
@@ -66,7 +67,8 @@ func swarmOfThree(t *testing.T, run string, change func(*configs.Config)) ([]eve
 	return reports, log.trained
 }
 
-// With a lag of two rounds others' rollouts are those of the round two before, judged by their senders' streams of that round; there are none before.
+// With a lag of two rounds others' rollouts are those of the round two before, judged by their senders' streams of that
+// round; there are none before.
 func TestExternalsLag(t *testing.T) {
 	reports, trained := swarmOfThree(t, "lag", func(c *configs.Config) { c.ExternalLag, c.ZeroAdvantageFilter = 2, false })
 	for round, report := range reports {
@@ -118,7 +120,8 @@ func TestWithoutTheFilterFlatGroupsAreDrawn(t *testing.T) {
 	}
 }
 
-// Drawing by reward prefers what this node scores high, and with the filter off takes what has no reward only where the rest doesn't suffice.
+// Drawing by reward prefers what this node scores high, and with the filter off takes what has no reward only where the
+// rest doesn't suffice.
 func TestExternalsByReward(t *testing.T) {
 	drawn := map[bool]int{}
 	for seed := range int64(8) {
@@ -161,8 +164,8 @@ func (a *ahead) Recent(context.Context, exchange.Window) ([]*exchange.Received, 
 	return []*exchange.Received{a.newest}, nil
 }
 
-// With a lag of two an absent peer's rollouts that are looked up three rounds ahead come again five rounds later, when it is waited for, and are not
-// trained on twice.
+// With a lag of two an absent peer's rollouts that are looked up three rounds ahead come again five rounds later, when
+// it is waited for, and are not trained on twice.
 func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 	c := testConfig(t)
 	c.Rounds, c.ExternalLag, c.MaxCompletionLength = 20, 2, 48
@@ -186,7 +189,8 @@ func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 	}
 }
 
-// Of others' completions those that aren't better than their group's mean teach nothing, if so configured; one's own all do.
+// Of others' completions those that aren't better than their group's mean teach nothing, if so configured; one's own
+// all do.
 func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
 	for _, positive := range []bool{false, true} {
 		_, trained := swarmOfThree(t, map[bool]string{true: "positive", false: "all"}[positive], func(c *configs.Config) {
@@ -214,7 +218,8 @@ func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
 	}
 }
 
-// With the correction others' completions come with the log-probabilities that they were sampled with; one's own need none in a single iteration.
+// With the correction others' completions come with the log-probabilities that they were sampled with; one's own need
+// none in a single iteration.
 func TestOthersLogprobsComeAlongIfCorrected(t *testing.T) {
 	for _, iterations := range []int{1, 2} {
 		_, trained := swarmOfThree(t, "corrected", func(c *configs.Config) {

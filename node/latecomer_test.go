@@ -40,8 +40,8 @@ func (b *ledger) reached() int {
 	return round
 }
 
-// A node that comes late begins with the swarm's round and the first weights, and however often it is killed it ends as if it had not been: every
-// round from its first on is told once it is done, those before it never.
+// A node that comes late begins with the swarm's round and the first weights, and however often it is killed it ends as
+// if it had not been: every round from its first on is told once it is done, those before it never.
 func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	lives := func(run string, points []point) *ledger {
@@ -98,8 +98,8 @@ func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 	require.Positive(t, got.replayed)
 }
 
-// A node that only generates shares every round and trains in none: it takes no lease to update, and writes no checkpoint; after a kill it goes on
-// with the round it was at.
+// A node that only generates shares every round and trains in none: it takes no lease to update, and writes no
+// checkpoint; after a kill it goes on with the round it was at.
 func TestANodeThatOnlyGenerates(t *testing.T) {
 	t.Parallel()
 	first, generator := latecomers(t, "generator")

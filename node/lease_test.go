@@ -75,7 +75,8 @@ func TestTenantLease(t *testing.T) {
 	}
 }
 
-// Without leases nobody else waits for the memory: only what a generation leaves is given back, for the node's own update.
+// Without leases nobody else waits for the memory: only what a generation leaves is given back, for the node's own
+// update.
 func TestTenantTrimsWithoutLeases(t *testing.T) {
 	l := newLink(t, protocol.Start{BudgetBytes: 2500})
 	g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}

@@ -28,8 +28,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// The allocations that fail here are real ones: the engine's process has a limit on its address space, or a control group that the
-// kernel keeps to. The model is the program's own nano, large enough for its activations to matter.
+// The allocations that fail here are real ones: the engine's process has a limit on its address space, or a control
+// group that the kernel keeps to. The model is the program's own nano, large enough for its activations to matter.
 
 // memoryAssignment is a node alone whose update takes several times what its weights do.
 func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) protocol.Start {
@@ -74,8 +74,8 @@ func nanoModel(t *testing.T) string {
 	return dir
 }
 
-// limited is a Python whose processes run a line of shell first. They have one arena: each further one takes 64 MiB of address space,
-// whenever two threads happen to allocate at a time.
+// limited is a Python whose processes run a line of shell first. They have one arena: each further one takes 64 MiB of
+// address space, whenever two threads happen to allocate at a time.
 func limited(t *testing.T, python, line string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
@@ -133,7 +133,8 @@ var (
 	bare     free
 )
 
-// unlimitedOnce is the life of the assignment that nothing is changed of, lived once for all tests that compare with it.
+// unlimitedOnce is the life of the assignment that nothing is changed of, lived once for all tests that compare with
+// it.
 func unlimitedOnce(t *testing.T) free {
 	t.Helper()
 	bareOnce.Do(func() { bare = unlimited(t, memoryAssignment(t, "free", nil)) })
@@ -193,8 +194,8 @@ func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 	require.Less(t, apart, moved/1000)
 }
 
-// An engine with too small an address space meets real failures of its allocator. The node climbs down and ends with the rewards of a
-// run without a limit, and its next process begins where it ended.
+// An engine with too small an address space meets real failures of its allocator. The node climbs down and ends with
+// the rewards of a run without a limit, and its next process begins where it ended.
 func TestAddressSpaceRunsOut(t *testing.T) {
 	t.Parallel()
 	free := unlimitedOnce(t)
@@ -269,8 +270,8 @@ func TestAddressSpaceRunsOutGenerating(t *testing.T) {
 	free.sameRun(t, rewards, start.Dir)
 }
 
-// memoryGroup makes a control group whose processes the kernel kills when they hold more than limit bytes of memory, and returns the
-// file that takes a process in. It skips the test where none can be made.
+// memoryGroup makes a control group whose processes the kernel kills when they hold more than limit bytes of memory,
+// and returns the file that takes a process in. It skips the test where none can be made.
 func memoryGroup(t *testing.T, limit int64) string {
 	t.Helper()
 	for _, kind := range []struct{ parent, limit, swap string }{
@@ -292,8 +293,8 @@ func memoryGroup(t *testing.T, limit int64) string {
 	return ""
 }
 
-// The kernel kills an engine that holds too much. The node's next process tries the same once more, the one after it takes less at a time; once there
-// is room, the rewards and the weights are those of a run without a limit.
+// The kernel kills an engine that holds too much. The node's next process tries the same once more, the one after it
+// takes less at a time; once there is room, the rewards and the weights are those of a run without a limit.
 func TestKernelKillsTheEngine(t *testing.T) {
 	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")

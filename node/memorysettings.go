@@ -19,8 +19,9 @@ const (
 	memorySettingsVersion = 1
 )
 
-// memorySettings is what running out of memory has taught a node. It is kept in the node's folder, so that its next process starts there, and
-// belongs to one assignment: another configuration or device starts anew. None of it changes what the model learns, rounding aside.
+// memorySettings is what running out of memory has taught a node. It is kept in the node's folder, so that its next
+// process starts there, and belongs to one assignment: another configuration or device starts anew. None of it changes
+// what the model learns, rounding aside.
 type memorySettings struct {
 	Version     int    `json:"version"`
 	Assignment  string `json:"assignment"` // hash
@@ -41,8 +42,9 @@ func assignmentHash(start protocol.Start) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// recall reads what a previous process of the node learnt. What is missing, damaged or of another assignment is as if nothing had been
-// learnt; an error says so where the file is there and can't be used. A larger budget than then gives failed sizes another chance.
+// recall reads what a previous process of the node learnt. What is missing, damaged or of another assignment is as if
+// nothing had been learnt; an error says so where the file is there and can't be used. A larger budget than then gives
+// failed sizes another chance.
 func recall(start protocol.Start) (memorySettings, error) {
 	fresh := memorySettings{Version: memorySettingsVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
 	data, err := os.ReadFile(filepath.Join(start.Dir, memorySettingsFile))

@@ -20,8 +20,8 @@ const (
 	headroom   = 1.1 // on what was measured, for sequences that are longer next time
 )
 
-// meter knows what a node's phases take, in bytes: of a GPU's allocator, or of the engine's process on a CPU. Before a phase has run it
-// says what the plan expects. It is safe for concurrent use.
+// meter knows what a node's phases take, in bytes: of a GPU's allocator, or of the engine's process on a CPU. Before a
+// phase has run it says what the plan expects. It is safe for concurrent use.
 type meter struct {
 	device   bool // on a GPU
 	expected protocol.Transient
@@ -52,7 +52,8 @@ type measure struct {
 	first bool // it holds what stays: an update's moments on a CPU, a generation's caches on a GPU
 }
 
-// observe takes what the engine said at the end of a phase's call with size sequences at a time, where another call might have had most.
+// observe takes what the engine said at the end of a phase's call with size sequences at a time, where another call
+// might have had most.
 func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,8 +64,8 @@ func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	before := m.loaded
 	m.loaded = memory.CallBeginBytes
 	if m.device {
-		// The first update makes Adam's moments, and a call may find the weights on the host. What a generation leaves are caches for the next one:
-		// its own, unless that one finds them.
+		// The first update makes Adam's moments, and a call may find the weights on the host. What a generation leaves
+		// are caches for the next one: its own, unless that one finds them.
 		stays := memory.DeviceAllocatedBytes
 		if phase == phaseGenerate {
 			stays = min(stays, before)
@@ -149,8 +150,8 @@ func (m *meter) resident() int64 {
 	return m.last.RSSBytes
 }
 
-// need is what a lease for a phase asks for: what the phase takes by what was measured of late, with headroom, but never more than the
-// budget leaves.
+// need is what a lease for a phase asks for: what the phase takes by what was measured of late, with headroom, but
+// never more than the budget leaves.
 func (m *meter) need(phase string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,8 +175,8 @@ func (m *meter) expects(phase string) int64 {
 	return 0
 }
 
-// taken is the most that a phase takes beyond what is held between leases, by what was measured of late: a call with few sequences
-// says what one with many would take.
+// taken is the most that a phase takes beyond what is held between leases, by what was measured of late: a call with
+// few sequences says what one with many would take.
 func (m *meter) taken(phase string) (int64, bool) {
 	r := m.phases[phase]
 	bytes, known := predict(r.seen, r.most)
@@ -201,8 +202,8 @@ func highest(seen []measure, size int) int64 {
 	return most
 }
 
-// holds tells whether the budget holds a call of a phase with so many sequences at a time, spare times over what is predicted. Where
-// there is no budget it does; where nothing was measured the answer is unknown.
+// holds tells whether the budget holds a call of a phase with so many sequences at a time, spare times over what is
+// predicted. Where there is no budget it does; where nothing was measured the answer is unknown.
 func (m *meter) holds(phase string, size int, spare float64, unknown bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,9 +217,9 @@ func (m *meter) holds(phase string, size int, spare float64, unknown bool) bool 
 	return m.loaded+int64(spare*float64(bytes)) <= m.budget
 }
 
-// predict is what a call with so many sequences at a time would take beyond what is loaded: what was measured at that size, else a
-// point of the line through the smallest and the largest size that were measured. One size alone gives the line through zero,
-// which promises too little below it and too much above; the next call then tells.
+// predict is what a call with so many sequences at a time would take beyond what is loaded: what was measured at that
+// size, else a point of the line through the smallest and the largest size that were measured. One size alone gives the
+// line through zero, which promises too little below it and too much above; the next call then tells.
 func predict(seen []measure, size int) (bytes int64, known bool) {
 	if len(seen) == 0 {
 		return 0, false

@@ -47,7 +47,8 @@ func TestMeterOfAGPU(t *testing.T) {
 	require.EqualValues(t, 110, m.need(phaseUpdate), "what is long ago is forgotten")
 }
 
-// Caches that a generation leaves are its own where the lease's end gives them back, and held where the next generation finds them.
+// Caches that a generation leaves are its own where the lease's end gives them back, and held where the next generation
+// finds them.
 func TestMeterOfCachesOfAGeneration(t *testing.T) {
 	trims := &meter{device: true}
 	keeps := &meter{device: true}
@@ -81,7 +82,8 @@ func TestMeterOfParkedWeights(t *testing.T) {
 	require.EqualValues(t, 890, m.report(0).UpdateBytes)
 }
 
-// A lease is for the bytes that leave the GPU's free memory: the allocator's blocks, which are larger than the tensors in them.
+// A lease is for the bytes that leave the GPU's free memory: the allocator's blocks, which are larger than the tensors
+// in them.
 func TestMeterOfReservedMemory(t *testing.T) {
 	reserved := func(begin, peak, end, beginReserved, peakReserved int64) policy.Memory {
 		m := call(begin, peak, end)

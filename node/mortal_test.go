@@ -22,7 +22,8 @@ import (
 // pointVariable holds, as JSON, where a node of a process of its own kills itself.
 const pointVariable = "SWARM_TEST_POINT"
 
-// point is where a process ends: at the event that tells of it, before or after it is sent. Events are sent between all steps of a round.
+// point is where a process ends: at the event that tells of it, before or after it is sent. Events are sent between all
+// steps of a round.
 type point struct {
 	Type   event.Type  `json:"type"`
 	State  event.State `json:"state"` // with type state

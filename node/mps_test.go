@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// controlProgram puts a shell script in the place of MPS's control program and returns the file in which it notes its commands.
+// controlProgram puts a shell script in the place of MPS's control program and returns the file in which it notes its
+// commands.
 func controlProgram(t *testing.T, script string) (said string) {
 	t.Helper()
 	dir := t.TempDir()

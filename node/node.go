@@ -1,5 +1,6 @@
-// Package node is one SAPO agent: a policy, its tasks and its share in the swarm. Node.Round (round.go) is the paper's Algorithm 1,
-// step by step; the rest of the package is what keeps it alive in a process of its own (link, memory, checkpoint).
+// Package node is one SAPO agent: a policy, its tasks and its share in the swarm. Node.Round (round.go) is the paper's
+// Algorithm 1, step by step; the rest of the package is what keeps it alive in a process of its own (link, memory,
+// checkpoint).
 //
 // It owns its model's training. It takes its assignment from the launcher over stdin and never imports it.
 package node
@@ -69,7 +70,8 @@ type Node struct {
 	disagrees bool // sampler and trainer did in the newest round that could tell
 }
 
-// Mode is how a node departs from Algorithm 1. The zero value is a node of the coordinator's own host that trains, with nothing to recover.
+// Mode is how a node departs from Algorithm 1. The zero value is a node of the coordinator's own host that trains, with
+// nothing to recover.
 type Mode struct {
 	GenerateOnly bool // it shares its rollouts and learns from nobody's
 	Remote       bool // of another host than the coordinator: it goes on alone while it can't reach the swarm

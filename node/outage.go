@@ -16,7 +16,8 @@ const (
 	// maxUnsent is how many rounds' rollouts a node that can't reach the swarm keeps for it.
 	maxUnsent = 64
 
-	// A node that is cut off tries again in later rounds, for a tenth of the barrier's deadline, but not for less than this.
+	// A node that is cut off tries again in later rounds, for a tenth of the barrier's deadline, but not for less than
+	// this.
 	shortPatience = 5 * time.Second
 
 	// In between it trains alone for so many times as long as it has tried: it is paid for training.
@@ -128,7 +129,8 @@ func (n *Node) back(ctx context.Context, round int) {
 	}
 }
 
-// turnedAway is the failure of a node that the coordinator will not have any more; nil where err says nothing of the kind.
+// turnedAway is the failure of a node that the coordinator will not have any more; nil where err says nothing of the
+// kind.
 func turnedAway(err error) error {
 	final := errors.Is(err, exchange.ErrClosed)
 	var refusal *membership.Refusal

@@ -107,7 +107,8 @@ func TestARemoteNodeNeedsNoQuorum(t *testing.T) {
 	require.Empty(t, *warnings)
 }
 
-// A batch that the coordinator doesn't take costs nothing but a warning, the same one once; credentials that were taken back end the node.
+// A batch that the coordinator doesn't take costs nothing but a warning, the same one once; credentials that were taken
+// back end the node.
 func TestRefusals(t *testing.T) {
 	n, w, warnings := remote(t)
 	w.refusal = fmt.Errorf("%w: %w", exchange.ErrRefused, membership.Refuse(membership.CodeRate, "too many rollouts"))

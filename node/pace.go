@@ -3,10 +3,11 @@ package node
 // quietRounds is how many rounds a phase must have gone well before it takes more sequences at a time again.
 const quietRounds = 50
 
-// pace is how many sequences a phase takes at a time: as many as asked for, or a limit that memory taught it. A pace goes down by
-// halves and up by doublings. What went down because a call ran out of memory stays below that size until the node's budget
-// rises or, where others had taken the memory, until quietRounds rounds have gone well; what went down by prediction waits for either,
-// too. So a size that fails costs one failed call in many rounds, and no round takes its size from the noise of the last one.
+// pace is how many sequences a phase takes at a time: as many as asked for, or a limit that memory taught it. A pace
+// goes down by halves and up by doublings. What went down because a call ran out of memory stays below that size until
+// the node's budget rises or, where others had taken the memory, until quietRounds rounds have gone well; what went
+// down by prediction waits for either, too. So a size that fails costs one failed call in many rounds, and no round
+// takes its size from the noise of the last one.
 type pace struct {
 	Limit  int `json:"limit"`  // 0: none
 	Failed int `json:"failed"` // the smallest that ran out of memory of its own making; 0: none
@@ -22,7 +23,8 @@ func (p *pace) size(asked int) int {
 	return asked
 }
 
-// fail notes that so many at a time ran out of memory. passing says that others had taken it, so that the same size may fit later.
+// fail notes that so many at a time ran out of memory. passing says that others had taken it, so that the same size may
+// fit later.
 func (p *pace) fail(size int, passing bool) {
 	p.Limit, p.quiet = max(1, size/2), 0
 	if !passing && (p.Failed == 0 || size < p.Failed) {
@@ -36,8 +38,8 @@ func (p *pace) pass() { p.quiet++ }
 // relieve notes that there is more room than when a size failed: the next call may try.
 func (p *pace) relieve() { p.Failed, p.quiet = 0, quietRounds }
 
-// fit brings the limit down until holds says that a call's size fits, and up where it has been quiet for long and roomy says that
-// twice the limit fits. It tells whether the limit has changed.
+// fit brings the limit down until holds says that a call's size fits, and up where it has been quiet for long and roomy
+// says that twice the limit fits. It tells whether the limit has changed.
 func (p *pace) fit(asked int, holds, roomy func(size int) bool) bool {
 	before := p.Limit
 	for size := p.size(asked); size > 1 && !holds(size); {

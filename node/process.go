@@ -158,7 +158,8 @@ func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult) [
 	return list
 }
 
-// obeySignals makes a SIGTERM the launcher's command to stop, and a second one the end. The function returned ends that.
+// obeySignals makes a SIGTERM the launcher's command to stop, and a second one the end. The function returned ends
+// that.
 func obeySignals(link *Link, gone context.CancelCauseFunc, logger *slog.Logger) func() {
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(signals, syscall.SIGTERM)

@@ -210,7 +210,8 @@ func TestTwoNodesLive(t *testing.T) {
 		require.GreaterOrEqual(t, memory.PeakRSSBytes, memory.RSSBytes/2)
 		if hostmem.Told() {
 			require.Greater(t, memory.PSSBytes, int64(5<<20))
-			// Of what the engine shares with its host alone, half counts. The race detector's memory is this process's own.
+			// Of what the engine shares with its host alone, half counts. The race detector's memory is this process's
+			// own.
 			require.Greater(t, memory.RSSBytes-memory.PSSBytes, int64(90<<20), "the engine shares its host's pages")
 			require.GreaterOrEqual(t, memory.PeakPSSBytes, memory.PSSBytes)
 			require.Less(t, memory.PeakPSSBytes, memory.PeakRSSBytes)
@@ -243,8 +244,8 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(dir, fmt.Sprintf("checkpoint-%08d.json", len(got))), "it checkpoints before it goes")
 
-	// The next process ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes on
-	// at 4, where the journal has the update of the last round.
+	// The next process ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes
+	// on at 4, where the journal has the update of the last round.
 	second := begin(t, assignment(t, server, "parts", dir, until(5, 1)))
 	require.Equal(t, len(got), second.loaded().StartRound)
 	second.ends(ExitDone)

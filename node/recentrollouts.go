@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// recent is what an async node learns from: whatever arrived since it shared its round max_staleness rounds ago, of whatever rounds. It waits for
-// nobody, so nobody is late. Errors are for stopped to judge.
+// recent is what an async node learns from: whatever arrived since it shared its round max_staleness rounds ago, of
+// whatever rounds. It waits for nobody, so nobody is late. Errors are for stopped to judge.
 func (n *Node) recent(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	members, _ := n.Host.Members()
 	peers := n.roster(round, members).present
@@ -49,7 +49,8 @@ func (n *Node) staleness() int {
 	if n.Config.Async() {
 		return n.Config.MaxStaleness
 	}
-	// A peer may have shared lag + 1 rounds ahead of this node when it is looked up, and its barrier comes to that round lag rounds late.
+	// A peer may have shared lag + 1 rounds ahead of this node when it is looked up, and its barrier comes to that
+	// round lag rounds late.
 	return absentStaleness + 2*n.Config.ExternalLag
 }
 

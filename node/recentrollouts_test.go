@@ -63,7 +63,8 @@ func aged(t *testing.T, batch exchange.Batch, age int) *exchange.Received {
 	return r
 }
 
-// An async node takes what arrived lately, of whatever rounds, and no rollout twice, for as long as it can come again; its previous process's draws count.
+// An async node takes what arrived lately, of whatever rounds, and no rollout twice, for as long as it can come again;
+// its previous process's draws count.
 func TestAsyncNodeNeverTrainsOnARolloutTwice(t *testing.T) {
 	n, way, record := asyncNode(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
 	batches := map[string]exchange.Batch{}
@@ -132,7 +133,8 @@ func TestAsyncAsksEverybody(t *testing.T) {
 	require.Zero(t, report.TrainedExternal)
 }
 
-// A peer that floods is drawn no more often than one that shares as much as is drawn; drawn uniformly it would be nearly all.
+// A peer that floods is drawn no more often than one that shares as much as is drawn; drawn uniformly it would be
+// nearly all.
 func TestAsyncDrawIsFairOverPeers(t *testing.T) {
 	count := func(sampling string) (flood, modest int) {
 		n, way, _ := asyncNode(t, func(c *configs.Config) { c.NumTransplantTrees, c.ExternalSampling = 2, sampling })
@@ -179,7 +181,8 @@ func (d *draws) Trained(_ int, r journal.Trained) error {
 	return nil
 }
 
-// Over the real bus, nodes that never wait learn from each other although one is rounds ahead, and from no rollout twice.
+// Over the real bus, nodes that never wait learn from each other although one is rounds ahead, and from no rollout
+// twice.
 func TestAsyncNodesLearnFromEachOther(t *testing.T) {
 	c := testConfig(t)
 	c.Sync, c.MaxStaleness, c.MaxCompletionLength, c.NumTransplantTrees = configs.SyncAsync, 2, 48, 8

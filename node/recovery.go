@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been. Of a node that only
-// generates there is none to apply.
+// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been.
+// Of a node that only generates there is none to apply.
 func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, error) {
 	report := logged.Trained.Report
 	if report.GenerateOnly {
@@ -52,8 +52,8 @@ type resumed struct {
 	unreported *event.Event // of the last round before first, where no previous process has logged that it told of it
 }
 
-// restore brings the newest state back from which everything that the database lacks can be told, and returns the rounds it holds: at worst
-// first, the model as it was first. What can't be used is a warning.
+// restore brings the newest state back from which everything that the database lacks can be told, and returns the
+// rounds it holds: at worst first, the model as it was first. What can't be used is a warning.
 func (p *recovery) restore(ctx context.Context) (int, error) {
 	told, err := p.reported()
 	if err != nil {
@@ -84,7 +84,8 @@ func (p *recovery) restore(ctx context.Context) (int, error) {
 	return max(choice.round, p.first), nil
 }
 
-// reported is the first round that neither the database has nor the journal can tell of. What is damaged ends it; replay says so where it matters.
+// reported is the first round that neither the database has nor the journal can tell of. What is damaged ends it;
+// replay says so where it matters.
 func (p *recovery) reported() (int, error) {
 	round := p.recorded
 	for r, err := range journal.Rounds(p.dir, p.recorded) {
@@ -104,8 +105,9 @@ func reports(r journal.Round) bool {
 	return r.Done != nil && r.Done.Event.Type == event.TypeRound && r.Done.Event.Round != nil && r.Done.Event.Round.Round == r.Round
 }
 
-// replay goes from a state with so many rounds on through the journal, as far as it is whole: it applies the logged updates, and tells again of
-// what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost then.
+// replay goes from a state with so many rounds on through the journal, as far as it is whole: it applies the logged
+// updates, and tells again of what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost
+// then.
 func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 	out := resumed{first: from}
 	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
@@ -146,7 +148,8 @@ func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, erro
 	return out, nil
 }
 
-// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last process died in.
+// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last
+// process died in.
 func (p *recovery) apply(ctx context.Context, n *Node, r journal.Round, out *resumed) (more bool, err error) {
 	if out.unreported != nil { // of the round before: its Done was lost
 		p.report(*out.unreported)

@@ -70,7 +70,8 @@ func (m *measured) report() event.Round {
 	return r
 }
 
-// addTo adds what came of the update to a round's report. Figures of the sampler and of others' tokens are there only where the update could tell.
+// addTo adds what came of the update to a round's report. Figures of the sampler and of others' tokens are there only
+// where the update could tell.
 func (s step) addTo(r *event.Round) {
 	r.UpdateTime = s.seconds
 	r.LeaseTime += s.waited

@@ -21,8 +21,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// RestoreNewest brings the newest good checkpoint of a node's folder into an engine that has the node's model loaded, and returns how
-// many rounds it holds: 0 where the folder has none. It may read the folder of a node that runs.
+// RestoreNewest brings the newest good checkpoint of a node's folder into an engine that has the node's model loaded,
+// and returns how many rounds it holds: 0 where the folder has none. It may read the folder of a node that runs.
 func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.Logger) (rounds int, err error) {
 	c := &checkpoints{dir: dir, logger: logger}
 	chosen, err := c.restore(ctx, engine, math.MaxInt)
@@ -69,8 +69,9 @@ type chosen struct {
 	tried   bool     // the engine refused some: its state may be a part of theirs
 }
 
-// restore brings the newest good checkpoint of at most limit rounds back. A damaged one is passed over, the rounds in between are for others
-// to bring back. One of another model or run, or of a newer program, is no damage: a Failure for the user.
+// restore brings the newest good checkpoint of at most limit rounds back. A damaged one is passed over, the rounds in
+// between are for others to bring back. One of another model or run, or of a newer program, is no damage: a Failure for
+// the user.
 func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (chosen, error) {
 	var choice chosen
 	list, unreadable := c.list()

@@ -64,7 +64,8 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, rounds: map[int]event.Round{}, checkpoints: map[int]string{}}
 }
 
-// points are all the places of a round where a process can end, in the order in which one run can meet them. The checkpoints are after rounds 3, 6, 9.
+// points are all the places of a round where a process can end, in the order in which one run can meet them. The
+// checkpoints are after rounds 3, 6, 9.
 var points = []point{
 	{Type: event.TypeLoaded, Round: -1},
 	{Type: event.TypeState, State: event.StateGenerating, Round: 0},
@@ -168,7 +169,8 @@ func flip(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 }
 
-// What is damaged or missing of a node's folder is brought back from the rest, or computed again; nothing is skipped without a word.
+// What is damaged or missing of a node's folder is brought back from the rest, or computed again; nothing is skipped
+// without a word.
 func TestDamageIsMadeGood(t *testing.T) {
 	t.Parallel()
 	server := broker(t, "damage")
@@ -311,7 +313,8 @@ func TestSIGTERM(t *testing.T) {
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
-// A replayed round costs its update, and no generating. What that takes is logged; a bound on seconds would be one on the machine's other work.
+// A replayed round costs its update, and no generating. What that takes is logged; a bound on seconds would be one on
+// the machine's other work.
 func TestReplayGeneratesNothing(t *testing.T) {
 	t.Parallel()
 	const rounds = 12

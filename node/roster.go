@@ -6,15 +6,17 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// roster is the rest of the swarm as one round of a node sees it: not more than max_peers of them, drawn anew for each round.
+// roster is the rest of the swarm as one round of a node sees it: not more than max_peers of them, drawn anew for each
+// round.
 type roster struct {
 	present []string // waited for at the barrier
 	absent  []string // not waited for; what they have shared counts all the same
 }
 
-// roster sorts the members for a round. Those that are waited for go first: who is absent has the places that they leave. Of an async node
-// all are present, for it waits for nobody. A remote node that is itself absent is far behind, where others have been long since and what they
-// shared may be gone: it waits for nobody either, or it would never catch up.
+// roster sorts the members for a round. Those that are waited for go first: who is absent has the places that they
+// leave. Of an async node all are present, for it waits for nobody. A remote node that is itself absent is far behind,
+// where others have been long since and what they shared may be gone: it waits for nobody either, or it would never
+// catch up.
 func (n *Node) roster(round int, members []protocol.Member) roster {
 	var r roster
 	behind := false

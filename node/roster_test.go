@@ -90,8 +90,8 @@ func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 	require.Less(t, report.BarrierTime, 5.0)
 }
 
-// A remote node that is itself absent waits for nobody: whom it would wait for it looks up, as if they were absent. A node of the coordinator's
-// own host, and an async one, take no notice of what is said of themselves.
+// A remote node that is itself absent waits for nobody: whom it would wait for it looks up, as if they were absent. A
+// node of the coordinator's own host, and an async one, take no notice of what is said of themselves.
 func TestAnAbsentRemoteNodeWaitsForNobody(t *testing.T) {
 	members := protocol.Members("node_0", "node_1", "node_2", "node_3", "node_4")
 	members[2].Absent, members[3].From = true, 9

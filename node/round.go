@@ -17,8 +17,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed. On an error no
-// update has been made. Before it shares and before it updates, the journal has what the round needs to come out the same again.
+// Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed. On an
+// error no update has been made. Before it shares and before it updates, the journal has what the round needs to come
+// out the same again.
 func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	m := &measured{round: round, began: time.Now(), generateOnly: n.Mode.GenerateOnly}
 
@@ -109,8 +110,8 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 	return groups, nil
 }
 
-// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are drawn again. It depends on
-// no round's split: whoever checks it doesn't know that.
+// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are
+// drawn again. It depends on no round's split: whoever checks it doesn't know that.
 func (n *Node) question(node string, round, i, try int) (task.Item, error) {
 	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
 }
@@ -185,8 +186,8 @@ func (n *Node) sample(ctx context.Context, round int, params policy.GeneratePara
 	return result, nil
 }
 
-// score rewards the node's own completions with the tasks' verifiers. The node's reward of the round is the mean over its own I·G completions;
-// the cumulative reward sums it over nodes and rounds.
+// score rewards the node's own completions with the tasks' verifiers. The node's reward of the round is the mean over
+// its own I·G completions; the cumulative reward sums it over nodes and rounds.
 func (n *Node) score(round int, own []group, m *measured) {
 	n.Host.State(event.StateScoring, round)
 	began := time.Now()
@@ -200,7 +201,8 @@ func (n *Node) score(round int, own []group, m *measured) {
 	m.own.reward = sapo.Mean(rewards)
 }
 
-// reward is the verifier's score of each of a group's completions: 1 for a correct answer, 0 or a task's base score for another.
+// reward is the verifier's score of each of a group's completions: 1 for a correct answer, 0 or a task's base score for
+// another.
 func (n *Node) reward(g *group) {
 	g.rewards = make([]float64, len(g.texts))
 	for i, text := range g.texts {
@@ -252,8 +254,8 @@ func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error
 	return nil
 }
 
-// gather collects the rollouts of the others, where any are wanted: all of this round, or of the one external_lag before, for which it waits at the
-// barrier, or what arrived lately.
+// gather collects the rollouts of the others, where any are wanted: all of this round, or of the one external_lag
+// before, for which it waits at the barrier, or what arrived lately.
 func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*exchange.Received, error) {
 	if wanted == 0 || round < n.Config.ExternalLag {
 		return nil, nil // plain RL fine-tuning: nobody waits for anybody
@@ -338,8 +340,9 @@ func (n *Node) sampleExternal(ctx context.Context, round, wanted int, received [
 	return drawn, nil
 }
 
-// delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for a liar's would make of one completion
-// all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above the clip of what is raised.
+// delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for
+// a liar's would make of one completion all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above
+// the clip of what is raised.
 func (n *Node) delta() float64 {
 	if n.Config.ExternalCorrection != configs.CorrectionImportance {
 		return 0 // other corrections bound their weights themselves

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on the way: in the background,
-// while the next rounds go on, and in the end, or when told to stop, before it returns.
+// rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on
+// the way: in the background, while the next rounds go on, and in the end, or when told to stop, before it returns.
 func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
 	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last process didn't live to write it
 		if err := l.beginCheckpoint(ctx, first, n.Mode.Recovered != nil); err != nil {
@@ -82,8 +82,8 @@ func (l *attempt) due(rounds int) bool {
 	return rounds > l.saved && rounds%l.model.config.CheckpointEvery == 0
 }
 
-// beginCheckpoint has the state after so many rounds written while training goes on, and begins a new segment of the journal, where the
-// next round isn't in the last one already.
+// beginCheckpoint has the state after so many rounds written while training goes on, and begins a new segment of the
+// journal, where the next round isn't in the last one already.
 func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err

@@ -14,8 +14,8 @@ const (
 	earlySamples = 2    // but at first, while other engines are still starting and change what is shared
 )
 
-// sharing samples by how much the resident memory of a node's processes is more than their proportional share. Between samples that is
-// taken not to change: what an engine allocates is its own.
+// sharing samples by how much the resident memory of a node's processes is more than their proportional share. Between
+// samples that is taken not to change: what an engine allocates is its own.
 type sharing struct {
 	ranks int       // processes that the engine has
 	taken int       // samples
@@ -40,7 +40,8 @@ func (s *sharing) sample(m *meter, now time.Time) {
 	}
 }
 
-// sharedBy is the sum over processes, false where there are fewer than expected, as of an engine that is starting or has ended.
+// sharedBy is the sum over processes, false where there are fewer than expected, as of an engine that is starting or
+// has ended.
 func sharedBy(pids []int, expected int) (shared int64, ok bool) {
 	for _, pid := range pids {
 		use, err := hostmem.Of(pid)

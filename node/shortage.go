@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// planSlack is by how much a GPU's other users may exceed the plan before they are blamed: a tenth of what was planned, and at least
-// what this node's own CUDA context and libraries take outside of its allocator.
+// planSlack is by how much a GPU's other users may exceed the plan before they are blamed: a tenth of what was planned,
+// and at least what this node's own CUDA context and libraries take outside of its allocator.
 const planSlack = 1 << 30
 
 // outOfMemory returns what err says about a call that ran out of memory, or nil where it is about something else. If an

@@ -26,8 +26,9 @@ func CheckpointBytes(dir string) int64 {
 	return bytes
 }
 
-// DropSpares drops every checkpoint of a node's folder but the newest, and returns their bytes. It may run beside the node: where it takes
-// a checkpoint that the node was about to go back to, the journal brings the node to the same state.
+// DropSpares drops every checkpoint of a node's folder but the newest, and returns their bytes. It may run beside the
+// node: where it takes a checkpoint that the node was about to go back to, the journal brings the node to the same
+// state.
 func DropSpares(dir string) int64 {
 	saves := checkpoints{dir: dir, logger: slog.New(slog.DiscardHandler)}
 	list, _ := saves.list()

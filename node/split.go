@@ -11,12 +11,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// sampledTokenCost is what sampling a token costs, in tokens trained on. See docs/ALGORITHM.md for where the figure is from. What a split costs is
-// counted and not timed: the same seed must give the same run.
+// sampledTokenCost is what sampling a token costs, in tokens trained on. See docs/ALGORITHM.md for where the figure is
+// from. What a split costs is counted and not timed: the same seed must give the same run.
 const sampledTokenCost = 3
 
-// splits is what a node remembers to decide a round's I and J. It is part of the node's state as its weights are: it is logged with what the node
-// generates and saved with its checkpoints, so that a node that dies goes on as if it had not.
+// splits is what a node remembers to decide a round's I and J. It is part of the node's state as its weights are: it is
+// logged with what the node generates and saved with its checkpoints, so that a node that dies goes on as if it had
+// not.
 type splits struct {
 	Round  int               `json:"round"` // that Split is for; it is decided once
 	Split  sapo.Split        `json:"split"`
@@ -33,7 +34,8 @@ type block struct {
 	Cost  float64 `json:"cost"`  // so far, in tokens trained on
 }
 
-// split returns a round's I and J: the configured ones, or what the split's rule decides. A node that learns from nobody has nothing to decide.
+// split returns a round's I and J: the configured ones, or what the split's rule decides. A node that learns from
+// nobody has nothing to decide.
 func (n *Node) split(ctx context.Context, round int, m *measured) (sapo.Split, error) {
 	configured := sapo.Split{Own: n.Config.NumTrainSamples, External: n.Config.NumTransplantTrees}
 	if !n.Config.Adaptive() || n.Mode.GenerateOnly {
@@ -81,8 +83,9 @@ func (n *Node) firstSplits(first sapo.Split) *splits {
 	return &splits{Bandit: &bandit}
 }
 
-// judgeSplit ends the block that is over and begins the next: the weights are measured on the validation set, the split that was tried is credited
-// with what it gained for what it cost, this measurement included, and another is chosen. An error changes nothing.
+// judgeSplit ends the block that is over and begins the next: the weights are measured on the validation set, the split
+// that was tried is credited with what it gained for what it cost, this measurement included, and another is chosen. An
+// error changes nothing.
 func (n *Node) judgeSplit(ctx context.Context, round int, s *splits) error {
 	if s.Block != nil && round < s.Block.Since+n.Config.SplitEvery {
 		return nil
@@ -108,7 +111,8 @@ func (n *Node) splitSeed(round int) uint64 {
 	return sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeSplit, 0)
 }
 
-// validate measures the weights: the mean reward of the completions of the validation set, and what sampling these cost.
+// validate measures the weights: the mean reward of the completions of the validation set, and what sampling these
+// cost.
 func (n *Node) validate(ctx context.Context, rounds int) (value, cost float64, err error) {
 	eval, err := n.answer(ctx, n.Validation, rounds)
 	if err != nil {
@@ -122,7 +126,8 @@ func (n *Node) validate(ctx context.Context, rounds int) (value, cost float64, e
 	return rewards / completions, sampledTokenCost * math.Round(eval.MeanLength*completions), nil
 }
 
-// observeSplit gives the split's rule what came of a round: its reward, and what it cost. The first own prompts of the training set are the node's.
+// observeSplit gives the split's rule what came of a round: its reward, and what it cost. The first own prompts of the
+// training set are the node's.
 func (n *Node) observeSplit(round int, training policy.UpdateParams, own int, reward float64) {
 	if s := n.splits; s == nil || s.Round != round {
 		return
@@ -133,8 +138,8 @@ func (n *Node) observeSplit(round int, training policy.UpdateParams, own int, re
 	}
 }
 
-// roundCost is what a round costs in tokens trained on: those that the update works on, a prompt once for all of its completions, as often as it
-// does, and those that were sampled, of the node's own questions, which come first.
+// roundCost is what a round costs in tokens trained on: those that the update works on, a prompt once for all of its
+// completions, as often as it does, and those that were sampled, of the node's own questions, which come first.
 func roundCost(p policy.UpdateParams, own int) float64 {
 	var sampled, trained int
 	prompts := map[int]bool{}

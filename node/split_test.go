@@ -37,8 +37,8 @@ var splitPoints = []point{
 	{Type: event.TypeState, State: event.StateSharing, Round: 8},
 }
 
-// A node that decides its I and J itself and is killed around every decision takes the same splits, gets the same rewards and has the same weights as
-// one that isn't, by either rule; every round's I and J have the same sum.
+// A node that decides its I and J itself and is killed around every decision takes the same splits, gets the same
+// rewards and has the same weights as one that isn't, by either rule; every round's I and J have the same sum.
 func TestKilledAroundSplits(t *testing.T) {
 	for split, least := range map[string]int{configs.SplitBandit: 4, configs.SplitRewardEMA: 3} {
 		t.Run(split, func(t *testing.T) {
@@ -104,7 +104,8 @@ func splitNode(t *testing.T, change func(*configs.Config)) (*Node, *scripted) {
 	return n, script
 }
 
-// A split is kept for split_every rounds; what it gained is measured with the same questions and seeds each time, and a stop in between decides nothing.
+// A split is kept for split_every rounds; what it gained is measured with the same questions and seeds each time, and a
+// stop in between decides nothing.
 func TestASplitIsKeptAndThenJudged(t *testing.T) {
 	n, script := splitNode(t, nil)
 	var splits []sapo.Split
@@ -148,7 +149,8 @@ func TestASplitIsKeptAndThenJudged(t *testing.T) {
 	require.Equal(t, float64(sampledTokenCost*questions*validationGenerations*len("<answer>1</answer>?")), cost)
 }
 
-// What a round costs: the tokens of prompt and completion that it trains on, as often as it does, and those that it sampled of its own questions.
+// What a round costs: the tokens of prompt and completion that it trains on, as often as it does, and those that it
+// sampled of its own questions.
 func TestRoundCost(t *testing.T) {
 	p := policy.UpdateParams{NumIterations: 2, Prompts: [][]int{make([]int, 5), make([]int, 7)}, Sequences: []policy.Sequence{
 		{Prompt: 0, Completion: make([]int, 3), Advantage: 1}, {Prompt: 0, Completion: make([]int, 2)}, {Prompt: 1, Completion: make([]int, 4), Advantage: -1},
@@ -159,7 +161,8 @@ func TestRoundCost(t *testing.T) {
 	require.EqualValues(t, 2*(5+3+2+7+4), roundCost(p, 0), "the KL divergence is of all; a prompt counts once")
 }
 
-// The split moves no question: a node's slot i asks the same whatever its round's I, and a peer checks it without knowing that.
+// The split moves no question: a node's slot i asks the same whatever its round's I, and a peer checks it without
+// knowing that.
 func TestQuestionsDoNotDependOnTheSplit(t *testing.T) {
 	n, _ := splitNode(t, nil)
 	all, err := n.sampleBatch(5, 8)
@@ -221,8 +224,8 @@ func TestForeignSplitStatesAreRefused(t *testing.T) {
 	require.JSONEq(t, string(before), string(after))
 }
 
-// After a round that took nothing of others the node begins the next only when its peers have shared that round: it may not run away from a swarm that
-// may want something of it.
+// After a round that took nothing of others the node begins the next only when its peers have shared that round: it may
+// not run away from a swarm that may want something of it.
 func TestANodeThatTakesNothingKeepsTheSwarmsPace(t *testing.T) {
 	n, script := splitNode(t, nil)
 	server := broker(t, "pace")

@@ -21,8 +21,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// The stand-in is an engine without a model: this program, started as one. Its weights are a hash over the updates it has made, and what it answers is
-// a function of these, the prompt and the seed, as a model's answers are. A node with it lives and dies in a tenth of a second.
+// The stand-in is an engine without a model: this program, started as one. Its weights are a hash over the updates it
+// has made, and what it answers is a function of these, the prompt and the seed, as a model's answers are. A node with
+// it lives and dies in a tenth of a second.
 
 // isStandIn tells whether this process was started as an engine.
 func isStandIn() bool { return slices.Equal(os.Args[1:], []string{"-u", "-m", "engine"}) }

@@ -89,8 +89,8 @@ func openTasks(t testing.TB, c configs.Config) *task.Set {
 	return tasks
 }
 
-// trainedModel is a folder with a tiny model that mostly answers in tags and sometimes right, so that rounds have something
-// to learn from. It is made once.
+// trainedModel is a folder with a tiny model that mostly answers in tags and sometimes right, so that rounds have
+// something to learn from. It is made once.
 func trainedModel(t testing.TB) string {
 	t.Helper()
 	training.Lock()

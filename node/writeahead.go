@@ -54,7 +54,8 @@ func (n *Node) logGenerated(round int, groups []group, m *measured) (exchange.Ba
 	return batch, err
 }
 
-// logTrained logs the round's training set before its update. The round's journal time takes it, the logged report's can't.
+// logTrained logs the round's training set before its update. The round's journal time takes it, the logged report's
+// can't.
 func (n *Node) logTrained(round int, training policy.UpdateParams, external []group, m *measured) error {
 	if n.Journal == nil {
 		return nil

@@ -73,7 +73,8 @@ def sdpa():
         return
     device = torch.device("cuda", 0)
     dtypes = [torch.float32, torch.float16] + ([torch.bfloat16] if torch.cuda.get_device_capability()[0] >= 8 else [])
-    # GPT-2's: prompts of 192 tokens, completions of 256; the mask is a part of a larger one, with its rows 16 bytes apart or not.
+    # GPT-2's: prompts of 192 tokens, completions of 256; the mask is a part of a larger one, with its rows 16 bytes
+    # apart or not.
     shapes = {"prefix, causal": (1, 191, 191, 0), "own, mask, aligned": (4, 256, 447, 448), "own, mask, not aligned": (4, 256, 447, 447)}
     for dtype in dtypes:
         for label, (rows, length, positions, columns) in shapes.items():

@@ -24,7 +24,8 @@ def test_gpt2_has_its_parameters():
 
 
 def test_flops_are_those_of_six_a_weight_and_token():
-    # 2 N a token forward and 4 N backward, for weights without embeddings, is the rule of thumb; attention and head come on top.
+    # 2 N a token forward and 4 N backward, for weights without embeddings, is the rule of thumb; attention and head
+    # come on top.
     shape, rows, prompt, new = flops.GPT2, 64, 192, 256
     weights = 12 * shape.layers * shape.width**2
     update = flops.update(shape, rows, prompt, new)

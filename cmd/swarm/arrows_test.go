@@ -10,9 +10,10 @@ import (
 
 const modulePath = "github.com/sapo-swarm/swarm/"
 
-// imports are the packages of ours that each package imports, exactly (docs/ARCHITECTURE.md, "Packages"). cmd/swarm may import all, and all may
-// import internal packages, which import no others. An arrow that is added here needs a reason: host packages (gpu, fit, lease, mps, supervise,
-// runlog, systemd) never import what runs them, node and metrics never import launcher, and nothing imports cmd.
+// imports are the packages of ours that each package imports, exactly (docs/ARCHITECTURE.md, "Packages"). cmd/swarm may
+// import all, and all may import internal packages, which import no others. An arrow that is added here needs a reason:
+// host packages (gpu, fit, lease, mps, supervise, runlog, systemd) never import what runs them, node and metrics never
+// import launcher, and nothing imports cmd.
 var imports = map[string]string{
 	"configs":                     "",
 	"configs/resolve":             "configs",

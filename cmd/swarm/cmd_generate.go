@@ -184,8 +184,8 @@ func runGenerate(g *globals, o *generateOptions) error {
 	return s.Write(files, o.force, g.stdout)
 }
 
-// warnLoopback warns of an invitation whose addresses are this host's alone: workers elsewhere can't reach them. It is no error: a
-// forwarded port may be meant.
+// warnLoopback warns of an invitation whose addresses are this host's alone: workers elsewhere can't reach them. It is
+// no error: a forwarded port may be meant.
 func warnLoopback(g *globals, text, target string) {
 	invitation, err := membership.ParseInvitation(text)
 	if err != nil || !invitation.Loopback() {

@@ -31,8 +31,8 @@ type joinOptions struct {
 	output string
 }
 
-// hostKeys are the configuration's keys that a worker decides for itself: what it trains, and what that takes of its host. All others are the
-// experiment's, and so the coordinator's.
+// hostKeys are the configuration's keys that a worker decides for itself: what it trains, and what that takes of its
+// host. All others are the experiment's, and so the coordinator's.
 var hostKeys = []string{
 	"model", "device", "precision", "micro_batch", "gradient_checkpointing", "gradient_accumulation_steps", "auto_batch_size", "optimizer_offload",
 	"param_offload", "clear_cache_every_n_rounds", "cuda_graphs", "share", "gpus_per_node", "cpu_fallback", "max_restarts", "checkpoint_every",

@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// The tiny Qwen2 has random weights and a tokenizer.json whose tokens are the bytes: as small as a model with grouped-query attention
-// and a chat template can be.
+// The tiny Qwen2 has random weights and a tokenizer.json whose tokens are the bytes: as small as a model with
+// grouped-query attention and a chat template can be.
 const tinyQwenConfig = `{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4,
 "num_key_value_heads": 2, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 512, "vocab_size": 264,
 "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true, "use_sliding_window": false,
@@ -88,7 +88,8 @@ func tinyQwenTokenizer(t testing.TB) []byte {
 	return text
 }
 
-// TestQwen2TrainsFromAFolder runs two nodes of a Qwen2 through whole rounds, with its own tokenizer and chat template, and saves one.
+// TestQwen2TrainsFromAFolder runs two nodes of a Qwen2 through whole rounds, with its own tokenizer and chat template,
+// and saves one.
 func TestQwen2TrainsFromAFolder(t *testing.T) {
 	t.Parallel()
 	home, base := t.TempDir(), t.TempDir()

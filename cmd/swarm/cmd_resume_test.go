@@ -60,7 +60,8 @@ func interrupted(t *testing.T, state, folder string, words ...string) string {
 	return home
 }
 
-// Whoever looks at a run that ended too early reads what to type; of a crashed one also when, why, and that its nodes are gone.
+// Whoever looks at a run that ended too early reads what to type; of a crashed one also when, why, and that its nodes
+// are gone.
 func TestStatusSaysWhatToType(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -93,7 +94,8 @@ func TestStatusSaysWhatToType(t *testing.T) {
 	}
 }
 
-// resume types the command again, from the folder that it was typed in; here that is refused, by which one sees that it was typed.
+// resume types the command again, from the folder that it was typed in; here that is refused, by which one sees that it
+// was typed.
 func TestResumeTypesTheCommandAgain(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -34,7 +34,8 @@ func comparisonOf(t *testing.T, home string, args ...string) stats.Comparison {
 	return c
 }
 
-// Two equal configurations, three seeds each, 3 rounds against 40: the longer one has the higher rewards, and is no better.
+// Two equal configurations, three seeds each, 3 rounds against 40: the longer one has the higher rewards, and is no
+// better.
 func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	t.Parallel()
 	short := seeded(comparedRun{experiment: "short", rounds: 3, gain: 0.01}, 0.10, 0.11, 0.12)

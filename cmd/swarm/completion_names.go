@@ -40,7 +40,8 @@ func completeNames(g *globals, cmd *cobra.Command) {
 	}
 }
 
-// completeDeeper has the shell offer what other words and flags name: nodes of a run, workers, tasks, runs to resume, experiments as a baseline.
+// completeDeeper has the shell offer what other words and flags name: nodes of a run, workers, tasks, runs to resume,
+// experiments as a baseline.
 func completeDeeper(g *globals, root *cobra.Command) {
 	arguments := func(words string, offer func(ctx context.Context, args []string) []cobra.Completion) {
 		cmd, _, err := root.Find(strings.Fields(words))

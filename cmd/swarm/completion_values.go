@@ -17,10 +17,12 @@ import (
 // completer offers what a word may become. The shell keeps what begins with the word.
 type completer func(cmd *cobra.Command) []cobra.Completion
 
-// presetArguments are the commands whose arguments are experiment presets or YAML files, and how many of each they take.
+// presetArguments are the commands whose arguments are experiment presets or YAML files, and how many of each they
+// take.
 var presetArguments = map[string]int{"up": 1, "plan": 1, "profile": 1, "sweep": completedMost}
 
-// completeValues has the shell offer presets, studies, models, workloads and tasks, each with a description, and the fixed values of flags.
+// completeValues has the shell offer presets, studies, models, workloads and tasks, each with a description, and the
+// fixed values of flags.
 func completeValues(cmd *cobra.Command) {
 	if most, ok := presetArguments[cmd.Name()]; ok && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the highest layer that names
-// models decides which.
+// Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the
+// highest layer that names models decides which.
 func TestModelsOfASwarm(t *testing.T) {
 	nano, err := configs.LoadModel("nano")
 	require.NoError(t, err)

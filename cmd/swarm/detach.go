@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// inBackground tells whether this process is the copy that goes to the background, and has it print and log to its console.
+// inBackground tells whether this process is the copy that goes to the background, and has it print and log to its
+// console.
 func inBackground(g *globals) bool {
 	if g.console != nil {
 		return true
@@ -58,7 +59,8 @@ func inTheBackground(g *globals, output string) error {
 	return a.Write(g.stdout, g.invocation())
 }
 
-// startBackground does the same command again in the background. What it announces is without secrets unless stdout is a terminal.
+// startBackground does the same command again in the background. What it announces is without secrets unless stdout is
+// a terminal.
 func startBackground(g *globals) (*background.Announcement, error) {
 	args, secrets, err := commandline.Mask(g.args, grammar())
 	if err != nil {

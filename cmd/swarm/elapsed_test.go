@@ -26,9 +26,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// resumedHome is a home with the run paused-1 of 12 rounds, which this process runs: an attempt of 60 s with rounds of 10 s, half an hour of pause,
-// and an attempt of 50 s with rounds of 4 s. Its database was last heard of a minute ago, of which 10 s count: 120 s of work, and
-// 6 rounds of 4 s left, of which one may be over.
+// resumedHome is a home with the run paused-1 of 12 rounds, which this process runs: an attempt of 60 s with rounds of
+// 10 s, half an hour of pause, and an attempt of 50 s with rounds of 4 s. Its database was last heard of a minute ago,
+// of which 10 s count: 120 s of work, and 6 rounds of 4 s left, of which one may be over.
 func resumedHome(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -68,7 +68,8 @@ func resumedHome(t *testing.T) string {
 	return home
 }
 
-// Every surface says of a run that was resumed how long it has worked, not how long ago it began, and forecasts from the pace of this attempt.
+// Every surface says of a run that was resumed how long it has worked, not how long ago it began, and forecasts from
+// the pace of this attempt.
 func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	home := resumedHome(t)

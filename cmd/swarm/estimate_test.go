@@ -22,7 +22,8 @@ import (
 // largeGrid, set to 1, measures the whole grid, in about six minutes.
 const largeGrid = "SWARM_ESTIMATE_GRID"
 
-// near is how far from its estimate a node's memory may be. The phase alone, without what is resident, may be a quarter off, and 3 MB.
+// near is how far from its estimate a node's memory may be. The phase alone, without what is resident, may be a quarter
+// off, and 3 MB.
 const near = 0.20
 
 // sample is one point of the grid: an update of rows of prompt+completion tokens, or as many completions.
@@ -33,8 +34,8 @@ type sample struct {
 	ragged             bool // of those all but the first are short
 }
 
-// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits them. Rows that share a prompt
-// fill a pass where as many of their own would be several.
+// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits
+// them. Rows that share a prompt fill a pass where as many of their own would be several.
 func grid(model string) []sample {
 	update := func(rows, prompt, next int) sample {
 		return sample{phase: fit.PhaseUpdate, rows: rows, prompt: prompt, next: next}
@@ -68,10 +69,10 @@ func grid(model string) []sample {
 		shared(8, 192, 32, 8, false))
 }
 
-// What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each other, whatever the
-// micro-batch, the length and gradient checkpointing. Both are of the engine's process without the interpreter and without pages of files:
-// libraries' are shared with the engine host and every other engine. What glibc's heap loses
-// is part of both; with a C library other than Debian 12's it may differ.
+// What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each
+// other, whatever the micro-batch, the length and gradient checkpointing. Both are of the engine's process without the
+// interpreter and without pages of files: libraries' are shared with the engine host and every other engine. What
+// glibc's heap loses is part of both; with a C library other than Debian 12's it may differ.
 func TestEstimateOnCPU(t *testing.T) {
 	t.Parallel()
 	large := os.Getenv(largeGrid) != ""
@@ -131,7 +132,8 @@ func shaped(name string, s configs.Shape) configs.Model {
 	return configs.Model{Name: name, Shape: s}
 }
 
-// counted is how many rows are at work at most: a plan counts with prompts that are shared, and such as aren't leave a pass's rest empty.
+// counted is how many rows are at work at most: a plan counts with prompts that are shared, and such as aren't leave a
+// pass's rest empty.
 func (s sample) counted() int {
 	if s.each > 0 {
 		return s.rows

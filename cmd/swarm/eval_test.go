@@ -27,7 +27,8 @@ func evaluationsOf(t *testing.T, o outcome) stats.Evaluations {
 	return e
 }
 
-// What nodes record, what a checkpoint gives when it is evaluated again, and what its saved model gives is the same, to the last bit.
+// What nodes record, what a checkpoint gives when it is evaluated again, and what its saved model gives is the same, to
+// the last bit.
 func TestEval(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

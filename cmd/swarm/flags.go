@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// addPlanFlags defines the flags of what is planned: an experiment's configuration, how many nodes of it, and which GPUs.
+// addPlanFlags defines the flags of what is planned: an experiment's configuration, how many nodes of it, and which
+// GPUs.
 func addPlanFlags(f *pflag.FlagSet, o *plan.Options) {
 	o.Config.AddFlags(f)
 	addHostFlags(f, o)

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// What needs a node's weights or journals doesn't take up a run that has none of this program's: it would evaluate the model of the
-// configuration in their place, or call the run damaged.
+// What needs a node's weights or journals doesn't take up a run that has none of this program's: it would evaluate the
+// model of the configuration in their place, or call the run damaged.
 func TestRunsOfOtherProgramsNodesAreNotEvaluatedSavedOrVerified(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

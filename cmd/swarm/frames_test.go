@@ -69,8 +69,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestNoFrameIsWiderThanItsScreen: at any width no line is wider but for one word that cannot be broken, nothing colours, ASCII is ASCII, and
-// what is left out is said.
+// TestNoFrameIsWiderThanItsScreen: at any width no line is wider but for one word that cannot be broken, nothing
+// colours, ASCII is ASCII, and what is left out is said.
 func TestNoFrameIsWiderThanItsScreen(t *testing.T) {
 	for name, print := range frames {
 		whole := frameOf(t, "", print)

@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the guides' users would type, carried out in our form. Trainings and their shortages of host memory are real; GPUs, and what torch would have
-// said of them, are fakes.
+// What the guides' users would type, carried out in our form. Trainings and their shortages of host memory are real;
+// GPUs, and what torch would have said of them, are fakes.
 
-// Guide 0: the fork's file gets the formula's batch size and the guide's options, comments stay, and the variables are set.
+// Guide 0: the fork's file gets the formula's batch size and the guide's options, comments stay, and the variables are
+// set.
 func TestGuide0IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
@@ -42,7 +43,8 @@ game_manager:
 		"auto_batch_size: false", "auto_batch_size: true", "num_train_samples: 2", "num_train_samples: 5",
 		"accumulation_steps: 4", "accumulation_steps: "+strconv.Itoa(d.Accumulate)).Replace(before), string(after))
 
-	// Its start script, by ours, on a GPU (a fake one, whose memory's end is a fake, too): half of the samples where they are too many.
+	// Its start script, by ours, on a GPU (a fake one, whose memory's end is a fake, too): half of the samples where
+	// they are too many.
 	const script = `grep -o 'num_train_samples: [0-9]*' rgym_exp/config/rg-swarm.yaml; echo "$PYTORCH_CUDA_ALLOC_CONF $CUDA_LAUNCH_BLOCKING"
 case $1 in 8|4) echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." >&2; exit 1;; esac`
 	cmd := withGPUs(t, runIn(t, home, dir, "--batch-size", "8", "--min-batch-size", "1",
@@ -59,8 +61,8 @@ case $1 in 8|4) echo "torch.OutOfMemoryError: CUDA out of memory. Tried to alloc
 	require.Equal(t, before, string(now))
 }
 
-// Guide 1's story on a CPU: the script truly runs out of memory, its log is explained, the guide's edits are made, and the job succeeds in the
-// memory that it failed in.
+// Guide 1's story on a CPU: the script truly runs out of memory, its log is explained, the guide's edits are made, and
+// the job succeeds in the memory that it failed in.
 func TestGuide1IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -114,7 +116,8 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 	require.Contains(t, got.stdout, "effective_batch=256\n", "the mini-batch, which is the optimizer's, stays")
 }
 
-// Guide 2 on a CPU: a training that is set too large truly runs out of memory, fits once the recommendation is applied, and is put back.
+// Guide 2 on a CPU: a training that is set too large truly runs out of memory, fits once the recommendation is applied,
+// and is put back.
 func TestGuide2IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -202,7 +205,8 @@ func TestGuide3sPresetIsTheDefault(t *testing.T) {
 	require.Zero(t, got.code, got.stderr)
 }
 
-// Guide 3's scenarios 2 to 4, and what it says of a batch of 1; the first is TestJobsShareAGPU's. GPUs are fake, as are their words.
+// Guide 3's scenarios 2 to 4, and what it says of a batch of 1; the first is TestJobsShareAGPU's. GPUs are fake, as are
+// their words.
 func TestGuide3sScenarios(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -235,7 +239,8 @@ exec "$1" -c 'import switches, sys; print(switches.FAKE, file=sys.stderr); sys.e
 	require.Contains(t, got.stdout, "effective_batch=1")
 }
 
-// Guide 3's justfile starts four trainings with & and waits: on one GPU they take turns, since nobody has said what they need.
+// Guide 3's justfile starts four trainings with & and waits: on one GPU they take turns, since nobody has said what
+// they need.
 func TestGuide3sTrainingsAtOnce(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()

@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hintContexts are the commands that print the hints of a file: each of them has to have every flag that stands alone in one.
-// The longest prefix of the path counts. Hints of files that no row has are held to those flags that some command has.
+// hintContexts are the commands that print the hints of a file: each of them has to have every flag that stands alone
+// in one. The longest prefix of the path counts. Hints of files that no row has are held to those flags that some
+// command has.
 var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/cmd_model", "model pull, model list, model show, model save"},
 	{"cmd/swarm/prompt", "model prompt"},
@@ -232,8 +233,8 @@ func (h hintChecker) all(of *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// collectHints finds the hints in all Go files below root but tests: the second argument of fail.Usage and fail.Hint, what is
-// called Try, try or Remedy, and what follows "Try: " in any text.
+// collectHints finds the hints in all Go files below root but tests: the second argument of fail.Usage and fail.Hint,
+// what is called Try, try or Remedy, and what follows "Try: " in any text.
 func collectHints(t *testing.T, root string) []sourceHint {
 	files, byPackage := parseTree(t, root)
 	var hints []sourceHint

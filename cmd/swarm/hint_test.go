@@ -73,8 +73,9 @@ func (h hintChecker) forwarded(cmd *cobra.Command) *cobra.Command {
 	return nil
 }
 
-// check returns what is wrong with a hint. Commands begin with swarm; their flags, up to a comma, a semicolon, a bracket or an
-// "or", are parsed as theirs. Other flags belong to the command that prints the hint: every one of the contexts has to have them.
+// check returns what is wrong with a hint. Commands begin with swarm; their flags, up to a comma, a semicolon, a
+// bracket or an "or", are parsed as theirs. Other flags belong to the command that prints the hint: every one of the
+// contexts has to have them.
 func (h hintChecker) check(hint string, contexts ...*cobra.Command) (faults []string) {
 	var command *cobra.Command // nil: the contexts
 	var line []string          // the arguments of command

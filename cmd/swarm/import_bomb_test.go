@@ -65,7 +65,8 @@ func bomb(t *testing.T) string {
 	return path + ".gz"
 }
 
-// A file of some kilobytes that computes gigabytes is refused at once and in little memory, by whatever command opens it.
+// A file of some kilobytes that computes gigabytes is refused at once and in little memory, by whatever command opens
+// it.
 func TestAnImportBombIsRefusedInLittleMemory(t *testing.T) {
 	t.Parallel()
 	path := bomb(t)

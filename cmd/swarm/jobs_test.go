@@ -22,7 +22,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// jobHome is a home with jobs: train-1 done after two shortages, train-2 failed long ago, and lost-1 whose process is gone.
+// jobHome is a home with jobs: train-1 done after two shortages, train-2 failed long ago, and lost-1 whose process is
+// gone.
 func jobHome(t *testing.T, home string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})

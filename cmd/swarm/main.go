@@ -1,5 +1,5 @@
-// Command swarm runs a swarm of small language models trained by SAPO on one shared GPU. This package is wiring only: it
-// turns flags into calls of launcher, node and metrics, and errors into exit codes.
+// Command swarm runs a swarm of small language models trained by SAPO on one shared GPU. This package is wiring only:
+// it turns flags into calls of launcher, node and metrics, and errors into exit codes.
 package main
 
 import (
@@ -93,8 +93,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-// report writes one Error: line, below it a fail.ListError's, and, where there is a remedy, one Try: line. Packages that know the remedy put it at the
-// end of their error's text, after ". Try: ".
+// report writes one Error: line, below it a fail.ListError's, and, where there is a remedy, one Try: line. Packages
+// that know the remedy put it at the end of their error's text, after ". Try: ".
 func report(stderr io.Writer, err error) {
 	var quiet *fail.ExitError
 	if errors.As(err, &quiet) {

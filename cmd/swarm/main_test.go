@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(withFixtures{m}, commands)
 }
 
-// enginesOnCPU, when set, has plans for GPUs, which a fake NVML makes, carried out on the CPU. Everything but the engines' own use of CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
+// enginesOnCPU, when set, has plans for GPUs, which a fake NVML makes, carried out on the CPU. Everything but the
+// engines' own use of CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
 const enginesOnCPU = "ENGINES_ON_CPU"
 
 func TestScripts(t *testing.T) {

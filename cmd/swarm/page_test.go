@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTablesArePrintedOneWay: what a command prints in columns comes from internal/table, which fits it to the terminal.
+// TestTablesArePrintedOneWay: what a command prints in columns comes from internal/table, which fits it to the
+// terminal.
 func TestTablesArePrintedOneWay(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -58,7 +58,8 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	})
 }
 
-// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.
+// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins
+// with a space.
 func againFlags(f *pflag.FlagSet) string {
 	named := func(name string) bool { return slices.Contains([]string{"study", "model", "output", "home"}, name) }
 	text := ""

@@ -143,7 +143,8 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 	return coordinator.Prepare(ctx, o)
 }
 
-// announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to tell.
+// announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to
+// tell.
 func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.Service, admission *workers.Admission) error {
 	if g.console == nil {
 		return nil

@@ -61,8 +61,8 @@ func testPrompt(t *testing.T, home, saved string) {
 	testTransformersGreedy(t, home, saved)
 }
 
-// testTransformersGreedy compares a saved folder's greedy completions with those of transformers, where SWARM_TEST_TRANSFORMERS names a Python
-// that has it.
+// testTransformersGreedy compares a saved folder's greedy completions with those of transformers, where
+// SWARM_TEST_TRANSFORMERS names a Python that has it.
 func testTransformersGreedy(t *testing.T, home, saved string) {
 	python := os.Getenv("SWARM_TEST_TRANSFORMERS")
 	if python == "" {

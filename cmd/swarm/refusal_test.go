@@ -23,8 +23,9 @@ const noDriver = "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)
 
 const tryPython = "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
 
-// Each refusal is one Error: line, one Try: line where "allowed" doesn't say it already, and the right exit code; it leaves no run, no
-// folder of one and no process. FOLDER stands for a folder of the test's with what the cases need, HOME for --home.
+// Each refusal is one Error: line, one Try: line where "allowed" doesn't say it already, and the right exit code; it
+// leaves no run, no folder of one and no process. FOLDER stands for a folder of the test's with what the cases need,
+// HOME for --home.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -22,7 +22,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// prunedHome has runs a-0 to a-3, done, each later than the one before, a-4, stopped, and b-5, done; each has a folder of 1000 bytes.
+// prunedHome has runs a-0 to a-3, done, each later than the one before, a-4, stopped, and b-5, done; each has a folder
+// of 1000 bytes.
 func prunedHome(t *testing.T) string {
 	t.Helper()
 	var runs []comparedRun

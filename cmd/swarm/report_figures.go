@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// writeFigures draws the runs that o asks for to SVG files in the folder o.figures. That there is nothing to draw is an error.
+// writeFigures draws the runs that o asks for to SVG files in the folder o.figures. That there is nothing to draw is an
+// error.
 func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) ([]figures.File, error) {
 	data, err := figures.Read(ctx, reader, o.CompareOptions, stats.CurveOptions{Window: o.Options.Window, Per: o.Options.Per, Single: o.Options.Single})
 	if err != nil {

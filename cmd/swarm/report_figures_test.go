@@ -171,8 +171,8 @@ func TestFiguresWithoutTheirStudyAreFound(t *testing.T) {
 // committedRun is how many bytes of an export in docs a run may take.
 const committedRun = 200 << 10
 
-// figuresOf compares the figures in docs with what the exports in docs give. Bytes are compared on amd64 alone: elsewhere the compiler may
-// round otherwise.
+// figuresOf compares the figures in docs with what the exports in docs give. Bytes are compared on amd64 alone:
+// elsewhere the compiler may round otherwise.
 func figuresOf(t *testing.T, docs string) error {
 	t.Helper()
 	files, err := filepath.Glob(docs + "/study/*.db.gz")

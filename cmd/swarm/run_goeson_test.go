@@ -13,7 +13,8 @@ import (
 // shortOfMemory is what torch says.
 const shortOfMemory = `echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.00 GiB of which 1.00 GiB is free." >&2; exit 1`
 
-// A larger batch than the one that fitted is tried where nothing says that it would not fit; one that ran out is not tried again.
+// A larger batch than the one that fitted is tried where nothing says that it would not fit; one that ran out is not
+// tried again.
 func TestRunTriesALargerBatchThatNeverRanOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)

@@ -20,8 +20,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Commands of people's own under swarm run. The scripts of testdata/training are real trainings, small ones, whose memory is limited so that they truly
-// run out of it. GPUs are fake where a test has some: then a script says what torch would have said (--fake-cuda-oom).
+// Commands of people's own under swarm run. The scripts of testdata/training are real trainings, small ones, whose
+// memory is limited so that they truly run out of it. GPUs are fake where a test has some: then a script says what
+// torch would have said (--fake-cuda-oom).
 
 // project is a folder with the training scripts.
 func project(t testing.TB) string {
@@ -69,7 +70,8 @@ func jobDocument(t testing.TB, home, name string) stats.Job {
 	return j
 }
 
-// Guide 3: a training that runs out of memory goes on with half of the batch and the same effective batch, and the next time begins with what fitted.
+// Guide 3: a training that runs out of memory goes on with half of the batch and the same effective batch, and the next
+// time begins with what fitted.
 func TestRunHalvesTheBatchUntilItFits(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -219,7 +221,8 @@ func TestRunChoosesAmongGPUs(t *testing.T) {
 	require.Equal(t, int64(2<<30), *j.Attempts[0].AskedBytes)
 }
 
-// Guide 3: a job waits for a GPU; those that have declared what they need share one, whoever can't waits, and is served when a job is killed.
+// Guide 3: a job waits for a GPU; those that have declared what they need share one, whoever can't waits, and is served
+// when a job is killed.
 func TestJobsShareAGPU(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -265,7 +268,8 @@ func childOf(t testing.TB, pid int) int {
 	return child
 }
 
-// Ctrl-C reaches the command once and lets it end in order; one that doesn't is killed after --grace; nothing is left behind.
+// Ctrl-C reaches the command once and lets it end in order; one that doesn't is killed after --grace; nothing is left
+// behind.
 func TestRunStopsInOrder(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -301,7 +305,8 @@ func TestRunStopsInOrder(t *testing.T) {
 	require.Equal(t, "stopped", jobDocument(t, home, "away").State)
 }
 
-// A command that goes on in the background when its own end has come doesn't strand memory: what it left is told of and ended.
+// A command that goes on in the background when its own end has come doesn't strand memory: what it left is told of and
+// ended.
 func TestRunEndsWhatACommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)

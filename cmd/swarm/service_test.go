@@ -37,7 +37,8 @@ func execStart(t *testing.T, text string) string {
 	return ""
 }
 
-// A unit is checked and written with absolute paths, shown, replaced and removed; where no systemd runs the lines to type are printed.
+// A unit is checked and written with absolute paths, shown, replaced and removed; where no systemd runs the lines to
+// type are printed.
 func TestServiceOfAUser(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), filepath.Join(t.TempDir(), "a home 100%")
@@ -167,7 +168,8 @@ func TestServiceWithoutSystemd(t *testing.T) {
 		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
 }
 
-// What a hook is given may be a secret, and everybody can read a unit and the arguments of what it starts: files of mode 0600 hold it.
+// What a hook is given may be a secret, and everybody can read a unit and the arguments of what it starts: files of
+// mode 0600 hold it.
 func TestAUnitHoldsNoSecretOfAHook(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), filepath.Join(t.TempDir(), "home")

@@ -20,8 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left are variables of the environment
-// that the unit does not keep.
+// newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left
+// are variables of the environment that the unit does not keep.
 func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
 	c := systemd.Command{Home: string(g.home), Python: g.python.Path, Verbose: g.verbose, Verb: "up", Args: up}
 	secrets := systemd.Secrets{Home: g.home, Unit: name}
@@ -77,8 +77,8 @@ func names(args []string, flag string) bool {
 	return false
 }
 
-// checkJoinService finds mistakes in the arguments of a swarm join before it is made a service, and returns them with absolute paths. Whether the
-// coordinator can be reached is not asked: it may be later.
+// checkJoinService finds mistakes in the arguments of a swarm join before it is made a service, and returns them with
+// absolute paths. Whether the coordinator can be reached is not asked: it may be later.
 func checkJoinService(g *globals, args []string) ([]string, error) {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
@@ -118,8 +118,8 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	return append(slices.Clone(args), "--url-file", path), nil
 }
 
-// checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train on a GPU. What may
-// be otherwise by then, such as a GPU that is full now, is only warned of.
+// checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train
+// on a GPU. What may be otherwise by then, such as a GPU that is full now, is only warned of.
 func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {

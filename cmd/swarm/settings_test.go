@@ -145,7 +145,8 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherQuestions(t *testing.T) {
 	}
 }
 
-// Where auto would let a run that is there have other nodes, or another device, than those that are still to be made, the sweep says so and starts nothing.
+// Where auto would let a run that is there have other nodes, or another device, than those that are still to be made,
+// the sweep says so and starts nothing.
 func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) {
 	t.Parallel()
 	config := func(name string, more ...string) []string { return append([]string{"--config", name}, more...) }
@@ -246,8 +247,8 @@ Try: the former values, --fresh for a new run of this experiment, or --name OTHE
 	require.Contains(t, o.stderr, "  epsilon 0.2 → 0.1\n  temperature 1 → 0.5\n  top_k 0 → 5\n  top_p 1 → 0.5\n  and 3 more\nTry: ")
 }
 
-// The default correction is that of a new run alone: up and sweep go on with a run as it began, and a sweep does not compare runs that began under
-// the default of another version with new ones.
+// The default correction is that of a new run alone: up and sweep go on with a run as it began, and a sweep does not
+// compare runs that began under the default of another version with new ones.
 func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	settings := []string{"--model", "nano", "--rounds", "4", "--device", "cpu"}

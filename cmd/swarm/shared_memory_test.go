@@ -18,10 +18,11 @@ import (
 // nearShare is how far from its estimate the memory of several engines and their host may be.
 const nearShare = 0.15
 
-// What the plan says that engines of one host hold together, what they share counted once, is what their proportional shares and the
-// host's add up to: between phases, and at the peaks of those that compute.
+// What the plan says that engines of one host hold together, what they share counted once, is what their proportional
+// shares and the host's add up to: between phases, and at the peaks of those that compute.
 //
-// Not in parallel: a thread of TestPartitions is in a network of its own, and where that is the first one the host refuses to fork.
+// Not in parallel: a thread of TestPartitions is in a network of its own, and where that is the first one the host
+// refuses to fork.
 func TestSharedEstimateOnCPU(t *testing.T) {
 	var lab policytest.Lab
 	t.Cleanup(lab.Close)
@@ -58,8 +59,9 @@ func TestSharedEstimateOnCPU(t *testing.T) {
 	}
 }
 
-// holdTogether is the sum of processes' proportional shares. Libraries' pages that processes of other tests have mapped, too, would count
-// here in part: of pages of files the most that any of these processes has of a mapping counts instead. Forks have equal addresses.
+// holdTogether is the sum of processes' proportional shares. Libraries' pages that processes of other tests have
+// mapped, too, would count here in part: of pages of files the most that any of these processes has of a mapping counts
+// instead. Forks have equal addresses.
 func holdTogether(t *testing.T, pids []int) int64 {
 	t.Helper()
 	var sum int64

@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// mpsDaemon starts a control daemon whose server faults when a client goes while it is busy, and returns its clients' environment and a
-// look at the server's log.
+// mpsDaemon starts a control daemon whose server faults when a client goes while it is busy, and returns its clients'
+// environment and a look at the server's log.
 func mpsDaemon(t *testing.T) (environ []string, log func() string) {
 	t.Helper()
 	pipe, err := os.MkdirTemp("/tmp", "swarm-mps-") // its socket's path must be short
@@ -46,7 +46,8 @@ func mpsDaemon(t *testing.T) (environ []string, log func() string) {
 	}
 }
 
-// A node that kills its engine within a kernel takes no other client of its GPU along: the server lets go of the engine first.
+// A node that kills its engine within a kernel takes no other client of its GPU along: the server lets go of the engine
+// first.
 func TestAKilledEngineSparesTheOthersUnderMPS(t *testing.T) {
 	t.Parallel()
 	for _, announced := range []bool{true, false} {

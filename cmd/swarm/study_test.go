@@ -28,7 +28,8 @@ func flagsOf(t *testing.T, args ...string) (plan.Options, *pflag.FlagSet) {
 	return p, f
 }
 
-// Every experiment of every study is a configuration that can be run, and swarm up, started by the sweep, comes to the same one.
+// Every experiment of every study is a configuration that can be run, and swarm up, started by the sweep, comes to the
+// same one.
 func TestEveryStudyCanBeRun(t *testing.T) {
 	t.Parallel()
 	for _, name := range configs.Studies() {
@@ -185,7 +186,8 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	}
 }
 
-// A study that is interrupted goes on by the same command, as each experiment's own name; one that has changed since is not mixed with it.
+// A study that is interrupted goes on by the same command, as each experiment's own name; one that has changed since is
+// not mixed with it.
 func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -68,7 +68,8 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 	}
 }
 
-// settled decodes a surface's document, without what surrounds the statistics there and without what depends on when it was asked for.
+// settled decodes a surface's document, without what surrounds the statistics there and without what depends on when it
+// was asked for.
 func settled(t *testing.T, text, name string) any {
 	t.Helper()
 	var document any

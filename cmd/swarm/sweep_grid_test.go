@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// A grid's arms have the names of their values in the table, as experiments, and in the verdict, which is corrected over all pairs of them.
+// A grid's arms have the names of their values in the table, as experiments, and in the verdict, which is corrected
+// over all pairs of them.
 func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	t.Parallel()
 	var runs []finishedRun

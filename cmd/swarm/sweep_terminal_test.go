@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onTerminal starts a sweep in a session of its own whose terminal is a pseudo-terminal, and returns the end that is ours.
+// onTerminal starts a sweep in a session of its own whose terminal is a pseudo-terminal, and returns the end that is
+// ours.
 func onTerminal(t *testing.T, home string, live bool, args []string) (*sweeping, *os.File, *watcher) {
 	t.Helper()
 	ours, theirs := openTerminal(t)

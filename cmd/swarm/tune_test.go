@@ -229,7 +229,8 @@ func TestTuneFindsTheProfile(t *testing.T) {
 	require.Contains(t, d.Chosen, "conf/config.yaml")
 }
 
-// Our own nodes' memory is launcher/fit's, not guide 4's: more is seen with a larger micro-batch, and the experiment's sequences are the most.
+// Our own nodes' memory is launcher/fit's, not guide 4's: more is seen with a larger micro-batch, and the experiment's
+// sequences are the most.
 func TestTuneSAPO(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -241,8 +242,8 @@ func TestTuneSAPO(t *testing.T) {
 	require.LessOrEqual(t, small.ExpectedBytes, int64(0.85*8e9))
 }
 
-// --profile runs the command and counts with what it takes. This one holds 160 MB and 8 MB a sample, much beside what others share of an interpreter,
-// and fails above 48 samples as torch does.
+// --profile runs the command and counts with what it takes. This one holds 160 MB and 8 MB a sample, much beside what
+// others share of an interpreter, and fails above 48 samples as torch does.
 func TestTuneMeasures(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -57,7 +57,8 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 		length.Line, length.Current, length.Assumed})
 }
 
-// Nothing is written while the estimate counts with what nobody has said. A dry run shows it all the same, and --set confirms.
+// Nothing is written while the estimate counts with what nobody has said. A dry run shows it all the same, and --set
+// confirms.
 func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for data, why := range map[string]string{
@@ -97,7 +98,8 @@ func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Guide 2's files: the length of its sequences and its GPUs are those of conf/config.yaml, the negatives those of each stage.
+// Guide 2's files: the length of its sequences and its GPUs are those of conf/config.yaml, the negatives those of each
+// stage.
 func TestTuneReadsGuide2sFiles(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), trainingFolder(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are the flags of every command that takes an experiment's configuration: one a key, and --config, --name, --set.
+// Flags are the flags of every command that takes an experiment's configuration: one a key, and --config, --name,
+// --set.
 type Flags struct {
 	Config []string // presets and YAML files
 	Sets   []string // key=value
@@ -23,7 +24,8 @@ type Flags struct {
 	Paper         bool // the algorithm's keys are the paper's
 }
 
-// KeyFlag holds one key's text; it gets its type when all are known, so that flags, files and variables share their error messages.
+// KeyFlag holds one key's text; it gets its type when all are known, so that flags, files and variables share their
+// error messages.
 type KeyFlag struct {
 	Key    configs.Key
 	Source string
@@ -79,8 +81,8 @@ func (f *Flags) AddKey(fs *pflag.FlagSet, key configs.Key, name, usage string) {
 	}
 }
 
-// TakeArgs makes a command's arguments mean --config: a preset, a YAML file, or both. Beside a --config that names something
-// else they are refused.
+// TakeArgs makes a command's arguments mean --config: a preset, a YAML file, or both. Beside a --config that names
+// something else they are refused.
 func (f *Flags) TakeArgs(args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -98,7 +100,8 @@ func (f *Flags) TakeArgs(args []string) error {
 	return nil
 }
 
-// Gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that have been resolved.
+// Gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that
+// have been resolved.
 func (f *Flags) Gives(key string, environ []string) bool {
 	flags, _ := f.Layer()
 	env, _, _ := environmentLayer(environ, f.IgnoreRLSwarm, nil)

@@ -71,8 +71,8 @@ func fileLayer(file string) (Layer, error) {
 	return Layer{Values: document.Values, Sources: document.Sources, Mixture: document.Mixture}, nil
 }
 
-// experimentLayers are the values of the experiment preset: above the file when --config, --preset or SWARM_PRESET names it,
-// below when the file does.
+// experimentLayers are the values of the experiment preset: above the file when --config, --preset or SWARM_PRESET
+// names it, below when the file does.
 func experimentLayers(named string, flags, env, document Layer) (below, above Layer, err error) {
 	source := "--config"
 	if flag := flags.Text("preset"); flag != "" {
@@ -102,8 +102,8 @@ func experimentLayers(named string, flags, env, document Layer) (below, above La
 	return below, above, nil
 }
 
-// environmentLayer reads SWARM_<KEY> and, unless they are to be ignored, rl-swarm's names, of which SWARM_<KEY> wins. An empty
-// variable counts as not given.
+// environmentLayer reads SWARM_<KEY> and, unless they are to be ignored, rl-swarm's names, of which SWARM_<KEY> wins.
+// An empty variable counts as not given.
 func environmentLayer(environ []string, ignoreRLSwarm bool, known []string) (Layer, []string, error) {
 	var l Layer
 	var warnings []string
@@ -147,7 +147,8 @@ func experimentName(preset, file string) string {
 	return name[:min(len(name), 64)]
 }
 
-// EnvironmentNames are the variables of an environment that give a key its value. It is nil where one of them can't be read.
+// EnvironmentNames are the variables of an environment that give a key its value. It is nil where one of them can't be
+// read.
 func EnvironmentNames(environ []string) []string {
 	layer, _, err := environmentLayer(environ, false, nil)
 	if err != nil {

@@ -14,7 +14,8 @@ type swarmModels struct {
 	members []configs.Member
 }
 
-// resolveModels finds what the highest layer names that has model or models. Of one layer that has both, models counts, and model must be its first.
+// resolveModels finds what the highest layer names that has model or models. Of one layer that has both, models counts,
+// and model must be its first.
 func (s Sources) resolveModels(layers []Layer) (swarmModels, error) {
 	one, many := -1, -1
 	for i, l := range layers {
@@ -58,7 +59,8 @@ func (s Sources) resolveModels(layers []Layer) (swarmModels, error) {
 	return out, nil
 }
 
-// settle puts the models into a configuration: what their nodes have of their own is what was given for all, else each model's default.
+// settle puts the models into a configuration: what their nodes have of their own is what was given for all, else each
+// model's default.
 func (s swarmModels) settle(c *configs.Config, given []Layer) error {
 	c.Model, c.Models, c.Members = s.list[0].Key(), s.text, s.members
 	for i := range c.Members {

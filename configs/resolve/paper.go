@@ -11,7 +11,8 @@ import (
 // PaperFlag sets every key of the algorithm as the paper has it.
 const PaperFlag = "paper"
 
-// paperLayer is what --paper says, above all else. A layer that was given and says otherwise is an *Error: one of the two is a mistake.
+// paperLayer is what --paper says, above all else. A layer that was given and says otherwise is an *Error: one of the
+// two is a mistake.
 func (f *Flags) paperLayer(given []Layer) (Layer, error) {
 	if !f.Paper {
 		return Layer{}, nil

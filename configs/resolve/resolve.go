@@ -24,9 +24,9 @@ type Sources struct {
 	FindModel func(name string) (configs.Model, error)
 }
 
-// Config puts the configuration together. Later ones win: defaults, the model's defaults, the YAML file, the experiment preset,
-// the environment, flags. A preset that the file itself names lies below the file: the file starts from it. It also returns warnings,
-// one line each. A user's mistake is a *configs.Error.
+// Config puts the configuration together. Later ones win: defaults, the model's defaults, the YAML file, the experiment
+// preset, the environment, flags. A preset that the file itself names lies below the file: the file starts from it. It
+// also returns warnings, one line each. A user's mistake is a *configs.Error.
 func (s Sources) Config(f *Flags) (configs.Config, configs.Model, []string, error) {
 	c, models, warnings, err := s.Swarm(f)
 	if err != nil {
@@ -99,7 +99,8 @@ func (s Sources) Swarm(f *Flags) (configs.Config, []configs.Model, []string, err
 	return c, models.list, warnings, nil
 }
 
-// Joined puts together what a worker trains with: another host's configuration, what the model of this host needs, and flags.
+// Joined puts together what a worker trains with: another host's configuration, what the model of this host needs, and
+// flags.
 func (s Sources) Joined(f *Flags, base func() (Layer, error)) (configs.Config, configs.Model, error) {
 	fail := func(err error) (configs.Config, configs.Model, error) { return configs.Config{}, configs.Model{}, err }
 	flags, err := f.Layer()
@@ -147,7 +148,8 @@ func validate(c configs.Config, models ...configs.Model) error {
 	return nil
 }
 
-// merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types, so nothing is converted.
+// merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types, so
+// nothing is converted.
 func merge(layers []Layer) (configs.Config, error) {
 	var c configs.Config
 	v := viper.New()
@@ -208,8 +210,9 @@ func highest(layers []Layer, key string) (text, source string) {
 	return text, source
 }
 
-// resolveTasks decides where questions come from: of tasks.set, tasks.file and tasks.mixture the one given in the highest layer; in
-// the same layer a file or mixture wins over the set. Paths become absolute, because nodes run elsewhere.
+// resolveTasks decides where questions come from: of tasks.set, tasks.file and tasks.mixture the one given in the
+// highest layer; in the same layer a file or mixture wins over the set. Paths become absolute, because nodes run
+// elsewhere.
 func resolveTasks(c *configs.Config, layers []Layer) error {
 	set, file, mixture := -1, -1, -1
 	for i, l := range layers {

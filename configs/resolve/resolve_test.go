@@ -208,7 +208,8 @@ func TestConfigWarnsOfUnknownVariables(t *testing.T) {
 	require.Equal(t, []string{"unknown environment variable SWARM_ROUND is ignored"}, warnings)
 }
 
-// A run's stored configuration, given as a file, is that configuration again: whatever it came from, and whatever the host.
+// A run's stored configuration, given as a file, is that configuration again: whatever it came from, and whatever the
+// host.
 func TestConfigIsAFixedPoint(t *testing.T) {
 	dir := t.TempDir()
 	items := writeFile(t, filepath.Join(dir, "items.jsonl"), "{}\n")
@@ -256,7 +257,8 @@ func TestConfigIsAFixedPoint(t *testing.T) {
 	})
 }
 
-// --paper decides every key of the algorithm, whatever the defaults are; what was given otherwise is a mistake that is named.
+// --paper decides every key of the algorithm, whatever the defaults are; what was given otherwise is a mistake that is
+// named.
 func TestPaperIsThePapersAlgorithm(t *testing.T) {
 	c, _, _, err := resolve([]string{"--config", "4loc4ext", "--paper"}, nil, false)
 	require.NoError(t, err)

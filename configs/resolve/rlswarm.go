@@ -25,12 +25,12 @@ var RLSwarmNames = map[string]string{
 	"seed":                 "SEED",
 }
 
-// commonNames are those of rl-swarm's variables that many shells export for other programs. They count only where a variable is
-// set that nobody but rl-swarm's users set.
+// commonNames are those of rl-swarm's variables that many shells export for other programs. They count only where a
+// variable is set that nobody but rl-swarm's users set.
 var commonNames = []string{"SEED", "MODEL_NAME"}
 
-// rl-swarm's variables for a shared folder and for a host's role. Many have GDRIVE_PATH set for other reasons: without the role it does
-// not count.
+// rl-swarm's variables for a shared folder and for a host's role. Many have GDRIVE_PATH set for other reasons: without
+// the role it does not count.
 const (
 	FolderVariable = "GDRIVE_PATH"
 	RoleVariable   = "NODE_ROLE"
@@ -66,8 +66,8 @@ func (f *Flags) AddIgnoreRLSwarm(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.IgnoreRLSwarm, IgnoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
 }
 
-// EnvironmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there are none. more
-// are variables that a command reads besides those of the configuration.
+// EnvironmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there
+// are none. more are variables that a command reads besides those of the configuration.
 func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
 	if f.IgnoreRLSwarm {
 		return ""

@@ -22,7 +22,8 @@ func Value(environ []string, name string) string {
 // NoColor follows no-color.org: NO_COLOR is set and not empty.
 func NoColor(environ []string) bool { return Value(environ, "NO_COLOR") != "" }
 
-// ASCIIOnly tells whether the locale names another character set than UTF-8. Without a locale, as in most containers, it is UTF-8.
+// ASCIIOnly tells whether the locale names another character set than UTF-8. Without a locale, as in most containers,
+// it is UTF-8.
 func ASCIIOnly(environ []string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if locale := strings.ToLower(Value(environ, name)); locale != "" {

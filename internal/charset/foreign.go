@@ -11,8 +11,8 @@ import (
 // maxLine is how many bytes of one foreign text Line shows.
 const maxLine = 2048
 
-// Shown makes text that a model, a worker or another program wrote one that a terminal obeys in nothing: no escape sequences, U+FFFD for control
-// characters other than tabs.
+// Shown makes text that a model, a worker or another program wrote one that a terminal obeys in nothing: no escape
+// sequences, U+FFFD for control characters other than tabs.
 func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -22,7 +22,8 @@ func Shown(text string) string {
 	}, ansi.Strip(text))
 }
 
-// Marked has U+FFFD for all that doesn't print, and leaves the rest of an escape sequence in sight: for a value that is refused.
+// Marked has U+FFFD for all that doesn't print, and leaves the rest of an escape sequence in sight: for a value that is
+// refused.
 func Marked(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -32,8 +33,8 @@ func Marked(text string) string {
 	}, text)
 }
 
-// Line makes one line of at most 2 KB of such a text, which can be laid out: Shown, with blanks for tabs and newlines, and without what has no
-// width or turns the direction of what follows.
+// Line makes one line of at most 2 KB of such a text, which can be laid out: Shown, with blanks for tabs and newlines,
+// and without what has no width or turns the direction of what follows.
 func Line(text string) string {
 	if len(text) <= maxLine && Printable(text) {
 		return text

@@ -1,5 +1,5 @@
-// Package fail has the errors that a user of the program sees: what failed, the command or edit that mends it, and the exit code. It
-// prints nothing and knows no command.
+// Package fail has the errors that a user of the program sees: what failed, the command or edit that mends it, and the
+// exit code. It prints nothing and knows no command.
 package fail
 
 import (
@@ -50,7 +50,8 @@ func Exit(code int) error { return &ExitError{code} }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Remedy is the hint of the outermost HintError in err's tree, else of the outermost UsageError. It is empty where there is neither.
+// Remedy is the hint of the outermost HintError in err's tree, else of the outermost UsageError. It is empty where
+// there is neither.
 func Remedy(err error) string {
 	var usage *UsageError
 	var hint *HintError
@@ -63,7 +64,8 @@ func Remedy(err error) string {
 	return ""
 }
 
-// SplitRemedy parts "what. Try: remedy". A remedy inside the text belongs to a quoted cause in brackets, and is left out.
+// SplitRemedy parts "what. Try: remedy". A remedy inside the text belongs to a quoted cause in brackets, and is left
+// out.
 func SplitRemedy(text string) (what, try string) {
 	const mark = ". Try: "
 	at := strings.LastIndex(text, mark)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Claim is a lock file that names the process that holds it. The kernel drops the lock with the process, however that ends; the file stays.
+// Claim is a lock file that names the process that holds it. The kernel drops the lock with the process, however that
+// ends; the file stays.
 type Claim struct{ file *os.File }
 
 // HeldError is of a lock file that another process holds.
@@ -20,10 +21,12 @@ type HeldError struct {
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by process %s", e.Path, e.Holder) }
 
-// ClaimPatience is how long TakeClaim asks for a lock: somebody may be looking whether it is held, which holds it for an instant.
+// ClaimPatience is how long TakeClaim asks for a lock: somebody may be looking whether it is held, which holds it for
+// an instant.
 const ClaimPatience = 200 * time.Millisecond
 
-// TakeClaim makes the lock file at path, with its folder, where it is missing, and holds it until Release. Another's is a *HeldError.
+// TakeClaim makes the lock file at path, with its folder, where it is missing, and holds it until Release. Another's is
+// a *HeldError.
 func TakeClaim(path string) (*Claim, error) {
 	if err := MakeFolder(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -49,7 +52,8 @@ func TakeClaim(path string) (*Claim, error) {
 // Release gives the claim up.
 func (c *Claim) Release() { c.file.Close() }
 
-// LookClaim returns a *HeldError if a process holds the lock file at path for all of patience. It makes no file, and none is no error.
+// LookClaim returns a *HeldError if a process holds the lock file at path for all of patience. It makes no file, and
+// none is no error.
 func LookClaim(path string, patience time.Duration) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// MakeFolder makes the folder dir and those above it that are missing, and brings the names of the new ones onto the disk: without their
-// names in the folders above, a power cut would take them with all that they hold, synced or not. A folder that is there is left alone.
+// MakeFolder makes the folder dir and those above it that are missing, and brings the names of the new ones onto the
+// disk: without their names in the folders above, a power cut would take them with all that they hold, synced or not. A
+// folder that is there is left alone.
 func MakeFolder(dir string, mode os.FileMode) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.IsDir() {

@@ -7,16 +7,19 @@ import (
 	"time"
 )
 
-// ErrLocked is the error of a file that is locked through another open file. It is the system's, so that a message keeps its words.
+// ErrLocked is the error of a file that is locked through another open file. It is the system's, so that a message
+// keeps its words.
 var ErrLocked error = syscall.EWOULDBLOCK
 
 const lockPoll = 5 * time.Millisecond
 
-// Lock locks an open file or folder for this open file alone, without waiting. The kernel drops the lock when the file is closed here and in
-// every child that inherited it, or at Unlock. A lock file is never removed: two others could lock two different ones.
+// Lock locks an open file or folder for this open file alone, without waiting. The kernel drops the lock when the file
+// is closed here and in every child that inherited it, or at Unlock. A lock file is never removed: two others could
+// lock two different ones.
 func Lock(file *os.File) error { return flock(file, syscall.LOCK_EX) }
 
-// LockShared is Lock beside others that lock it shared. A shared lock that is had at once and dropped tells that nobody holds the file.
+// LockShared is Lock beside others that lock it shared. A shared lock that is had at once and dropped tells that nobody
+// holds the file.
 func LockShared(file *os.File) error { return flock(file, syscall.LOCK_SH) }
 
 // LockWithin is Lock, but waits for others up to patience.

@@ -12,9 +12,9 @@ import (
 // asidePrefix begins the names of folders that have been set aside to be removed.
 const asidePrefix = ".removed-"
 
-// Remove removes the folder or file name of root with all in it. It renames it first, so that whoever looks sees either all of it or nothing; what
-// an interrupted Remove left aside, EmptyAside removes. Links are removed and not followed. It is an error where name leads out of root, and none
-// where nothing is there.
+// Remove removes the folder or file name of root with all in it. It renames it first, so that whoever looks sees either
+// all of it or nothing; what an interrupted Remove left aside, EmptyAside removes. Links are removed and not followed.
+// It is an error where name leads out of root, and none where nothing is there.
 func Remove(root *os.Root, name string) error {
 	if name == "." || name == "" || strings.ContainsAny(name, `/\`) {
 		return fmt.Errorf("remove %q: it is not the name of a file in %s", name, root.Name())

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Write makes the file at path hold data, through a synced temporary file beside it: a crash, a full disk or a reader at the same moment
-// sees the old content or the new, never a part. On an error the file is as it was.
+// Write makes the file at path hold data, through a synced temporary file beside it: a crash, a full disk or a reader
+// at the same moment sees the old content or the new, never a part. On an error the file is as it was.
 func Write(path string, data []byte) error { return write(path, data, 0o644) }
 
 // WriteSecret is Write of a file that only its owner may read.
@@ -72,9 +72,9 @@ func ensure(path string, data []byte, write func(string, []byte) error) error {
 	return write(path, data)
 }
 
-// Replace writes data to the file temporary and renames it to path: a reader sees the old content or the new. It doesn't sync, so that a
-// crash of the machine may leave an empty file. One process at a time may write the file. On an error the file is as it was, and temporary is
-// gone.
+// Replace writes data to the file temporary and renames it to path: a reader sees the old content or the new. It
+// doesn't sync, so that a crash of the machine may leave an empty file. One process at a time may write the file. On an
+// error the file is as it was, and temporary is gone.
 func Replace(path, temporary string, data []byte, mode os.FileMode) error {
 	err := os.WriteFile(temporary, data, mode)
 	if err == nil {

@@ -32,8 +32,9 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Enter gives this process, and all that it starts, an empty home folder and removes the variables that configure the program. Go's
-// caches and the packages that pip has installed for the user stay in use. leave removes the folder and restores the variables.
+// Enter gives this process, and all that it starts, an empty home folder and removes the variables that configure the
+// program. Go's caches and the packages that pip has installed for the user stay in use. leave removes the folder and
+// restores the variables.
 func Enter() (leave func(), err error) {
 	home, err := os.MkdirTemp("", "swarm-home-")
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Use is what a process holds, in bytes. Resident (RSS) counts every page in full. Proportional (PSS) counts a page that n processes share
-// as 1/n, so that the sum over processes is what they hold together.
+// Use is what a process holds, in bytes. Resident (RSS) counts every page in full. Proportional (PSS) counts a page
+// that n processes share as 1/n, so that the sum over processes is what they hold together.
 type Use struct{ Resident, Proportional int64 }
 
-// Of is what a process holds, where we may know it (Linux 4.14). The kernel walks the process's page tables for it, which takes
-// milliseconds: sample rarely.
+// Of is what a process holds, where we may know it (Linux 4.14). The kernel walks the process's page tables for it,
+// which takes milliseconds: sample rarely.
 func Of(pid int) (Use, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
 	if err != nil {
@@ -56,7 +56,8 @@ func kilobytes(value []byte) (int64, bool) {
 	return kib << 10, err == nil && kib >= 0 && kib < 1<<50
 }
 
-// ThreadTime is the processor time that the calling thread has taken: what reading costs, for a caller that keeps its thread.
+// ThreadTime is the processor time that the calling thread has taken: what reading costs, for a caller that keeps its
+// thread.
 func ThreadTime() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {

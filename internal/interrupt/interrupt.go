@@ -19,8 +19,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Echo is how soon after the first signal another is still the same request: timeout, a process group's signal and a sweep that passes
-// on what its run got as well make two of one.
+// Echo is how soon after the first signal another is still the same request: timeout, a process group's signal and a
+// sweep that passes on what its run got as well make two of one.
 const Echo = 300 * time.Millisecond
 
 // Error is why a command was stopped from outside.

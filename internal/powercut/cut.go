@@ -11,12 +11,12 @@ import (
 
 // Fate says what becomes of changes that were not synced when the power goes.
 type Fate struct {
-	// Journaled has each sync bring all earlier changes of names onto the disk with it, in order, as the journals of ext4 and XFS do. Else a name
-	// needs a sync of its folder, which is all that POSIX promises.
+	// Journaled has each sync bring all earlier changes of names onto the disk with it, in order, as the journals of
+	// ext4 and XFS do. Else a name needs a sync of its folder, which is all that POSIX promises.
 	Journaled bool
 
-	// Random keeps some of what was not synced: of a folder's names the first few changes, of a file's content the first few writes, the last of them
-	// torn, or its length alone. Nil: nothing is kept.
+	// Random keeps some of what was not synced: of a folder's names the first few changes, of a file's content the
+	// first few writes, the last of them torn, or its length alone. Nil: nothing is kept.
 	Random *rand.Rand
 }
 

@@ -1,10 +1,10 @@
-// Package powercut is a file system that forgets what was not synced, for tests. It keeps its files in memory, behind FUSE, so that it meets every
-// system call of the programs above it: Go's, SQLite's and NATS's. It writes down each change and each sync, in order, and Log.Cut makes of that what
-// a machine could find on its disk that lost power after any of them: names without their files' content, content without its end, a part of a
-// write, old names.
+// Package powercut is a file system that forgets what was not synced, for tests. It keeps its files in memory, behind
+// FUSE, so that it meets every system call of the programs above it: Go's, SQLite's and NATS's. It writes down each
+// change and each sync, in order, and Log.Cut makes of that what a machine could find on its disk that lost power after
+// any of them: names without their files' content, content without its end, a part of a write, old names.
 //
-// What it leaves out: disks that lie about syncs, sectors that decay, writes through shared maps between syncs, and times, owners and extended
-// attributes of files. Only tests import it.
+// What it leaves out: disks that lie about syncs, sectors that decay, writes through shared maps between syncs, and
+// times, owners and extended attributes of files. Only tests import it.
 package powercut
 
 import (

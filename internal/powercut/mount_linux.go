@@ -18,14 +18,15 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// mountPoint is set in the copy of a test binary that serves a file system: one process that did both could wait for itself.
+// mountPoint is set in the copy of a test binary that serves a file system: one process that did both could wait for
+// itself.
 const mountPoint = "SWARM_POWERCUT_MOUNT"
 
 // serverPatience bounds each answer of a server.
 const serverPatience = time.Minute
 
-// Serve serves a file system until stdin closes, in a process that Mount has started, and exits; in any other it returns at once. A TestMain
-// whose package calls Mount begins with it.
+// Serve serves a file system until stdin closes, in a process that Mount has started, and exits; in any other it
+// returns at once. A TestMain whose package calls Mount begins with it.
 func Serve() {
 	dir := os.Getenv(mountPoint)
 	if dir == "" {
@@ -82,7 +83,8 @@ type FS struct {
 	once    sync.Once
 }
 
-// Mount mounts an empty file system until the test ends. It skips the test where the kernel or the user's rights don't allow that.
+// Mount mounts an empty file system until the test ends. It skips the test where the kernel or the user's rights don't
+// allow that.
 func Mount(t testing.TB) *FS {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil {

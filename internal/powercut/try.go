@@ -16,8 +16,8 @@ type Trial struct {
 	Journaled bool   // only on file systems with a journal: as of programs of others that sync no folder
 }
 
-// Try cuts the power at many places, and calls check with what is left, in a folder that is gone afterwards. Every second cut keeps some of what was
-// not synced.
+// Try cuts the power at many places, and calls check with what is left, in a folder that is gone afterwards. Every
+// second cut keeps some of what was not synced.
 func (l Log) Try(t *testing.T, trial Trial, check func(t *testing.T, changes int, dir string)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(trial.Seed, 0))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Ask puts a question whose answer is no unless it is yes. When ctx ends first the reading is left behind: nothing can interrupt it,
-// and the program is about to end.
+// Ask puts a question whose answer is no unless it is yes. When ctx ends first the reading is left behind: nothing can
+// interrupt it, and the program is about to end.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	fmt.Fprint(out, question)
 	answer := make(chan string, 1)

@@ -21,7 +21,8 @@ func IsTerminal(v any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Of is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
+// Of is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or
+// a file has none.
 func Of(out io.Writer, environ []string) table.Screen {
 	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}
 	if columns, err := strconv.Atoi(charset.Value(environ, "COLUMNS")); err == nil && columns > 0 {

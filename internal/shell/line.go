@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns a command as one line that bash and zsh read back as exactly these words. Every word that isn't plain is quoted; a word
-// with characters that a terminal can't show is written as $'…'.
+// Line returns a command as one line that bash and zsh read back as exactly these words. Every word that isn't plain is
+// quoted; a word with characters that a terminal can't show is written as $'…'.
 func Line(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

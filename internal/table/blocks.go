@@ -13,8 +13,8 @@ const (
 	widestKey = 20
 )
 
-// blocks writes each row as its first cell, a number with its title, and beneath it a line a column, empty cells left out. Without titles a row is its cells one behind the
-// other.
+// blocks writes each row as its first cell, a number with its title, and beneath it a line a column, empty cells left
+// out. Without titles a row is its cells one behind the other.
 func (t *Table) blocks(width int) []string {
 	if !t.titled() {
 		return t.run(width)

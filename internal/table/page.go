@@ -60,8 +60,8 @@ func (p *Page) Lines(lines []string) {
 	}
 }
 
-// Command adds a shell command. Where it is wider than the screen it goes on behind a backslash, so that it can be copied. It is broken at spaces
-// outside quotes alone.
+// Command adds a shell command. Where it is wider than the screen it goes on behind a backslash, so that it can be
+// copied. It is broken at spaces outside quotes alone.
 func (p *Page) Command(text string) {
 	p.endLine()
 	for _, line := range commandLines(text, p.Width) {

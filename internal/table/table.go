@@ -1,5 +1,6 @@
-// Package table lays out tables and sentences for a screen of some width. Where a table does not fit, its least important columns are left
-// out, and it says so. On a narrow screen its rows become blocks. A pipe has no width: everything is written in full.
+// Package table lays out tables and sentences for a screen of some width. Where a table does not fit, its least
+// important columns are left out, and it says so. On a narrow screen its rows become blocks. A pipe has no width:
+// everything is written in full.
 package table
 
 import (
@@ -41,7 +42,8 @@ type Table struct {
 // New returns a table of columns without rows.
 func New(columns ...Column) *Table { return &Table{Columns: columns} }
 
-// Add adds a row. A cell is one line: line breaks and tabs in it become spaces. Cells beyond the columns are an error of the program.
+// Add adds a row. A cell is one line: line breaks and tabs in it become spaces. Cells beyond the columns are an error
+// of the program.
 func (t *Table) Add(row ...string) {
 	if len(row) > len(t.Columns) {
 		panic("table: a row with more cells than columns")

@@ -97,8 +97,8 @@ func TestOptionalColumnIsThereWhereACellIs(t *testing.T) {
 // squeezed is text without its spaces.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// TestTablesKeepTheirPromises: no line is wider than the screen but a word that cannot be broken, blocks leave nothing out, and a table without a
-// width holds every cell whole.
+// TestTablesKeepTheirPromises: no line is wider than the screen but a word that cannot be broken, blocks leave nothing
+// out, and a table without a width holds every cell whole.
 func TestTablesKeepTheirPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z–…漢]{1,14}`)

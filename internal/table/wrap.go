@@ -12,9 +12,10 @@ const widestHang = 0.5
 // units stay with the number before them.
 var units = map[string]bool{"%": true, "B": true, "kB": true, "MB": true, "GB": true, "MiB": true, "GiB": true, "s": true, "h": true, "min": true, "W": true, "kWh": true, "°C": true}
 
-// Wrap breaks one line at spaces into lines of at most width cells, 0: no limit. The lines after the first are moved in as far as the text of the
-// first is: behind its spaces, behind "- ", "1. " or "[1] ", or behind its key where two spaces part a key from its value. A number stays with its unit. A word that
-// is wider than a line, such as a path, is not broken: it can be copied.
+// Wrap breaks one line at spaces into lines of at most width cells, 0: no limit. The lines after the first are moved in
+// as far as the text of the first is: behind its spaces, behind "- ", "1. " or "[1] ", or behind its key where two
+// spaces part a key from its value. A number stays with its unit. A word that is wider than a line, such as a path, is
+// not broken: it can be copied.
 func Wrap(line string, width int) []string {
 	line = strings.TrimRight(line, " ")
 	if width <= 0 || ansi.StringWidth(line) <= width {
@@ -59,7 +60,8 @@ func wrap(line string, width, hang int) []string {
 	return append(lines, strings.TrimRight(b.String(), " "))
 }
 
-// together tells whether no line ends between before and the first word of after: a number stays with its unit, and -o with its value.
+// together tells whether no line ends between before and the first word of after: a number stays with its unit, and -o
+// with its value.
 func together(before, after string) bool {
 	next, _, _ := strings.Cut(after, " ")
 	switch {

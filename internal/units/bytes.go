@@ -36,7 +36,8 @@ func BytesIn(n int64, unit string) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/GiB)
 }
 
-// BytesMeasured is Bytes of a measurement in a narrow column: – where it isn't above 0 and so not measured, without decimals from 100 GB on.
+// BytesMeasured is Bytes of a measurement in a narrow column: – where it isn't above 0 and so not measured, without
+// decimals from 100 GB on.
 func BytesMeasured(n int64) string {
 	switch {
 	case n <= 0:
@@ -47,7 +48,8 @@ func BytesMeasured(n int64) string {
 	return fmt.Sprintf("%.0f GB", float64(n)/GB)
 }
 
-// BytesOfTorch writes a size as PyTorch's messages do, so that a reader finds the figure again in the log: 17.66 GiB, 512.00 MiB, 12 bytes.
+// BytesOfTorch writes a size as PyTorch's messages do, so that a reader finds the figure again in the log: 17.66 GiB,
+// 512.00 MiB, 12 bytes.
 func BytesOfTorch(n int64) string {
 	switch {
 	case n >= GiB:

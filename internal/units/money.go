@@ -12,8 +12,8 @@ const (
 	least = 1e-6 // smaller amounts are written as less than this
 )
 
-// Money writes an amount in a currency: $4.10, 4.10 EUR, 4.10. Signs stand before the amount, letters after it. An amount below a cent keeps two
-// significant digits, $0.0031, so that a cost never reads as nothing. Zero is 0.00.
+// Money writes an amount in a currency: $4.10, 4.10 EUR, 4.10. Signs stand before the amount, letters after it. An
+// amount below a cent keeps two significant digits, $0.0031, so that a cost never reads as nothing. Zero is 0.00.
 func Money(amount float64, currency string) string {
 	if amount > 0 && amount < least {
 		return "<" + InCurrency("0.000001", currency)

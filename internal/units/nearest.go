@@ -3,9 +3,9 @@ package units
 // maxName bounds the names that Nearest compares, in bytes: a longer one is no slip of the fingers.
 const maxName = 60
 
-// Nearest returns the one name of known that name is probably a slip for. It is empty when none is close, when name is known
-// already, and when several are equally close. The bound is one edit up to 3 bytes, two up to 8, and a third of the length
-// beyond. Upper case and lower case, and - and _, count as equal.
+// Nearest returns the one name of known that name is probably a slip for. It is empty when none is close, when name is
+// known already, and when several are equally close. The bound is one edit up to 3 bytes, two up to 8, and a third of
+// the length beyond. Upper case and lower case, and - and _, count as equal.
 func Nearest(name string, known []string) string {
 	return NearestWithin(name, known, func(string) int {
 		switch n := len(name); {
@@ -60,8 +60,8 @@ func fold(name string) string {
 	return string(b)
 }
 
-// EditDistance counts the bytes to insert, delete or replace to turn a into b. Two neighbors that swapped places count as one
-// edit (the optimal string alignment distance).
+// EditDistance counts the bytes to insert, delete or replace to turn a into b. Two neighbors that swapped places count
+// as one edit (the optimal string alignment distance).
 func EditDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

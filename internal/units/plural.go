@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Plural returns n and the noun in agreement: "1 node", "2 nodes", "0 batches", "3 policies". The noun is a regular one, in the singular. Of
-// several words the last one takes the ending.
+// Plural returns n and the noun in agreement: "1 node", "2 nodes", "0 batches", "3 policies". The noun is a regular
+// one, in the singular. Of several words the last one takes the ending.
 func Plural[N ~int | ~int32 | ~int64](n N, noun string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + Noun(n, noun)
 }

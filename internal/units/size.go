@@ -30,9 +30,9 @@ var sizeUnits = []struct {
 	factor float64 // 0: the caller's GB
 }{{"gib", GiB}, {"mib", 1 << 20}, {"gb", 0}, {"mb", 1e6}, {"g", 0}, {"m", 1e6}, {"b", 1}}
 
-// ParseSize reads a size of memory, in any case and with or without a blank before the unit: 40GB, 40GiB, 40000MB, 24576MiB. A number alone is GB up
-// to 4096 and bytes from 10^6 on; what lies between is refused. gb is the number of bytes of a GB: GB, or GiB where an author counts so. The size is
-// from 1 MB to 1 PB. The error is ErrSize.
+// ParseSize reads a size of memory, in any case and with or without a blank before the unit: 40GB, 40GiB, 40000MB,
+// 24576MiB. A number alone is GB up to 4096 and bytes from 10^6 on; what lies between is refused. gb is the number of
+// bytes of a GB: GB, or GiB where an author counts so. The size is from 1 MB to 1 PB. The error is ErrSize.
 func ParseSize(text string, gb float64) (int64, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	number, factor := text, 0.0

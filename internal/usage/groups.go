@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manyFlags is the number of flags of its own above which a command's help shows groups, and the rest only with --help-all.
+// manyFlags is the number of flags of its own above which a command's help shows groups, and the rest only with
+// --help-all.
 const manyFlags = 15
 
 // helpAllFlag stands for --help with every flag.
@@ -45,8 +46,8 @@ func hasMany(cmd *cobra.Command) bool {
 	return n > manyFlags
 }
 
-// shownGroups are the groups of a command's help, each with the flags that the command has and that no group before has. With all, those that no group
-// names come last, so that --help-all never leaves out a flag.
+// shownGroups are the groups of a command's help, each with the flags that the command has and that no group before
+// has. With all, those that no group names come last, so that --help-all never leaves out a flag.
 func shownGroups(cmd *cobra.Command, groups Groups, all bool) []Group {
 	listed, rest := groups(cmd)
 	if all {

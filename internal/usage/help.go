@@ -10,8 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written. Flags of a command with many are
-// shown in groups: the everyday ones, or with all every flag. FitHelp is called when all commands and their flags are there.
+// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written. Flags
+// of a command with many are shown in groups: the everyday ones, or with all every flag. FitHelp is called when all
+// commands and their flags are there.
 func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 	for _, c := range root.Commands() {
 		if hasMany(c) {
@@ -50,7 +51,8 @@ func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 	})
 }
 
-// paragraphs joins the lines of each paragraph, so that they can be broken anew. Lines that are moved in and headings stay.
+// paragraphs joins the lines of each paragraph, so that they can be broken anew. Lines that are moved in and headings
+// stay.
 func paragraphs(text string) string {
 	var out []string
 	joins := false // the line before can be joined to

@@ -40,8 +40,8 @@ type Announcement struct {
 	JoinFile           string `json:"join_file,omitempty"`
 }
 
-// Public is the announcement without what is secret, for where others may read it: Dashboard without its token, and the command to join with in the form that
-// names the invitation's file.
+// Public is the announcement without what is secret, for where others may read it: Dashboard without its token, and the
+// command to join with in the form that names the invitation's file.
 func (a Announcement) Public() Announcement {
 	if address, err := url.Parse(a.Dashboard); err == nil {
 		address.RawQuery = ""
@@ -53,8 +53,9 @@ func (a Announcement) Public() Announcement {
 	return a
 }
 
-// Enter returns the console of the copy that goes to the background, nil in any other process. In that copy it must be called before a child is started:
-// hanging up is ignored from then on, and what was told to the copy alone is forgotten before any child could inherit it.
+// Enter returns the console of the copy that goes to the background, nil in any other process. In that copy it must be
+// called before a child is started: hanging up is ignored from then on, and what was told to the copy alone is
+// forgotten before any child could inherit it.
 func Enter() *Console {
 	if os.Getenv(detachedEnv) == "" {
 		return nil
@@ -85,10 +86,10 @@ func (c *Console) Announce(a Announcement) error {
 	return nil
 }
 
-// Start starts this very command again in a session of its own and waits until it has announced itself. Before that its output
-// is this process's, a signal here is passed on, and its end is this command's end: the error then holds its exit code, or is
-// nil, and the announcement is nil. args are the command's arguments as others may read them, environ what the copy gets beside this process's
-// environment.
+// Start starts this very command again in a session of its own and waits until it has announced itself. Before that its
+// output is this process's, a signal here is passed on, and its end is this command's end: the error then holds its
+// exit code, or is nil, and the announcement is nil. args are the command's arguments as others may read them, environ
+// what the copy gets beside this process's environment.
 func Start(args []string, environ ...string) (*Announcement, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -119,7 +120,8 @@ func Start(args []string, environ ...string) (*Announcement, error) {
 	return nil, endedEarly(cmd.Wait())
 }
 
-// awaitAnnouncement reads the announcement, nil when the process ends without one, and passes signals on meanwhile, which stopped tells.
+// awaitAnnouncement reads the announcement, nil when the process ends without one, and passes signals on meanwhile,
+// which stopped tells.
 func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Process) (a *Announcement, stopped bool) {
 	told := make(chan *Announcement, 1)
 	go func() {
@@ -142,7 +144,8 @@ func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Proc
 	}
 }
 
-// endedEarly is the error of a copy that ended before its work had begun. It has said why itself, unless a signal killed it.
+// endedEarly is the error of a copy that ended before its work had begun. It has said why itself, unless a signal
+// killed it.
 func endedEarly(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

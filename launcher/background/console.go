@@ -15,8 +15,9 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// Console is stdout and stderr of a command in the background: those of whoever started it until its work has begun, from then on a log that
-// is rotated. File descriptors 1 and 2 follow the log, so that a panic or a C library's last words are found in it too.
+// Console is stdout and stderr of a command in the background: those of whoever started it until its work has begun,
+// from then on a log that is rotated. File descriptors 1 and 2 follow the log, so that a panic or a C library's last
+// words are found in it too.
 type Console struct {
 	mu   sync.Mutex
 	path string

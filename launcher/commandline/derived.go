@@ -42,11 +42,12 @@ func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command,
 	return &store.Command{Arguments: args}, nil
 }
 
-// Sources are what a configuration is made of beside its flags, with an environment and for a host with CUDA or without.
+// Sources are what a configuration is made of beside its flags, with an environment and for a host with CUDA or
+// without.
 type Sources func(environ []string, hasCUDA bool) resolve.Sources
 
-// settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that are left out, its name, and what
-// only saves memory. It fails where flags can't: for tasks of a file's own.
+// settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that
+// are left out, its name, and what only saves memory. It fails where flags can't: for tasks of a file's own.
 func settingFlags(config []string, want configs.Config, leaveOut []string, sources Sources) ([]string, error) {
 	given := resolve.Flags{Config: config}
 	model, err := configs.FindKey("model")

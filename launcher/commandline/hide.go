@@ -10,12 +10,12 @@ import (
 	"unsafe"
 )
 
-// secretsVariable gives a copy of this program the secrets of its arguments: others can read a process's arguments, and not its environment. It is taken
-// out of the environment at once.
+// secretsVariable gives a copy of this program the secrets of its arguments: others can read a process's arguments, and
+// not its environment. It is taken out of the environment at once.
 const secretsVariable = "_SWARM_SECRETS"
 
-// Mask returns arguments without what is secret in them, and the variable, as NAME=VALUE, that gives it to the copy of this program that gets them; empty
-// where nothing is secret.
+// Mask returns arguments without what is secret in them, and the variable, as NAME=VALUE, that gives it to the copy of
+// this program that gets them; empty where nothing is secret.
 func Mask(args []string, grammar Grammar) (masked []string, variable string, err error) {
 	secrets := map[int]string{}
 	for i, w := range grammar.words(args) {
@@ -58,8 +58,9 @@ func Unmask(args []string) []string {
 	return out
 }
 
-// Hide overwrites what is secret in this process's own arguments, where the system shows them to other users. args are those of the process itself, after
-// the program's name: whoever needs them takes a copy before. Elsewhere than on Linux it does nothing.
+// Hide overwrites what is secret in this process's own arguments, where the system shows them to other users. args are
+// those of the process itself, after the program's name: whoever needs them takes a copy before. Elsewhere than on
+// Linux it does nothing.
 func Hide(args []string, grammar Grammar) {
 	from, to := argumentsArea()
 	for i, w := range grammar.words(args) {
@@ -80,7 +81,8 @@ func Hide(args []string, grammar Grammar) {
 	}
 }
 
-// argumentsArea is where this process's arguments are in its memory (proc_pid_stat(5): arg_start, arg_end); nowhere where that can't be told.
+// argumentsArea is where this process's arguments are in its memory (proc_pid_stat(5): arg_start, arg_end); nowhere
+// where that can't be told.
 func argumentsArea() (from, to uintptr) {
 	data, err := os.ReadFile("/proc/self/stat")
 	if err != nil {

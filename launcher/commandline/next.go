@@ -30,8 +30,8 @@ func (a Advice) GoesOn(run string, c *stats.Command) string {
 	return a.Program + " resume " + run
 }
 
-// Baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
-// command can say that, and in a sweep.
+// Baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the
+// run shares nothing itself, or where no command can say that, and in a sweep.
 func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summary) string {
 	if cfg.NumTransplantTrees == 0 || trainer != "" || summary.Model == plan.TrainerModel {
 		return ""

@@ -29,7 +29,8 @@ type Again struct {
 	grammar   Grammar
 }
 
-// ToResume is the run of that name, or the newest one that was interrupted. It refuses one that runs, or was imported; one that is done it returns.
+// ToResume is the run of that name, or the newest one that was interrupted. It refuses one that runs, or was imported;
+// one that is done it returns.
 func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Snapshot, error) {
 	s, err := toResume(ctx, reader, name)
 	switch run := s.Run; {
@@ -43,8 +44,8 @@ func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Sna
 	return s, nil
 }
 
-// Resume is the command that goes on with a run of a home: that which began it, with extra flags, which win. Of an older swarm's run, whose command was
-// not recorded, it is made of the configuration.
+// Resume is the command that goes on with a run of a home: that which began it, with extra flags, which win. Of an
+// older swarm's run, whose command was not recorded, it is made of the configuration.
 func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar, sources Sources) (Again, error) {
 	run, dir := s.Run, home.Run(s.Run.Run)
 	if _, err := os.Stat(dir); err != nil {
@@ -64,7 +65,8 @@ func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar,
 	return Again{Arguments: words, Environ: environWith(os.Environ(), *c, secrets), folder: c.Folder, grammar: grammar}, err
 }
 
-// Become replaces this process by the program with the command that goes on, in the folder that it was typed in. It returns only where that fails.
+// Become replaces this process by the program with the command that goes on, in the folder that it was typed in. It
+// returns only where that fails.
 func (a Again) Become(logger *slog.Logger) error {
 	environ := a.Environ
 	exe, err := os.Executable()
@@ -118,7 +120,8 @@ func toResume(ctx context.Context, reader *store.Reader, name string) (s store.S
 	return s, fail.Usage(errors.New("no run was interrupted"), "swarm status for those that go on, or swarm up")
 }
 
-// resumedWords are the arguments of the command that goes on with a run: those that began it, and extra ones, which win.
+// resumedWords are the arguments of the command that goes on with a run: those that began it, and extra ones, which
+// win.
 func resumedWords(home layout.Home, grammar Grammar, run store.Run, c store.Command, secrets Secrets, extra []string) ([]string, error) {
 	flags := grammar.Flags(c.Arguments)
 	words := typedWords(c.Arguments, flags)

@@ -45,8 +45,8 @@ func isInvitation(word string) bool {
 	return strings.Contains(word, "://") && strings.Contains(word, "#")
 }
 
-// Secrets are what was masked in the command of a run's newest attempt. They are kept in the run's folder, where only this user can read it, so that
-// swarm resume can go on with them.
+// Secrets are what was masked in the command of a run's newest attempt. They are kept in the run's folder, where only
+// this user can read it, so that swarm resume can go on with them.
 type Secrets struct {
 	Arguments   map[int]string    `json:"arguments,omitempty"`   // by their place in the recorded ones
 	Environment map[string]string `json:"environment,omitempty"` // by name

@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// beganVariable tells a run that a sweep starts what the user typed: a store.Command as JSON. It is taken out of the environment at once.
+// beganVariable tells a run that a sweep starts what the user typed: a store.Command as JSON. It is taken out of the
+// environment at once.
 const beganVariable = "_SWARM_BEGAN_BY"
 
 // otherVariables are the variables, besides the configuration's, that affect a run.
@@ -24,7 +25,8 @@ var otherVariables = []string{
 // OnlyRunFlag is how swarm resume tells swarm up which run to go on with.
 const OnlyRunFlag = "only-run"
 
-// Typed is the command that this process was started with, without its secrets, and these. args are as typed, without the program.
+// Typed is the command that this process was started with, without its secrets, and these. args are as typed, without
+// the program.
 func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	clockJump  = 60.0 // seconds by which the host's clock must leave the run's before it is worth a word
 )
 
-// runClock gives a run's events times that go on evenly, over attempts too, whatever is done to the host's clock: what was recorded last must
-// not seem newer than what happens now. It is not safe for concurrent use.
+// runClock gives a run's events times that go on evenly, over attempts too, whatever is done to the host's clock: what
+// was recorded last must not seem newer than what happens now. It is not safe for concurrent use.
 type runClock struct {
 	began  time.Time // its monotonic part counts
 	origin float64   // Unix seconds at began

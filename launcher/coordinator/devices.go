@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A run's GPUs are looked at often enough to tell a node's failure from its GPU's, and recorded as often as nodes report their memory.
+// A run's GPUs are looked at often enough to tell a node's failure from its GPU's, and recorded as often as nodes
+// report their memory.
 const (
 	deviceInterval  = 2 * time.Second
 	deviceRecording = 10.0 // seconds

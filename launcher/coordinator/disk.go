@@ -21,7 +21,8 @@ const (
 	// MinFreeDisk is what a run needs beside its checkpoints to begin: database, journals, rollouts, logs.
 	MinFreeDisk = 200 << 20
 
-	// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in order.
+	// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in
+	// order.
 	diskReserve = 32 << 20
 
 	// diskInterval is how often a run looks at its disk.
@@ -37,8 +38,8 @@ func CheckpointBytes(p plan.Planned) int64 {
 	return 12 * parameters
 }
 
-// CheckDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
-// are in dir, the run's folder if it goes on, are there already.
+// CheckDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough
+// for that. Those that are in dir, the run's folder if it goes on, are there already.
 func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	usage, err := disk.Usage(string(home))
 	if err != nil {
@@ -69,8 +70,9 @@ func (e *diskError) Error() string {
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, units.Bytes(e.free))
 }
 
-// diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and before the disk is full
-// it stops the run in order. A database and a message bus that run into a full disk would stall the nodes that somebody pays for.
+// diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and
+// before the disk is full it stops the run in order. A database and a message bus that run into a full disk would stall
+// the nodes that somebody pays for.
 type diskBudget struct {
 	home  layout.Home
 	wave  int64 // bytes of one checkpoint of every node
@@ -82,8 +84,8 @@ type diskBudget struct {
 	warned bool
 }
 
-// newDiskBudget watches the disk of a coordinator's run. What is spared are the older of two checkpoints: this run's and those of runs that
-// have ended.
+// newDiskBudget watches the disk of a coordinator's run. What is spared are the older of two checkpoints: this run's
+// and those of runs that have ended.
 func newDiskBudget(c *Run, warn func(string), stop func(error)) *diskBudget {
 	return &diskBudget{
 		home: c.h.Home, wave: CheckpointBytes(c.p), warn: warn, stop: stop,
@@ -141,7 +143,8 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	return false
 }
 
-// dropSpares drops the spare checkpoints under a home and returns their bytes. A run that another coordinator goes on with is left alone.
+// dropSpares drops the spare checkpoints under a home and returns their bytes. A run that another coordinator goes on
+// with is left alone.
 func dropSpares(home layout.Home, reader *store.Reader) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -24,8 +24,8 @@ func (p *peaks) see(e event.Event) {
 	}
 }
 
-// attribute leaves out of resident what nodes kept of a generation between their phases: in a footprint it is the generation's, whose first
-// call had it.
+// attribute leaves out of resident what nodes kept of a generation between their phases: in a footprint it is the
+// generation's, whose first call had it.
 func (p *peaks) attribute(plan fit.Plan) {
 	p.resident -= min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
 }

@@ -23,7 +23,8 @@ func gptPlan(t *testing.T, memory int64) fit.Plan {
 	return p
 }
 
-// A node gives memory back only where the plan does not keep it, and its cap is what the plan leaves to torch's allocator.
+// A node gives memory back only where the plan does not keep it, and its cap is what the plan leaves to torch's
+// allocator.
 func TestAssignMemory(t *testing.T) {
 	for memory, trims := range map[int64]bool{40e9: true, 141e9: false} {
 		p := gptPlan(t, memory)
@@ -37,7 +38,8 @@ func TestAssignMemory(t *testing.T) {
 	}
 }
 
-// What nodes keep of a generation between their phases raises no footprint's resident memory: plans count it by themselves.
+// What nodes keep of a generation between their phases raises no footprint's resident memory: plans count it by
+// themselves.
 func TestKeptMemoryIsTheGenerations(t *testing.T) {
 	p := gptPlan(t, 141e9)
 	resident := p.PerNode.Resident - p.PerNode.Context

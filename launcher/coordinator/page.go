@@ -9,7 +9,8 @@ import (
 // pageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
 const pageMemory = 96 << 20
 
-// servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end a run.
+// servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end
+// a run.
 func (c *Run) servePage(logger *slog.Logger) (stop func()) {
 	if c.page == nil {
 		return func() {}

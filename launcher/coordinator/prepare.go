@@ -106,7 +106,8 @@ func (c *Run) Summary() stats.Summary { return c.summary }
 // Serve has a page be served while the run is trained.
 func (c *Run) Serve(page Page) { c.page = page }
 
-// Prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, Close closes.
+// Prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, Close
+// closes.
 func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	c := &Run{o: o, h: o.Host, p: o.Planned, resume: o.Resume}
 	h, p, r := c.h, c.p, c.resume
@@ -176,7 +177,8 @@ type equipment struct {
 	engineDir string
 }
 
-// equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun with.
+// equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun
+// with.
 func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 	h, p := c.h, c.p
 	if p.Trainer.Command != "" {
@@ -268,8 +270,8 @@ func (c *Run) openTransport(ctx context.Context) (err error) {
 	return err
 }
 
-// name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix seconds: whatever the host's
-// clock says, the new run is newer.
+// name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix
+// seconds: whatever the host's clock says, the new run is newer.
 func (c *Run) name(ctx context.Context) (last float64, err error) {
 	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.Config.Experiment}})
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 // printerQueue is how many events wait for a slow reader of up -o json.
 const printerQueue = 4096
 
-// printerPause is how long an event waits for others that are printed with it: to write each by itself costs more than to make it.
+// printerPause is how long an event waits for others that are printed with it: to write each by itself costs more than
+// to make it.
 const printerPause = 20 * time.Millisecond
 
-// printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full events are left
-// out, and a warning says how many. The database has them all.
+// printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full
+// events are left out, and a warning says how many. The database has them all.
 type printer struct {
 	queue   chan *event.Event // which cost memory only while they wait
 	done    sync.WaitGroup

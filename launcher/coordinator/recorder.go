@@ -19,7 +19,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its events.
+// recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its
+// events.
 type recorder struct {
 	ctx     context.Context // of the run; it ends once the nodes are gone
 	c       *Run

@@ -26,7 +26,8 @@ import (
 // ErrFinished says that there is nothing left to do: the run has done all its rounds.
 var ErrFinished = errors.New("the run has done all its rounds")
 
-// Resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
+// Resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or
+// --fresh, is another run.
 type Resume struct {
 	Home   layout.Home
 	Logger *slog.Logger
@@ -43,7 +44,8 @@ type Resume struct {
 	Nodes []store.Node // of Run, where it is this home's
 }
 
-// decide looks for the run to go on with. It is asked once the configuration is known and before anything is plan.Planned, since a run keeps its nodes.
+// decide looks for the run to go on with. It is asked once the configuration is known and before anything is
+// plan.Planned, since a run keeps its nodes.
 func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	if r.asked {
 		return nil
@@ -62,7 +64,8 @@ func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	return nil
 }
 
-// withoutFolders is a configuration as another home's runs have it: of paths the last part. Whether the same lies there, the checksums tell.
+// withoutFolders is a configuration as another home's runs have it: of paths the last part. Whether the same lies
+// there, the checksums tell.
 func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -144,8 +147,8 @@ func (r *Resume) finished(c configs.Config) bool {
 	return r.Run != nil && r.Run.State == store.RunDone && c.Rounds == r.Run.Rounds
 }
 
-// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is ErrFinished when nothing is
-// left to do, and refuses a run that was made otherwise, also one that is done.
+// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is
+// ErrFinished when nothing is left to do, and refuses a run that was made otherwise, also one that is done.
 func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
 	if err := r.decide(ctx, c); err != nil || r.Run == nil {
 		return asked, err
@@ -172,8 +175,8 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 // Kept is the configuration of the run that Take has found.
 func (r *Resume) Kept() (configs.Config, bool) { return r.Fixed, r.Run != nil }
 
-// still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in
-// between. The experiment's lock is held by now.
+// still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be
+// waited for in between. The experiment's lock is held by now.
 func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	if r.Fresh {
 		return nil
@@ -209,8 +212,8 @@ func (r *Resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 	return last, r.fewer(snapshot.Nodes, rounds)
 }
 
-// done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those that its journal would
-// bring back though the coordinator died before it recorded them.
+// done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those
+// that its journal would bring back though the coordinator died before it recorded them.
 func (r *Resume) done(n store.Node, rounds int) int {
 	done := n.LastRound + 1
 	for round, err := range journal.Rounds(filepath.Join(r.Dir(), n.Node), max(done, rounds)) {

@@ -17,9 +17,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// otherwise lists what is asked for and the run doesn't have, as far as that is known before anything is planned: settings that decide what is
-// learnt, and nodes, device and precision where they were named. `auto` and `max` are what the run has. This is the one place in which up and
-// sweep tell whether a run is the one that was asked for, done or not.
+// otherwise lists what is asked for and the run doesn't have, as far as that is known before anything is planned:
+// settings that decide what is learnt, and nodes, device and precision where they were named. `auto` and `max` are what
+// the run has. This is the one place in which up and sweep tell whether a run is the one that was asked for, done or
+// not.
 func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
 	settings := plan.Keeping(c, r.Fixed)
 	if r.Run.Imported() {
@@ -111,8 +112,8 @@ func (r *Resume) SameDone(ctx context.Context, p plan.Planned) error {
 	return err
 }
 
-// SameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the model's own, as up does. It
-// returns the inputs that the run goes on with.
+// SameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the
+// model's own, as up does. It returns the inputs that the run goes on with.
 func (r *Resume) SameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs map[string]string) (map[string]string, error) {
 	before, err := r.made()
 	if err != nil {

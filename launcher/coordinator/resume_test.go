@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one run's.
+// A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one
+// run's.
 func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 	t.Parallel()
 	one, other := plan.Trainer{Command: "python3 a.py"}, plan.Trainer{Command: "python3 b.py"}
@@ -49,7 +50,8 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 	}
 }
 
-// recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at one.
+// recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at
+// one.
 func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *store.Reader, begin func(run string, started float64)) {
 	t.Helper()
 	path := filepath.Join(home, "swarm.db")
@@ -70,7 +72,8 @@ func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *s
 	return reader, begin
 }
 
-// Who decided to begin a run, or to go on with one, while another process had the experiment in between, would double it.
+// Who decided to begin a run, or to go on with one, while another process had the experiment in between, would double
+// it.
 func TestADecisionOvertakenIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), configs.Config{Experiment: "e", Seed: 42}
@@ -96,7 +99,8 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
 }
 
-// A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock was set back.
+// A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock
+// was set back.
 func TestANewRunIsTheNewest(t *testing.T) {
 	t.Parallel()
 	home, future := t.TempDir(), 4e9
@@ -114,8 +118,8 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	require.Equal(t, "e-5", newest.Run)
 }
 
-// What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond the last round, it would
-// be in a checkpoint of fewer rounds, and be made once more by whoever goes on from that.
+// What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond
+// the last round, it would be in a checkpoint of fewer rounds, and be made once more by whoever goes on from that.
 func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

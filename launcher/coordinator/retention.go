@@ -19,9 +19,9 @@ const (
 	strayRounds  = 2 * returnRounds // behind the middle one of the workers' nodes, where one counts for nothing
 )
 
-// retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
-// turn out damaged), less the rounds that others' rollouts are old when they are drawn. Where this host has nodes of its own, theirs count;
-// else those of the workers' nodes that are here and in step.
+// retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the
+// newest may turn out damaged), less the rounds that others' rollouts are old when they are drawn. Where this host has
+// nodes of its own, theirs count; else those of the workers' nodes that are here and in step.
 type retention struct {
 	transport workers.Transport
 	own       bool
@@ -53,7 +53,8 @@ func newRetention(ctx context.Context, transport workers.Transport, nodes []stri
 	return r
 }
 
-// see takes note of an event of this host's. It is called from one goroutine at a time, with seeMember, and does not block.
+// see takes note of an event of this host's. It is called from one goroutine at a time, with seeMember, and does not
+// block.
 func (r *retention) see(e event.Event) {
 	switch {
 	case !r.own:

@@ -35,7 +35,8 @@ func (p *purger) dropped() int {
 	return p.before
 }
 
-// A host without nodes of its own drops what was shared as the workers' rounds end, whatever one of them does that is away, new or stuck.
+// A host without nodes of its own drops what was shared as the workers' rounds end, whatever one of them does that is
+// away, new or stuck.
 func TestAHostWithoutNodesDropsOldRollouts(t *testing.T) {
 	const every, rounds = 10, 400
 	for name, c := range map[string]struct {

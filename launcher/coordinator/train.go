@@ -1,5 +1,6 @@
-// Package coordinator is one run on this host, from plan to summary: it prepares the run, starts its nodes, records what they report, and
-// stops in order. It owns the database's writer and the run's folder. It must not import launcher/study or cmd.
+// Package coordinator is one run on this host, from plan to summary: it prepares the run, starts its nodes, records
+// what they report, and stops in order. It owns the database's writer and the run's folder. It must not import
+// launcher/study or cmd.
 package coordinator
 
 import (
@@ -32,11 +33,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
+// memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to
+// the nodes.
 const memoryLimit = 48 << 20
 
-// workersMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through it. It is a limit to the
-// collector's thrift, not a need: a few workers take a few MB.
+// workersMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through
+// it. It is a limit to the collector's thrift, not a need: a few workers take a few MB.
 const workersMemory = 512 << 20
 
 // Train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
@@ -312,8 +314,8 @@ func (c *Run) verdict(err error) error {
 	return err
 }
 
-// logs opens the coordinator's log in the run's folder. The logger writes there, and to stderr where the live view does not own the terminal;
-// the chronicle there alone.
+// logs opens the coordinator's log in the run's folder. The logger writes there, and to stderr where the live view does
+// not own the terminal; the chronicle there alone.
 func (c *Run) logs(interactive bool) (logger, chronicle *slog.Logger, closeLog func()) {
 	if c.h.Background { // in the background everything goes there
 		return c.h.Logger, c.h.Logger, func() {}

@@ -17,7 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// View is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for concurrent use.
+// View is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for
+// concurrent use.
 type View struct {
 	reader *store.Reader
 	run    string

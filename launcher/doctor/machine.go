@@ -91,8 +91,8 @@ func checkHost(host gpu.Host) []Finding {
 	return list
 }
 
-// checkMPS tells whether MPS can be had, as far as that shows before a daemon is started. That it can't is no fault: there are other
-// ways to share. It is not ok where there is no whole GPU to share.
+// checkMPS tells whether MPS can be had, as far as that shows before a daemon is started. That it can't is no fault:
+// there are other ways to share. It is not ok where there is no whole GPU to share.
 func checkMPS(host gpu.Host) (Finding, bool) {
 	need := mps.Need{GPUsPerNode: 1}
 	for _, d := range host.GPUs {

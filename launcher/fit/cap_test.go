@@ -24,8 +24,8 @@ func tight(r Request, n int64) int64 {
 	return total
 }
 
-// What torch's allocator holds at a phase's peak fits under the engine's cap, however tight the plan: weights, moments, cuBLAS's
-// workspaces and the phase.
+// What torch's allocator holds at a phase's peak fits under the engine's cap, however tight the plan: weights, moments,
+// cuBLAS's workspaces and the phase.
 func TestTheCapHoldsWhatTorchAllocates(t *testing.T) {
 	capped := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,7 +75,8 @@ func TestTheCapHoldsWhatTorchAllocates(t *testing.T) {
 	}
 }
 
-// The context is no part of the cap, measured or not, and cuBLAS is no part of the context: what was measured of torch's allocator has it.
+// The context is no part of the cap, measured or not, and cuBLAS is no part of the context: what was measured of
+// torch's allocator has it.
 func TestTheContextIsOutsideTheCap(t *testing.T) {
 	r := request(gpt2, mib(0, "Tesla T4", 15360, 15000))
 	estimated := plan(t, r).PerNode

@@ -9,11 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// mpsClients is the most processes that one MPS server takes (NVIDIA's MPS documentation, since Volta; CUDA 13 raises it to 60).
+// mpsClients is the most processes that one MPS server takes (NVIDIA's MPS documentation, since Volta; CUDA 13 raises
+// it to 60).
 const mpsClients = 48
 
-// reserve is what is left alone of a GPU: what the driver and torch's libraries take beside contexts, and what is lost between the
-// allocations of several processes. An assumption until it is measured.
+// reserve is what is left alone of a GPU: what the driver and torch's libraries take beside contexts, and what is lost
+// between the allocations of several processes. An assumption until it is measured.
 func reserve(total int64) int64 { return max(200_000_000, total/50) }
 
 // usable returns the GPUs that nodes may use, the one with most free memory first, and why there is none.
@@ -55,8 +56,8 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 	return nil, "none found"
 }
 
-// card is a GPU, or as many as a node has, while nodes are placed on it. With several, each holds every node's replica, so that the one
-// with least free memory counts.
+// card is a GPU, or as many as a node has, while nodes are placed on it. With several, each holds every node's replica,
+// so that the one with least free memory counts.
 type card struct {
 	GPU
 	gpus     []int
@@ -118,12 +119,12 @@ func (c *card) fill(r *Request, n need) {
 	}
 }
 
-// easy is what nodes take of a card at most where more would only buy speed: up to seven eighths of it, above which guide 4 wants fewer
-// nodes (70 GB of 80).
+// easy is what nodes take of a card at most where more would only buy speed: up to seven eighths of it, above which
+// guide 4 wants fewer nodes (70 GB of 80).
 func (c *card) easy() int64 { return min(c.capacity, c.MemoryFree-c.MemoryTotal/8) }
 
-// slots is how many of the placed nodes compute at a time when they take turns: as many as fit in so much of the card, and no more than there
-// are cores.
+// slots is how many of the placed nodes compute at a time when they take turns: as many as fit in so much of the card,
+// and no more than there are cores.
 func (c *card) slots(capacity, resident, transient int64, cores int) int {
 	free := capacity - int64(c.nodes)*resident
 	return max(1, min(c.nodes, int(free/max(1, transient)), cores))
@@ -138,8 +139,8 @@ func (c *card) room(byAdvice bool) int {
 
 func (c *card) left(each int64) int64 { return c.capacity - int64(c.nodes)*each }
 
-// place gives each node the card which then has most memory left and room by its rule; ties go to the lower index. Cards' nodes are
-// counted; several GPUs of a node are named only where it has several.
+// place gives each node the card which then has most memory left and room by its rule; ties go to the lower index.
+// Cards' nodes are counted; several GPUs of a node are named only where it has several.
 func place(all []card, n int, each int64, byAdvice bool) []Placement {
 	placement := make([]Placement, n)
 	for i := range placement {

@@ -14,8 +14,8 @@ type Companion struct {
 	Measured *Measured // nil: nothing was measured
 }
 
-// checkCompanions puts the model with most parameters first: the guides' counts are asked for that. Where not all are measured none counts as
-// measured, for a node's bytes come from one source.
+// checkCompanions puts the model with most parameters first: the guides' counts are asked for that. Where not all are
+// measured none counts as measured, for a node's bytes come from one source.
 func (r *Request) checkCompanions() error {
 	if len(r.Companions) == 0 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// A node of a swarm of different models is planned for with no less than any of them takes at the same sizes, whichever comes first.
+// A node of a swarm of different models is planned for with no less than any of them takes at the same sizes, whichever
+// comes first.
 func TestEveryModelOfASwarmFitsItsNode(t *testing.T) {
 	t.Parallel()
 	planned := 0

@@ -6,12 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// hostShare is the part of available host memory that nodes may take, in percent: the rest is the coordinator's, the page
-// cache's and the estimate's error.
+// hostShare is the part of available host memory that nodes may take, in percent: the rest is the coordinator's, the
+// page cache's and the estimate's error.
 const hostShare = 90
 
-// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders of a lease
-// compute (with share static, all of them). The sequences at a time are halved until every wanted node fits with all cores busy, or nothing is left to halve.
+// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders
+// of a lease compute (with share static, all of them). The sequences at a time are halved until every wanted node fits
+// with all cores busy, or nothing is left to halve.
 func (r *Request) planCPU(asked int) (Plan, error) {
 	want := r.SwarmSize
 	if asked > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// planCUDA fits nodes into GPUs: how many (the rule's advice, what memory holds, or what was asked), where, how they share, and with how
-// many sequences at a time.
+// planCUDA fits nodes into GPUs: how many (the rule's advice, what memory holds, or what was asked), where, how they
+// share, and with how many sequences at a time.
 func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	all := cards(gpus, r.GPUsPerNode)
 	if len(all) == 0 {
@@ -51,7 +51,8 @@ func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	return p, nil
 }
 
-// share decides how the placed nodes share their GPUs, with how many sequences at a time, and fills in what follows from it.
+// share decides how the placed nodes share their GPUs, with how many sequences at a time, and fills in what follows
+// from it.
 func (r *Request) share(p *Plan, n need, all []card) {
 	resident := n.at(n.least()).Resident
 	static, lease := limits(all, resident, func(c *card) int64 { return c.capacity })
@@ -60,8 +61,9 @@ func (r *Request) share(p *Plan, n need, all []card) {
 	p.Share = r.Share
 	if p.Share == ShareAuto {
 		p.Share = ShareLease
-		// A process that waits for its GPU keeps a core busy: more of them than cores only take these from each other. And forward passes
-		// of one sequence leave a GPU idle: taking turns is faster. Alone on its GPU a node has nobody to wait for.
+		// A process that waits for its GPU keeps a core busy: more of them than cores only take these from each other.
+		// And forward passes of one sequence leave a GPU idle: taking turns is faster. Alone on its GPU a node has
+		// nobody to wait for.
 		if fits && (static == lease || r.cores() >= p.Nodes && !n.meagre(sizes)) {
 			p.Share = ShareStatic
 		}
@@ -99,7 +101,8 @@ func crowded(all []card) bool {
 	return most > 1 && most <= mpsClients
 }
 
-// open makes a card's room. It returns what the phases of one node may take there, and how many nodes compute at a time.
+// open makes a card's room. It returns what the phases of one node may take there, and how many nodes compute at a
+// time.
 func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
 	resident, transient := p.PerNode.Resident, max(1, p.PerNode.Transient)
 	index := c.Index
@@ -201,8 +204,8 @@ type hostRoom struct {
 	detail string // the numbers
 }
 
-// shmRank is what a data-parallel rank's exchange takes of /dev/shm: NCCL's buffers where GPUs don't reach each other, gloo's on a CPU. An
-// assumption; a container's default of 64 MB is known to be too little for NCCL.
+// shmRank is what a data-parallel rank's exchange takes of /dev/shm: NCCL's buffers where GPUs don't reach each other,
+// gloo's on a CPU. An assumption; a container's default of 64 MB is known to be too little for NCCL.
 const shmRank = 64 << 20
 
 // hostHolds asks the host, unless the plan is for a card that isn't there: then only a host that was described.

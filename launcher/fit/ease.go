@@ -2,7 +2,8 @@ package fit
 
 import "github.com/sapo-swarm/swarm/configs"
 
-// limits are what every node's phases may take of the fullest card, in bytes: if all compute at once, and if one at a time does.
+// limits are what every node's phases may take of the fullest card, in bytes: if all compute at once, and if one at a
+// time does.
 func limits(all []card, resident int64, capacity func(*card) int64) (static, lease int64) {
 	static, lease = 1<<62, 1<<62
 	for i := range all {
@@ -14,8 +15,8 @@ func limits(all []card, resident int64, capacity func(*card) int64) (static, lea
 	return static, lease
 }
 
-// crowd makes a micro-batch that is left open smaller where more nodes can then compute at a time, but not below modest: on a GPU two nodes that
-// overlap gain more than one with longer passes.
+// crowd makes a micro-batch that is left open smaller where more nodes can then compute at a time, but not below
+// modest: on a GPU two nodes that overlap gain more than one with longer passes.
 func (r *Request) crowd(n need, sizes configs.AtOnce, all []card, resident int64) configs.AtOnce {
 	if !n.chooses() {
 		return sizes
@@ -37,9 +38,9 @@ func (r *Request) crowd(n need, sizes configs.AtOnce, all []card, resident int64
 	return sizes
 }
 
-// keepsMemory decides whether nodes hold on to cached memory and CUDA graphs between their phases. They do where every node's phases fit at
-// once, with room to spare. Without CUDA graphs what they hold is the allocator's cache, which serves their own next phase: nodes that do
-// not take turns need not give it back.
+// keepsMemory decides whether nodes hold on to cached memory and CUDA graphs between their phases. They do where every
+// node's phases fit at once, with room to spare. Without CUDA graphs what they hold is the allocator's cache, which
+// serves their own next phase: nodes that do not take turns need not give it back.
 func (r *Request) keepsMemory(n need, sizes configs.AtOnce, share string, easy int64) bool {
 	s := r.Settings
 	if share == ShareLease && (s.OptimizerOffload || s.ParamOffload) {

@@ -15,7 +15,8 @@ func open(gpus ...GPU) Request {
 	return r
 }
 
-// A micro-batch that is left open is as large as a card has room for, up to seven eighths of it, and changes no guide's count.
+// A micro-batch that is left open is as large as a card has room for, up to seven eighths of it, and changes no guide's
+// count.
 func TestTheMicroBatchIsWhatFits(t *testing.T) {
 	tests := []struct {
 		memory       int64
@@ -74,8 +75,8 @@ func TestTheMicroBatchUnderLease(t *testing.T) {
 	})
 }
 
-// Nodes that take turns keep their memory where all of them fit at once, and then no two of them can be in each other's way: every node's budget
-// is its part of the card.
+// Nodes that take turns keep their memory where all of them fit at once, and then no two of them can be in each other's
+// way: every node's budget is its part of the card.
 func TestNodesKeepMemoryWhereAllFitAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -105,7 +106,8 @@ func TestNodesKeepMemoryWhereAllFitAtOnce(t *testing.T) {
 	}
 }
 
-// Without leases a node's own phases share its budget: what a generation keeps for the next one counts in its update, or is given back.
+// Without leases a node's own phases share its budget: what a generation keeps for the next one counts in its update,
+// or is given back.
 func TestWhatAGenerationKeepsCountsInTheUpdate(t *testing.T) {
 	r := open()
 	r.GPUMemory = 40e9

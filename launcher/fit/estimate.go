@@ -14,10 +14,11 @@ const (
 	PhaseUpdate   = "update"
 )
 
-// Estimate is a node's memory by formula, on cpu or cuda, with so many sequences at work: every item that is there when a phase is at its
-// peak. Sequences count as long as settings allow, so that real ones, mostly shorter, take less. The formulas follow the engine's code
-// (node/policy/engine); what a transformer keeps for its backward pass is counted as Korthikanti et al. do (arXiv:2205.05198, section
-// 4), tensor by tensor. Figures for a CPU were compared with measured ones (cmd/swarm/estimate_test.go); those for a GPU were not yet.
+// Estimate is a node's memory by formula, on cpu or cuda, with so many sequences at work: every item that is there when
+// a phase is at its peak. Sequences count as long as settings allow, so that real ones, mostly shorter, take less. The
+// formulas follow the engine's code (node/policy/engine); what a transformer keeps for its backward pass is counted as
+// Korthikanti et al. do (arXiv:2205.05198, section 4), tensor by tensor. Figures for a CPU were compared with measured
+// ones (cmd/swarm/estimate_test.go); those for a GPU were not yet.
 func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []Component {
 	s.check(m.Shape.Context)
 	e := newEstimate(m.Shape, s, device == DeviceCUDA)
@@ -31,7 +32,8 @@ func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []C
 	return append(parts, e.update(int64(at.Update))...)
 }
 
-// Cap is what torch's allocator may hold, in bytes: all of the budget but the context, which the allocator does not see.
+// Cap is what torch's allocator may hold, in bytes: all of the budget but the context, which the allocator does not
+// see.
 func (f Footprint) Cap() int64 { return max(1, f.Budget-f.Context) }
 
 // Sum adds components up; the budget stays open.
@@ -84,9 +86,9 @@ const (
 
 	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not yet measured here.
 	cudaContext = 500_000_000
-	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB, since the engine sets CUBLAS_WORKSPACE_CONFIG to :4096:8
-	// (environment.py).
-	// Older torch gives cuBLASLt 1 MiB of its own beside it, newer torch the same block.
+	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB, since the engine sets
+	// CUBLAS_WORKSPACE_CONFIG to :4096:8 (environment.py). Older torch gives cuBLASLt 1 MiB of its own beside it, newer
+	// torch the same block.
 	cudaWorkspace = 33 << 20
 
 	interpreter = 260_000_000 // the engine host, Python with torch on a CPU, and pages of its libraries that engines use: 250 MB with torch 1.13
@@ -139,8 +141,8 @@ func (e *estimate) resident() []Component {
 	return parts
 }
 
-// workspaces is how many cuBLAS takes: one a thread and stream. Backward passes run on a thread of autograd's, graphs are captured on a stream of
-// their own.
+// workspaces is how many cuBLAS takes: one a thread and stream. Backward passes run on a thread of autograd's, graphs
+// are captured on a stream of their own.
 func (e *estimate) workspaces() int64 {
 	n := int64(1)
 	if !e.s.GenerateOnly {
@@ -170,8 +172,8 @@ func (e *estimate) unparked(phase string) (parts []Component) {
 	return parts
 }
 
-// slack is what an allocator holds beyond what is in use, in percent of a phase: blocks rounded up and cut up. Of torch's on CUDA it is
-// an assumption until it is measured.
+// slack is what an allocator holds beyond what is in use, in percent of a phase: blocks rounded up and cut up. Of
+// torch's on CUDA it is an assumption until it is measured.
 const slack = 10
 
 func percent(bytes, share int64) int64 { return bytes / 100 * share }

@@ -193,7 +193,8 @@ func TestNodeOnSeveralGPUs(t *testing.T) {
 	}
 }
 
-// A card that isn't there, on a host that isn't there: a free Colab's T4 holds eight nodes, and its host memory does, too.
+// A card that isn't there, on a host that isn't there: a free Colab's T4 holds eight nodes, and its host memory does,
+// too.
 func TestADescribedHostLimitsAPlan(t *testing.T) {
 	colab := request(gpt2)
 	colab.GPUMemory, colab.Nodes, colab.Share, colab.Settings.OptimizerOffload = 15e9, "8", ShareLease, true
@@ -506,8 +507,8 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 }
 
-// RowsAtOnce is the most rows of greatest length that a pass has room for when as many share a prompt as there are generations: no more fit however
-// they are shared out, and so many do.
+// RowsAtOnce is the most rows of greatest length that a pass has room for when as many share a prompt as there are
+// generations: no more fit however they are shared out, and so many do.
 func TestRowsAtOnce(t *testing.T) {
 	for _, x := range []struct {
 		cuda                      bool
@@ -549,7 +550,8 @@ func TestMicroBatchSavesNothingOnACPU(t *testing.T) {
 	}
 }
 
-// A pass of rows that share prompts is as full as one of single rows; that one of greatest length fits alone counts for no less.
+// A pass of rows that share prompts is as full as one of single rows; that one of greatest length fits alone counts for
+// no less.
 func TestAnUpdateCountsAFullPass(t *testing.T) {
 	s := request(nano).Settings
 	s.PromptTokens, s.NewTokens = 192, 48

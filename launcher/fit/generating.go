@@ -2,8 +2,8 @@ package fit
 
 import "fmt"
 
-// generate is what decoding R completions together takes. Prompts' keys and values are held once, those of completions in buffers of
-// their full length; the peak is the prefill's last layer, or the last step with its sampling.
+// generate is what decoding R completions together takes. Prompts' keys and values are held once, those of completions
+// in buffers of their full length; the peak is the prefill's last layer, or the last step with its sampling.
 func (e *estimate) generate(r int64) []Component {
 	group := int64(e.s.Generations)
 	p := (r + group - 1) / group
@@ -50,7 +50,8 @@ func (e *estimate) graphs() bool { return e.cuda && e.s.CUDAGraphs }
 // graph is the pool of a call's CUDA graphs: one step's memory, for they run one after the other and share it.
 func (e *estimate) graph(r, t int64) int64 { return e.decode(r, t) + e.sampling(r) }
 
-// caches is what stays between phases when a node keeps its CUDA graphs: their pool, and the KV cache that they read and write.
+// caches is what stays between phases when a node keeps its CUDA graphs: their pool, and the KV cache that they read
+// and write.
 func (e *estimate) caches(r int64) Component {
 	c := Component{Name: nameKept, Phase: PhaseUpdate, Note: "CUDA graphs and the KV cache of the last generation"}
 	if !e.graphs() {
@@ -67,8 +68,9 @@ func (e *estimate) caches(r int64) Component {
 	return c
 }
 
-// prefill is one layer's work on n prompt tokens in rows of s: at its attention, the residual stream, its norm, queries, keys and values
-// and copies of them by head, and scores with their softmax where they are held; or at its feed-forward layer.
+// prefill is one layer's work on n prompt tokens in rows of s: at its attention, the residual stream, its norm,
+// queries, keys and values and copies of them by head, and scores with their softmax where they are held; or at its
+// feed-forward layer.
 func (e *estimate) prefill(n, s int64) int64 {
 	attention := 2*e.d + 6*e.q + 2*e.scores(s)
 	feedForward := 2*e.d + 2*e.f
@@ -78,8 +80,8 @@ func (e *estimate) prefill(n, s int64) int64 {
 	return 4 * n * max(attention, feedForward)
 }
 
-// scores is the attention's scores of one token that looks at t, in values; none where SDPA computes them in pieces. Debian's torch 1.13,
-// without SDPA, is what CPUs are planned for.
+// scores is the attention's scores of one token that looks at t, in values; none where SDPA computes them in pieces.
+// Debian's torch 1.13, without SDPA, is what CPUs are planned for.
 func (e *estimate) scores(t int64) int64 {
 	if e.cuda {
 		return 0
@@ -87,7 +89,8 @@ func (e *estimate) scores(t int64) int64 {
 	return e.heads * t
 }
 
-// decode is one layer's attention of R rows over t own tokens. On a CPU products of queries and keys are made token by token.
+// decode is one layer's attention of R rows over t own tokens. On a CPU products of queries and keys are made token by
+// token.
 func (e *estimate) decode(r, t int64) int64 {
 	if e.cuda {
 		return 4 * r * (e.heads*(t+int64(e.s.PromptTokens))*3 + 4*e.d)
@@ -95,7 +98,8 @@ func (e *estimate) decode(r, t int64) int64 {
 	return 4 * r * t * e.q
 }
 
-// copies is how often the sampler holds a row of logits: as they are, log-probabilities, probabilities, and their product or sum.
+// copies is how often the sampler holds a row of logits: as they are, log-probabilities, probabilities, and their
+// product or sum.
 func (e *estimate) copies() int64 {
 	if e.s.SortedSampling {
 		return 9 // an order of 8 B, what is sorted, its sums
@@ -103,8 +107,8 @@ func (e *estimate) copies() int64 {
 	return 4
 }
 
-// sampling is one draw for each of R rows. On CUDA the inverse CDF has two levels: sums of blocks of a row's probabilities and their running
-// sums, then those of the one block that is drawn from, all in 8 B.
+// sampling is one draw for each of R rows. On CUDA the inverse CDF has two levels: sums of blocks of a row's
+// probabilities and their running sums, then those of the one block that is drawn from, all in 8 B.
 func (e *estimate) sampling(r int64) int64 {
 	drawn := 4 * 8 * r * int64(e.s.NewTokens) // random numbers, tokens, log-probabilities, entropies
 	blocks := int64(0)

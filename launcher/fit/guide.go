@@ -6,9 +6,9 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// guideRow returns the row with most memory that a GPU with so much free memory reaches, of those that know the model. A GPU that
-// others use in part is treated as the smaller card its free memory makes it. Below every row, below is true and the row is
-// the smallest one.
+// guideRow returns the row with most memory that a GPU with so much free memory reaches, of those that know the model.
+// A GPU that others use in part is treated as the smaller card its free memory makes it. Below every row, below is true
+// and the row is the smallest one.
 func guideRow(table []configs.GPU, model string, free int64) (row *configs.GPU, below bool) {
 	var smallest *configs.GPU
 	for i := range table {

@@ -28,8 +28,8 @@ func (r *Request) need(device string) need {
 	return need{request: r, device: device, ranks: ranks}
 }
 
-// wanted are the sizes that settings ask for: all completions of a round together, and micro-batches no larger than micro_batch and
-// small enough for gradient_accumulation_steps of them.
+// wanted are the sizes that settings ask for: all completions of a round together, and micro-batches no larger than
+// micro_batch and small enough for gradient_accumulation_steps of them.
 func (n need) wanted() configs.AtOnce {
 	s := n.request.Settings
 	return configs.AtOnce{
@@ -108,8 +108,8 @@ func (n need) apart(parts []Component) []Component {
 	return parts
 }
 
-// kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile does not measure
-// it, so that it is an estimate always.
+// kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile
+// does not measure it, so that it is an estimate always.
 func (n need) kept(e estimate, m *Measured, sizes configs.AtOnce) []Component {
 	told := m != nil && m.Origin == OriginTold // a trainer that is not ours
 	if !n.keeps || told || n.request.Settings.GenerateOnly {
@@ -148,8 +148,8 @@ func (n need) source() string {
 	return SourceEstimate
 }
 
-// modest is the most rows of a forward pass that need no spare room: a micro-batch that is left open (micro_batch 0) grows beyond it only
-// where memory stays easy.
+// modest is the most rows of a forward pass that need no spare room: a micro-batch that is left open (micro_batch 0)
+// grows beyond it only where memory stays easy.
 const modest = 4
 
 // pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the
@@ -225,9 +225,9 @@ func (n need) host() int64 {
 	return bytes
 }
 
-// What engines on a GPU take of the host: assumptions until they are measured. PyTorch's issue 113326 has 322 MB for torch 2.2 imported and
-// 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch asks for from 1.13 on: more than half of each is added. Without
-// lazy loading a context takes 1 to 2 GB more, each engine's own.
+// What engines on a GPU take of the host: assumptions until they are measured. PyTorch's issue 113326 has 322 MB for
+// torch 2.2 imported and 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch asks for from
+// 1.13 on: more than half of each is added. Without lazy loading a context takes 1 to 2 GB more, each engine's own.
 const (
 	cudaHost    = 500_000_000   // Python with torch built for CUDA: the engine host, whose pages all engines share
 	cudaOwn     = 250_000_000   // an engine's CUDA context, buffers of its libraries, and pages of Python that it writes to

@@ -33,8 +33,8 @@ type Pace struct {
 // Seconds are those of a round.
 func (p Pace) Seconds() float64 { return p.Generate + p.Update + p.Rest }
 
-// For is the pace of other work on the same host, from one that is known: phases grow with their sequences, and everything with the nodes,
-// which share the device. Sequences count as equally long.
+// For is the pace of other work on the same host, from one that is known: phases grow with their sequences, and
+// everything with the nodes, which share the device. Sequences count as equally long.
 func (p Pace) For(known, wanted Work, knownNodes, wantedNodes int) Pace {
 	nodes := float64(wantedNodes) / float64(max(1, knownNodes))
 	return Pace{
@@ -49,7 +49,8 @@ func (p Pace) Evaluation(w Work, completions int) float64 {
 	return p.Generate * float64(completions) / max(1, w.completions())
 }
 
-// Mean is the pace of nodes of several kinds: of each kind's pace, were all nodes of it, by the kinds' shares, which sum to 1.
+// Mean is the pace of nodes of several kinds: of each kind's pace, were all nodes of it, by the kinds' shares, which
+// sum to 1.
 func Mean(paces []Pace, shares []float64) Pace {
 	var out Pace
 	for i, p := range paces {
@@ -74,7 +75,8 @@ const (
 //	update    6 FLOPs a parameter and token (forward 2, backward 4) of all completions trained on, and of each one's prompt once for all of its
 //	          completions; over the card's use of its peak
 //
-// It is a floor for an engine that neither starts kernels too slowly nor waits: scoring, sharing and checkpoints are left out.
+// It is a floor for an engine that neither starts kernels too slowly nor waits: scoring, sharing and checkpoints are
+// left out.
 func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, batch int) Pace {
 	size := int64(4) // bytes of a weight, and of a key or value
 	if precision == "bf16" || precision == "fp16" {

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// A round of eight GPT-2 nodes with I = J = 4, G = 8 and 256 + 256 tokens, as the first-principles figures that we measure against have it. They compute
-// a prompt with each of its completions, and this engine once with all.
+// A round of eight GPT-2 nodes with I = J = 4, G = 8 and 256 + 256 tokens, as the first-principles figures that we
+// measure against have it. They compute a prompt with each of its completions, and this engine once with all.
 func TestFirstPrinciplesGiveThePublishedFigures(t *testing.T) {
 	t.Parallel()
 	gpt2, err := configs.LoadModel("gpt2")

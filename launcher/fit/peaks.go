@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Card is what a GPU can do at most, by NVIDIA's data sheets (dense, no sparsity), and the part of it that training reaches.
+// Card is what a GPU can do at most, by NVIDIA's data sheets (dense, no sparsity), and the part of it that training
+// reaches.
 type Card struct {
 	Name      string
 	Bandwidth float64 // of its memory, bytes a second
@@ -17,8 +18,8 @@ type Card struct {
 	tf32Share, halfShare float64  // of the peak, that updates reach
 }
 
-// peaks are the cards that are known. The shares of A100 and H100 are those of the published figures (GPT-2 124M in eager PyTorch with TF32, compiled
-// in bf16); the others' are assumed to be like A100's, and in FP32 half of the peak.
+// peaks are the cards that are known. The shares of A100 and H100 are those of the published figures (GPT-2 124M in
+// eager PyTorch with TF32, compiled in bf16); the others' are assumed to be like A100's, and in FP32 half of the peak.
 var peaks = []Card{
 	{Name: "H200", match: []string{"H200"}, Bandwidth: 4.8e12, memory: 141e9, fp32: 67e12, tf32: 495e12, half: 989e12,
 		tf32Share: 0.23, halfShare: 0.44},

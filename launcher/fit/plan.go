@@ -38,8 +38,8 @@ type Plan struct {
 	Changes   []string            `json:"changes"`               // for a person: what would change the answer
 }
 
-// Room is a GPU, or the host, as its nodes share it. A node on several GPUs is in the room of its first one, and fills the others
-// alike.
+// Room is a GPU, or the host, as its nodes share it. A node on several GPUs is in the room of its first one, and fills
+// the others alike.
 type Room struct {
 	GPU          *int  `json:"gpu"`           // GPU.Index; null on a CPU
 	Nodes        int   `json:"nodes"`         // placed here
@@ -130,7 +130,8 @@ func (r *Request) plan(asked int) (Plan, error) {
 	return Plan{}, r.needsGPU(reason)
 }
 
-// needsGPU is the error where there is no GPU and what was asked for needs one. Each remedy is one after which no other is needed.
+// needsGPU is the error where there is no GPU and what was asked for needs one. Each remedy is one after which no other
+// is needed.
 func (r *Request) needsGPU(reason string) error {
 	reason, try, _ := strings.Cut(reason, ". Try: ")
 	var remedies []string
@@ -190,8 +191,8 @@ func (p Plan) Ungoverned(reason string) Plan {
 	return p
 }
 
-// Environment is what node index's process needs beside the parent's environment to see its own GPUs, and only those, as cuda:0 and
-// up. It is nil on a CPU and for a card that isn't there.
+// Environment is what node index's process needs beside the parent's environment to see its own GPUs, and only those,
+// as cuda:0 and up. It is nil on a CPU and for a card that isn't there.
 func (p Plan) Environment(index int) []string {
 	if index >= len(p.Placement) || p.Placement[index].GPU == nil {
 		return nil
@@ -219,7 +220,8 @@ func (p Plan) TorchDevice() string {
 	return "cpu"
 }
 
-// Kept is the memory of a generation that a node keeps while it updates, in bytes by the estimate; 0 without KeepMemory.
+// Kept is the memory of a generation that a node keeps while it updates, in bytes by the estimate; 0 without
+// KeepMemory.
 func (p Plan) Kept() int64 {
 	var kept int64
 	for _, c := range p.Breakdown {
@@ -253,7 +255,8 @@ func (p Plan) room(index int) *Room {
 	return nil
 }
 
-// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for protocol.Start.
+// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for
+// protocol.Start.
 func (p Plan) Others(index int) int64 {
 	room := p.room(index)
 	if room == nil || room.GPU == nil {

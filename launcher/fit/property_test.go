@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// thousandths and between draw more evenly than rapid's numbers, which are mostly small: of little memory no plan comes.
+// thousandths and between draw more evenly than rapid's numbers, which are mostly small: of little memory no plan
+// comes.
 var thousandths = func() (all []int64) {
 	for i := range int64(1001) {
 		all = append(all, i)
@@ -226,7 +227,8 @@ func TestEstimateGrowsWithWork(t *testing.T) {
 	})
 }
 
-// Where auto tries MPS, the plan without it is what auto makes where it can't be tried: a run whose proof fails needs no other plan.
+// Where auto tries MPS, the plan without it is what auto makes where it can't be tried: a run whose proof fails needs
+// no other plan.
 func TestAutoFallsBackToItsPlanWithoutMPS(t *testing.T) {
 	tried := false
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,5 +1,5 @@
-// Package fit decides how many nodes run on a host, where, and why, and what one takes. It is pure: devices, a model, settings and the
-// guides' table go in, a plan comes out; no I/O, no clocks, no goroutines. It imports configs only.
+// Package fit decides how many nodes run on a host, where, and why, and what one takes. It is pure: devices, a model,
+// settings and the guides' table go in, a plan comes out; no I/O, no clocks, no goroutines. It imports configs only.
 package fit
 
 import (
@@ -104,9 +104,10 @@ const (
 	OriginTold    = "told"    // by whoever runs a trainer of their own
 )
 
-// Measured is what a node's memory was measured to be. A phase's bytes are its base plus its slope times the sequences at a time:
-// completions in generate, rows of a forward pass in update. Resident and phases are the allocator's on a GPU, the process's without
-// its interpreter on a CPU, as in event.Memory: what a CUDA context or an interpreter takes comes on top.
+// Measured is what a node's memory was measured to be. A phase's bytes are its base plus its slope times the sequences
+// at a time: completions in generate, rows of a forward pass in update. Resident and phases are the allocator's on a
+// GPU, the process's without its interpreter on a CPU, as in event.Memory: what a CUDA context or an interpreter takes
+// comes on top.
 type Measured struct {
 	Resident                          int64
 	GenerateBase, GeneratePerSequence int64
@@ -201,7 +202,8 @@ func (r *Request) asked() (int, error) {
 // guideSequences is guide 4's forward pass, and an experiment's round: I·G and (I+J)·G.
 const guideSequences = 64
 
-// check fills in what may be left out: guide 4's round of 64 sequences, and whole contexts, a quarter of them completion.
+// check fills in what may be left out: guide 4's round of 64 sequences, and whole contexts, a quarter of them
+// completion.
 func (s *Settings) check(context int) {
 	context = max(2, context)
 	if s.Generations <= 0 {

@@ -2,8 +2,8 @@ package fit
 
 import "fmt"
 
-// What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked on (head.py),
-// elements of moments that are staged, twice (adam.py).
+// What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked
+// on (head.py), elements of moments that are staged, twice (adam.py).
 const (
 	cpuPositions, cudaPositions = 448, 8192
 
@@ -12,10 +12,11 @@ const (
 	cudaStage            = 1 << 23
 )
 
-// update is what a forward and backward pass of at most b rows takes, and the step after it. Rows may each have a prompt of their own, and of
-// such few fill a pass, or share one, and then more do: how many depends on their rewards. N is what the pass holds at most either way.
-// Letters: N positions of the pass, T of a row, M completion tokens, d width. At the peak all layers' activations are there, or with gradient
-// checkpointing their inputs and one layer's activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
+// update is what a forward and backward pass of at most b rows takes, and the step after it. Rows may each have a
+// prompt of their own, and of such few fill a pass, or share one, and then more do: how many depends on their rewards.
+// N is what the pass holds at most either way. Letters: N positions of the pass, T of a row, M completion tokens, d
+// width. At the peak all layers' activations are there, or with gradient checkpointing their inputs and one layer's
+// activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
 func (e *estimate) update(b int64) []Component {
 	t := e.length()
 	asked := b
@@ -82,8 +83,9 @@ func room(cuda bool) int {
 	return cpuPositions
 }
 
-// RowsAtOnce is how many sequences of so many tokens, prompt and next, the engine takes in one forward pass at most, whatever the micro-batch,
-// which on a CPU it doesn't look at. Of each prompt there are so many generations, which share its positions.
+// RowsAtOnce is how many sequences of so many tokens, prompt and next, the engine takes in one forward pass at most,
+// whatever the micro-batch, which on a CPU it doesn't look at. Of each prompt there are so many generations, which
+// share its positions.
 func RowsAtOnce(cuda bool, prompt, next, generations int) int {
 	left := room(cuda)
 	whole := left / weight(cuda, prompt, next, generations)
@@ -105,11 +107,11 @@ func weight(cuda bool, prompt, next, rows int) int {
 	return max(1, (3*positions+rows*(prefix+next)+3)/4)
 }
 
-// kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs of norms, two
-// norms, and the attention's result before its projection (d each), queries, keys and values (3q), the feed-forward layer before and
-// after GELU (2f), and the softmax of scores where there are any. Qwen2's norms also keep what they scaled, its keys and values are
-// repeated for each query head, and its feed-forward layer has a gate. Under autocast matrices' operands are 16 bits, and the
-// residual stream and the norms 32.
+// kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs
+// of norms, two norms, and the attention's result before its projection (d each), queries, keys and values (3q), the
+// feed-forward layer before and after GELU (2f), and the softmax of scores where there are any. Qwen2's norms also keep
+// what they scaled, its keys and values are repeated for each query head, and its feed-forward layer has a gate. Under
+// autocast matrices' operands are 16 bits, and the residual stream and the norms 32.
 func (e *estimate) kept(t int64) int64 {
 	wide, narrow := 2*e.d, 2*e.d+4*e.q+2*e.f+e.scores(t)
 	if e.gated {
@@ -122,9 +124,9 @@ func (e *estimate) kept(t int64) int64 {
 	return 4 * (wide + narrow)
 }
 
-// backward is what the backward pass of one layer adds to what is kept: in the feed-forward layer, whose own tensors are still there,
-// or in the attention, after they have gone; and the gradient of the largest weight before it is added up, which on CUDA
-// happens in the product itself, but for 16 bits.
+// backward is what the backward pass of one layer adds to what is kept: in the feed-forward layer, whose own tensors
+// are still there, or in the attention, after they have gone; and the gradient of the largest weight before it is added
+// up, which on CUDA happens in the product itself, but for 16 bits.
 func (e *estimate) backward(n, t int64) int64 {
 	feedForward := e.d + e.f
 	if e.gated {
@@ -141,7 +143,8 @@ func (e *estimate) backward(n, t int64) int64 {
 	return 4 * (n*max(feedForward, attention) + weight)
 }
 
-// logits are those of the chunk at work, the next chunk's, made while the last is still there, and two copies of the block at work.
+// logits are those of the chunk at work, the next chunk's, made while the last is still there, and two copies of the
+// block at work.
 func (e *estimate) logits(m int64) int64 {
 	chunk, block := e.chunk()
 	first := min(m, chunk)
@@ -166,9 +169,10 @@ func (e *estimate) logitsNote(m int64) string {
 	return fmt.Sprintf("in chunks of %d of %d rows of %d, fp32", min(m, chunk), m, e.vocabulary)
 }
 
-// updateSlack is what the allocator loses. On a CPU with glibc 2.36, whose aligned allocation can't reuse a hole of just its size, what a
-// block frees on its way stays in the heap: about 6 vectors of width d a position and layer (measured: cmd/swarm/estimate_test.go).
-// With checkpointing the engine makes glibc give large blocks back at once (memory.py, prefer_small).
+// updateSlack is what the allocator loses. On a CPU with glibc 2.36, whose aligned allocation can't reuse a hole of
+// just its size, what a block frees on its way stays in the heap: about 6 vectors of width d a position and layer
+// (measured: cmd/swarm/estimate_test.go). With checkpointing the engine makes glibc give large blocks back at once
+// (memory.py, prefer_small).
 func (e *estimate) updateSlack(parts []Component, n int64) Component {
 	if !e.cuda && !e.s.GradientCheckpointing {
 		return Component{

@@ -2,8 +2,8 @@ package gpu
 
 import "slices"
 
-// Claim is what one node says that it holds of a device. Nodes are known by their ids, never by what NVML calls their processes: in
-// a container NVML shows the host's pids, to one user another's memory as "not told".
+// Claim is what one node says that it holds of a device. Nodes are known by their ids, never by what NVML calls their
+// processes: in a container NVML shows the host's pids, to one user another's memory as "not told".
 type Claim struct {
 	Node string
 	PID  int   // of the engine, as its own system numbers it; 0: none
@@ -26,10 +26,10 @@ type Attribution struct {
 	Owners       map[int]string // node by pid, for the processes that are known to be nodes'
 }
 
-// Attribute divides used bytes, -1 where that isn't known, among those who claim a part. A process counts as a node's only when the driver
-// lists the pids of all nodes, each with at least what its node claims: otherwise its pids are another system's, and one that looks
-// familiar is chance. A node that is just computing holds more than it last said, so that the unattributed part breathes with
-// the phases; Strangers is free of that.
+// Attribute divides used bytes, -1 where that isn't known, among those who claim a part. A process counts as a node's
+// only when the driver lists the pids of all nodes, each with at least what its node claims: otherwise its pids are
+// another system's, and one that looks familiar is chance. A node that is just computing holds more than it last said,
+// so that the unattributed part breathes with the phases; Strangers is free of that.
 func Attribute(used int64, processes []Process, claims []Claim) Attribution {
 	a := Attribution{Portions: make([]Portion, 0, len(claims)), Owners: map[int]string{}}
 	sizes := map[int]int64{}
@@ -56,11 +56,12 @@ func Attribute(used int64, processes []Process, claims []Claim) Attribution {
 	return a
 }
 
-// contextAllowance is taken for the CUDA context of a node whose own isn't known: PyTorch's with cuBLAS on an A100 or H100 is about half a GB.
+// contextAllowance is taken for the CUDA context of a node whose own isn't known: PyTorch's with cuBLAS on an A100 or
+// H100 is about half a GB.
 const contextAllowance = 600e6
 
-// Strangers is a lower bound of what others than the nodes have in use, in bytes: it lets every node hold as much as it ever held, and
-// a CUDA context.
+// Strangers is a lower bound of what others than the nodes have in use, in bytes: it lets every node hold as much as it
+// ever held, and a CUDA context.
 func Strangers(used int64, claims []Claim) int64 {
 	for _, c := range claims {
 		used -= max(c.Held, c.Peak) + contextAllowance

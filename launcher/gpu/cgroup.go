@@ -10,8 +10,8 @@ import (
 // usage is a memory limit and what counts against it, in bytes, without page cache that can go at once.
 type usage struct{ limit, used int64 }
 
-// cgroupMemory returns the tightest memory limit over this process's cgroup and its parents, version 2 or 1, below root. It is
-// false when there is none.
+// cgroupMemory returns the tightest memory limit over this process's cgroup and its parents, version 2 or 1, below
+// root. It is false when there is none.
 func cgroupMemory(root string) (usage, bool) {
 	data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -31,7 +31,8 @@ func cgroupMemory(root string) (usage, bool) {
 		} else if parts[1] != "" {
 			continue
 		}
-		// In a container the path can be the host's, which isn't mounted: the walk ends at the mount's root in any case.
+		// In a container the path can be the host's, which isn't mounted: the walk ends at the mount's root in any
+		// case.
 		for dir := filepath.Clean("/" + parts[2]); ; dir = filepath.Dir(dir) {
 			at := filepath.Join(root, base, dir)
 			limit, ok := readNumber(filepath.Join(at, limitFile))

@@ -6,8 +6,8 @@ type Fault struct {
 	Message string
 }
 
-// Faults returns what became known between two samples of one Sampler: GPUs that were lost, and XID errors that only a reset mends, one a
-// GPU or MIG instance. The zero Sample stands before the first.
+// Faults returns what became known between two samples of one Sampler: GPUs that were lost, and XID errors that only a
+// reset mends, one a GPU or MIG instance. The zero Sample stands before the first.
 func Faults(before, now Sample) (faults []Fault) {
 	lost := map[int]bool{}
 	for _, d := range before.Devices {

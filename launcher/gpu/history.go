@@ -8,7 +8,8 @@ import (
 // historyPoints bounds a History: when it is full, its resolution halves.
 const historyPoints = 480
 
-// History is the memory in use on one device over a session, in bytes, thinned by taking the higher of neighbours. Its zero value is empty.
+// History is the memory in use on one device over a session, in bytes, thinned by taking the higher of neighbours. Its
+// zero value is empty.
 type History struct {
 	times, values []float64
 	each          int // samples a point
@@ -50,8 +51,9 @@ func (h *History) Span() float64 {
 // slopeBuckets bounds the pairs that Slope looks at.
 const slopeBuckets = 48
 
-// Slope is how fast the memory in use grows, in bytes a second: the median over the slopes between all pairs of points (Theil and Sen),
-// after points are gathered to the highest of each of at most 48 stretches. Phases that come and go don't count that way.
+// Slope is how fast the memory in use grows, in bytes a second: the median over the slopes between all pairs of points
+// (Theil and Sen), after points are gathered to the highest of each of at most 48 stretches. Phases that come and go
+// don't count that way.
 func (h *History) Slope() float64 {
 	stretch := (len(h.values) + slopeBuckets - 1) / slopeBuckets
 	var times, highs []float64

@@ -1,7 +1,7 @@
-// Package gpu looks at one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory, now (Detect) or again and
-// again (Sampler). What follows from that is pure: whose the memory is (Attribute), what is wrong and could be better (Advise), what
-// ended work on a GPU (Faults). It owns no process; it takes its surroundings from the environment and /proc, and must not import node
-// or metrics/store.
+// Package gpu looks at one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory, now
+// (Detect) or again and again (Sampler). What follows from that is pure: whose the memory is (Attribute), what is wrong
+// and could be better (Advise), what ended work on a GPU (Faults). It owns no process; it takes its surroundings from
+// the environment and /proc, and must not import node or metrics/store.
 package gpu
 
 import (
@@ -30,9 +30,9 @@ type Host struct {
 	MemoryAvailable int64  `json:"memory_available_bytes"` // the smaller of the machine's and the cgroup's
 }
 
-// Detect describes this host. A missing or broken GPU driver is no error: Device is then CPU and Reason says why and what
-// to do. $SWARM_NVML_LIBRARY names another NVML library and $CUDA_VISIBLE_DEVICES hides GPUs, or names MIG instances to use, as CUDA
-// does.
+// Detect describes this host. A missing or broken GPU driver is no error: Device is then CPU and Reason says why and
+// what to do. $SWARM_NVML_LIBRARY names another NVML library and $CUDA_VISIBLE_DEVICES hides GPUs, or names MIG
+// instances to use, as CUDA does.
 func Detect(ctx context.Context) (Host, error) {
 	host := Host{Cores: runtime.GOMAXPROCS(0)} // cgroup- and affinity-aware since Go 1.25
 	var err error

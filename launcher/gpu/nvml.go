@@ -19,8 +19,8 @@ const queryLimit = 30 * time.Second
 
 var errNoAnswer = errors.New("no answer")
 
-// bounded calls call, for at most limit: then the error is errNoAnswer; it is ctx's cause when ctx ends first. A C call can't be
-// interrupted, so its goroutine is then left behind.
+// bounded calls call, for at most limit: then the error is errNoAnswer; it is ctx's cause when ctx ends first. A C call
+// can't be interrupted, so its goroutine is then left behind.
 func bounded[T any](ctx context.Context, limit time.Duration, call func() T) (T, error) {
 	answer := make(chan T, 1)
 	go func() { answer <- call() }()

@@ -142,7 +142,8 @@ func (s *session) processes(device nvml.Device) []Process {
 	return list
 }
 
-// processList asks for one of the driver's lists; false where it doesn't tell. The binding uses the newest of three functions.
+// processList asks for one of the driver's lists; false where it doesn't tell. The binding uses the newest of three
+// functions.
 func (s *session) processList(function string, list func() ([]nvml.ProcessInfo, nvml.Return)) ([]Process, bool) {
 	for _, version := range []string{"_v3", "_v2"} {
 		if s.knows[function+version] {

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Sampler asks NVML for the visible GPUs again and again. It has one goroutine of its own, which listens for XID errors. Its methods
-// are for one goroutine at a time.
+// Sampler asks NVML for the visible GPUs again and again. It has one goroutine of its own, which listens for XID
+// errors. Its methods are for one goroutine at a time.
 type Sampler struct {
 	limit   time.Duration // of one call, also of Close
 	session *session
@@ -18,8 +18,8 @@ type Sampler struct {
 	xids    *xidWatch
 }
 
-// OpenSampler opens NVML for the GPUs that are visible now: one that appears later, or that CUDA doesn't show, is not sampled. Where
-// there is no usable driver or no GPU the error is what Detect gives as Host.Reason. Close it.
+// OpenSampler opens NVML for the GPUs that are visible now: one that appears later, or that CUDA doesn't show, is not
+// sampled. Where there is no usable driver or no GPU the error is what Detect gives as Host.Reason. Close it.
 func OpenSampler(ctx context.Context) (*Sampler, error) {
 	return openSampler(ctx, queryLimit)
 }
@@ -57,8 +57,8 @@ func openSampler(ctx context.Context, limit time.Duration) (*Sampler, error) {
 	return answer.sampler, nil
 }
 
-// Sample asks for every device. A device that can't be read, or is lost, is in the sample with a Problem; the error is ctx's cause, or
-// that the driver does not answer at all: it may answer later.
+// Sample asks for every device. A device that can't be read, or is lost, is in the sample with a Problem; the error is
+// ctx's cause, or that the driver does not answer at all: it may answer later.
 func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	if s.owed == nil {
 		s.owed = make(chan Sample, 1)

@@ -63,7 +63,8 @@ func TestSampleReadsEverything(t *testing.T) {
 	}, got.Devices[0].Event(7))
 }
 
-// Under MPS the driver lists the server among the compute processes, and its clients elsewhere. Each counts once, with what is told of it.
+// Under MPS the driver lists the server among the compute processes, and its clients elsewhere. Each counts once, with
+// what is told of it.
 func TestClientsOfMPSAreProcessesToo(t *testing.T) {
 	for devices, want := range map[string][]Process{
 		"proc=99/30,mps=4711/6000,mps=4712/-":             {{99, 30 << 20}, {4711, 6000 << 20}, {4712, -1}},

@@ -27,10 +27,10 @@ func visible(gpus []handle, reason string) ([]handle, string) {
 	return kept, fmt.Sprintf("%s=%q hides every GPU. Try: unset %s", VisibleVariable, list, VisibleVariable)
 }
 
-// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does: entries are indices, UUIDs of GPUs (GPU-…) or of MIG instances (MIG-…),
-// or beginnings of one, and the first one that names no single device, or one twice, ends the list: it is then stopped. Indices are
-// taken in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). A MIG instance named here becomes a device of its own. The answer is in order
-// of index.
+// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does: entries are indices, UUIDs of GPUs (GPU-…) or of MIG
+// instances (MIG-…), or beginnings of one, and the first one that names no single device, or one twice, ends the list:
+// it is then stopped. Indices are taken in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). A MIG instance named here
+// becomes a device of its own. The answer is in order of index.
 func filterVisible(gpus []handle, list string) (kept []handle, stopped string) {
 	kept = []handle{}
 	for entry := range strings.SplitSeq(list, ",") {
@@ -61,7 +61,8 @@ func named(gpus []handle, entry string) (found []handle) {
 			}
 		case strings.HasPrefix(entry, "MIG-"):
 			for i, instance := range h.Instances {
-				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>: there 1 begins 11 as well.
+				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>: there 1 begins 11 as
+				// well.
 				if instance.UUID == entry {
 					return []handle{h.whole(i)}
 				}

@@ -2,7 +2,8 @@ package gpu
 
 import "fmt"
 
-// xidMeaning is what an XID says and what to do about it. Source: NVIDIA, "Xid Errors" (docs.nvidia.com/deploy/xid-errors).
+// xidMeaning is what an XID says and what to do about it. Source: NVIDIA, "Xid Errors"
+// (docs.nvidia.com/deploy/xid-errors).
 type xidMeaning struct {
 	what  string
 	try   string

@@ -26,7 +26,8 @@ func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.N
 	return n
 }
 
-// take takes a device for the next attempt, or waits for it; a gpu that is named is the only one that will do. It says what it waits for.
+// take takes a device for the next attempt, or waits for it; a gpu that is named is the only one that will do. It says
+// what it waits for.
 func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Setting) (err error) {
 	need := j.need(ctx, onCPU, next)
 	if gpu != "" {

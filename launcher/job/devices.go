@@ -21,8 +21,8 @@ type Devices struct {
 	only   string       // UUID of the one that was asked for; empty: any will do
 }
 
-// OpenDevices looks for GPUs, or for the only one that will do, by its index or UUID. That one's absence is an error; without any GPU there are
-// no devices. The caller closes them.
+// OpenDevices looks for GPUs, or for the only one that will do, by its index or UUID. That one's absence is an error;
+// without any GPU there are no devices. The caller closes them.
 func OpenDevices(ctx context.Context, only string) (*Devices, error) {
 	d := &Devices{}
 	var err error
@@ -100,8 +100,8 @@ func hostMemory(ctx context.Context) ([]queue.Device, error) {
 	return []queue.Device{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
 }
 
-// Used is what processes hold of a GPU, in bytes. Where the driver doesn't tell, and alone says that nobody else is on the GPU, it is what the
-// GPU holds more than before. False: nobody can tell. It takes at most sampleLimit.
+// Used is what processes hold of a GPU, in bytes. Where the driver doesn't tell, and alone says that nobody else is on
+// the GPU, it is what the GPU holds more than before. False: nobody can tell. It takes at most sampleLimit.
 func (d *Devices) Used(uuid string, pids []int, before int64, alone bool) (bytes int64, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()

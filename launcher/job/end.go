@@ -39,8 +39,9 @@ type EndOptions struct {
 	Now   bool          // ask twice: its command is killed
 }
 
-// End asks the swarm run of a job to stop, which ends its command, and waits for it. It never kills swarm run itself: nobody would be left to
-// end the command. What a killed swarm run left of a command is ended, too. done is nil where the job could not be looked at.
+// End asks the swarm run of a job to stop, which ends its command, and waits for it. It never kills swarm run itself:
+// nobody would be left to end the command. What a killed swarm run left of a command is ended, too. done is nil where
+// the job could not be looked at.
 func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions) (done *Ended, err error) {
 	if GoesOn(job) && Elsewhere(job) {
 		return nil, fail.Hint(fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
@@ -74,8 +75,8 @@ func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions)
 	return &result, failure
 }
 
-// endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get half of the limit to end in
-// order. left is how many there were.
+// endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get
+// half of the limit to end in order. left is how many there were.
 func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err error) {
 	waiting, err := queue.Open(o.Home.Queue())
 	if err != nil {

@@ -57,7 +57,8 @@ func New(o Options, dir string, argv []string) (*Job, error) {
 	return &Job{o: &o, dir: dir, places: places}, nil
 }
 
-// Run does the job, in this process: Ctrl-C ends its command in order, and a second one at once. The error carries the command's exit code.
+// Run does the job, in this process: Ctrl-C ends its command in order, and a second one at once. The error carries the
+// command's exit code.
 func (j *Job) Run(ctx context.Context, s Session) error {
 	j.s = s
 	j.stdout, j.stderr, j.together = outputLines(s)
@@ -112,7 +113,8 @@ func (j *Job) run(ctx context.Context) (err error) {
 	return fail.Exit(code)
 }
 
-// work tries the command until it succeeds, fails for another reason than memory, or nothing is left to try. The code is the command's.
+// work tries the command until it succeeds, fails for another reason than memory, or nothing is left to try. The code
+// is the command's.
 func (j *Job) work(ctx context.Context) (code int, err error) {
 	defer j.leave()
 	if len(j.places.files) > 0 {
@@ -151,7 +153,8 @@ func (j *Job) work(ctx context.Context) (code int, err error) {
 	}
 }
 
-// leave gives everything back that the job has taken. What can't be given back is told: the command's exit code is passed on all the same.
+// leave gives everything back that the job has taken. What can't be given back is told: the command's exit code is
+// passed on all the same.
 func (j *Job) leave() {
 	if j.loan != nil {
 		if err := j.loan.Revert(); err != nil {

@@ -54,8 +54,8 @@ type Session struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	// Announce, of a job in the background, moves Stdout and Stderr to the job's log and tells whoever started the job that it has begun;
-	// nil: the job is in the foreground and keeps a log beside what it prints.
+	// Announce, of a job in the background, moves Stdout and Stderr to the job's log and tells whoever started the job
+	// that it has begun; nil: the job is in the foreground and keeps a log beside what it prints.
 	Announce func(job, log string) error
 	// Report, if set, gets the job's document when it has ended. The command's stdout then goes to Stderr.
 	Report func(stats.Job) error

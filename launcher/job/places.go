@@ -97,7 +97,8 @@ func FindProgram(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// begin finds the first batch size and accumulation: what was typed, else what a file has at a place that is nothing else.
+// begin finds the first batch size and accumulation: what was typed, else what a file has at a place that is nothing
+// else.
 func (p *places) begin(dir string, o *Options, texts []string) error {
 	p.asked = retry.Setting{BatchSize: o.BatchSize, Accumulate: o.Accumulate}
 	for i, text := range texts {

@@ -42,8 +42,8 @@ func Describe(j store.Job) stats.Job {
 	return stats.NewJob(j, event.Now(), j.Ended > 0 || alive(j))
 }
 
-// Named returns the job that a name means: a job's key, else of the jobs so called one that goes on, else the newest. False: it names none,
-// or a run or an experiment, which come first.
+// Named returns the job that a name means: a job's key, else of the jobs so called one that goes on, else the newest.
+// False: it names none, or a run or an experiment, which come first.
 func Named(ctx context.Context, reader *store.Reader, name string) (store.Job, bool, error) {
 	if name == "" {
 		return store.Job{}, false, nil
@@ -70,8 +70,8 @@ func Named(ctx context.Context, reader *store.Reader, name string) (store.Job, b
 	return job, true, err
 }
 
-// ToCompare returns the jobs that the names mean; nil where they mean none, and then experiments are meant. Jobs and others at once is a
-// usage error.
+// ToCompare returns the jobs that the names mean; nil where they mean none, and then experiments are meant. Jobs and
+// others at once is a usage error.
 func ToCompare(ctx context.Context, reader *store.Reader, names []string) ([]stats.Job, error) {
 	var jobs []stats.Job
 	var others []string

@@ -11,7 +11,8 @@ import (
 // memory.
 const headroom = 1.1
 
-// remembered is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so much.
+// remembered is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so
+// much.
 func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (most int64) {
 	look := j.devices.Look
 	if onCPU {
@@ -43,8 +44,8 @@ func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (
 	return most
 }
 
-// withHeadroom is what to claim for a peak that was seen where there is so much memory. It leaves what the driver keeps for itself: a command that
-// took nearly all of a GPU must not be said to need more than there is.
+// withHeadroom is what to claim for a peak that was seen where there is so much memory. It leaves what the driver keeps
+// for itself: a command that took nearly all of a GPU must not be said to need more than there is.
 func withHeadroom(peak, total int64) int64 {
 	return max(peak, min(int64(headroom*float64(peak)), total-total/20))
 }

@@ -97,7 +97,8 @@ func (j *Job) end(code int, reason string) {
 // saveLimit is how long a job waits for its record to be written.
 const saveLimit = 10 * time.Second
 
-// record writes something about the job, and gives up when ctx ends. A database that can't be written must not end a training: it is told.
+// record writes something about the job, and gives up when ctx ends. A database that can't be written must not end a
+// training: it is told.
 func (j *Job) record(ctx context.Context, write func(context.Context) error) bool {
 	limit := saveLimit
 	if len(j.unsaved) > 0 { // it has been waited for

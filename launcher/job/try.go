@@ -82,7 +82,8 @@ func (j *Job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 	return outcome, nil
 }
 
-// await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that can't be ended.
+// await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that
+// can't be ended.
 func (j *Job) await(ctx context.Context, p *attempt.Process) error {
 	select {
 	case <-p.Done():
@@ -194,7 +195,8 @@ func (j *Job) saveAttempt(ctx context.Context, row store.JobAttempt) {
 	j.unsaved[row.Attempt] = row
 }
 
-// input is what the command reads: a pipe or a file that was given, never the terminal, whose session it is not part of.
+// input is what the command reads: a pipe or a file that was given, never the terminal, whose session it is not part
+// of.
 func (j *Job) input() *os.File {
 	file, ok := j.s.Stdin.(*os.File)
 	if !ok || j.s.Announce != nil || term.IsTerminal(int(file.Fd())) {

@@ -34,8 +34,9 @@ type attempt struct {
 	healthy time.Duration     // how long it ran well
 }
 
-// left is what is left of the time that the node may take for what it does, and what to say of it when there is none. Loading may take as
-// long between two signs of getting on, of which a replayed round is one, and waiting for a lease doesn't count.
+// left is what is left of the time that the node may take for what it does, and what to say of it when there is none.
+// Loading may take as long between two signs of getting on, of which a replayed round is one, and waiting for a lease
+// doesn't count.
 func (l *attempt) left(spec Spec) (time.Duration, string) {
 	switch {
 	case l.isUp.Load():

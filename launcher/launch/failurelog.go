@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// failureLog is the failures of a node since it last got a round done, the latest of them: what a give-up is explained with.
+// failureLog is the failures of a node since it last got a round done, the latest of them: what a give-up is explained
+// with.
 type failureLog struct {
 	most int
 	all  []failure

@@ -302,7 +302,8 @@ func (n *fakeNode) engine() int {
 		return 0
 	}
 	cmd := exec.Command("/bin/sleep", "1000")
-	// In a session of its own: a stopped group that loses its parent in the same session gets SIGHUP and SIGCONT from the kernel.
+	// In a session of its own: a stopped group that loses its parent in the same session gets SIGHUP and SIGCONT from
+	// the kernel.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return 0
@@ -311,7 +312,8 @@ func (n *fakeNode) engine() int {
 	return cmd.Process.Pid
 }
 
-// liveHard are the behaviours of nodes to which something happens again and again; done says that the process has ended.
+// liveHard are the behaviours of nodes to which something happens again and again; done says that the process has
+// ended.
 func (n *fakeNode) liveHard() (code int, done bool) {
 	var attempts int
 	tell := func(round int, replayed bool) {

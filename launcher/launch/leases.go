@@ -12,8 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading ends with a self-test,
-// which is like a small generation. A phase of which nobody knows anything gets the pool for itself.
+// leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading
+// ends with a self-test, which is like a small generation. A phase of which nobody knows anything gets the pool for
+// itself.
 func (n *node) leaseBytes(r event.Lease) int64 {
 	expected := n.start.Transient.GenerateBytes
 	if r.Phase == "update" {
@@ -44,8 +45,8 @@ func (n *node) requestLease(l *attempt, r event.Lease) {
 	n.grants.Go(func() { n.serveLease(l, r, ticket) })
 }
 
-// serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the process at the latest,
-// whose leases are then all returned.
+// serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the
+// process at the latest, whose leases are then all returned.
 func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 	if ticket.Wait(context.Background()) != nil {
 		return

@@ -183,7 +183,8 @@ func TestNodeWithoutARoom(t *testing.T) {
 	}
 }
 
-// BenchmarkLease is a lease from a node's request to the next: two pipes, two processes and the pool, without anything in between.
+// BenchmarkLease is a lease from a node's request to the next: two pipes, two processes and the pool, without anything
+// in between.
 func BenchmarkLease(b *testing.B) {
 	for _, nodes := range []int{1, 8} {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {

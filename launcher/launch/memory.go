@@ -21,8 +21,9 @@ func newMemoryDeaths(crowded supervise.Policy) *memoryDeaths {
 	return &memoryDeaths{crowded: supervise.NewFailures(crowded, rand.Float64)}
 }
 
-// add counts a death after an attempt of so many rounds. Where somebody else had filled the GPU, that one may go again: it returns how long
-// to wait for that, without counting the death. It returns false when starting the node again would be in vain.
+// add counts a death after an attempt of so many rounds. Where somebody else had filled the GPU, that one may go again:
+// it returns how long to wait for that, without counting the death. It returns false when starting the node again would
+// be in vain.
 func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	if l.crowdedOut() {
 		return m.crowded.Add(l.healthy, 0) // its rounds don't send the neighbour away
@@ -37,7 +38,8 @@ func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	return 0, m.inARow < 2
 }
 
-// lowered tells whether the last that the node did about its memory was to lower its sights for its next attempt (node/ladder.go, fall).
+// lowered tells whether the last that the node did about its memory was to lower its sights for its next attempt
+// (node/ladder.go, fall).
 func (l *attempt) lowered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +53,8 @@ func outOfMemory(cause string) bool {
 	return cause == event.CauseOutOfMemory || cause == event.CauseHostOutOfMemory
 }
 
-// memoryStep is what the launcher does about a node that can't go on where it is, with what the node last said about its memory.
+// memoryStep is what the launcher does about a node that can't go on where it is, with what the node last said about
+// its memory.
 func (l *attempt) memoryStep(action string) event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

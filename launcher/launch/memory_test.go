@@ -180,8 +180,8 @@ func TestMemoryDeaths(t *testing.T) {
 	}
 }
 
-// Whatever leaves a pool in whatever order: budgets are neither made nor lost (but for bytes of rounding), and the leases grow by what was
-// held between phases.
+// Whatever leaves a pool in whatever order: budgets are neither made nor lost (but for bytes of rounding), and the
+// leases grow by what was held between phases.
 func TestLeavingSharesWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		byBytes := rapid.Bool().Draw(t, "by bytes")

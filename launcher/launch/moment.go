@@ -8,8 +8,8 @@ import (
 // birth is when this process began to count.
 var birth = time.Now()
 
-// moment is an instant that no change of the wall clock moves, and after which a suspended machine doesn't count. It is safe for concurrent use;
-// the zero moment has not come yet.
+// moment is an instant that no change of the wall clock moves, and after which a suspended machine doesn't count. It is
+// safe for concurrent use; the zero moment has not come yet.
 type moment struct{ nanoseconds atomic.Int64 }
 
 func (m *moment) mark() { m.nanoseconds.Store(max(1, int64(time.Since(birth)))) }

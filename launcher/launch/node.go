@@ -84,8 +84,8 @@ func (n *node) pause(ctx context.Context, next remedy) bool {
 	}
 }
 
-// awaitTurn returns when it is the node's turn to load and its pool is open, with the outage that may close it next; or at once when the pool is
-// lost, with what cost it. The error says that ctx has ended.
+// awaitTurn returns when it is the node's turn to load and its pool is open, with the outage that may close it next; or
+// at once when the pool is lost, with what cost it. The error says that ctx has ended.
 func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 	for {
 		if err := n.turn.Wait(ctx); err != nil {
@@ -206,7 +206,8 @@ func (n *node) assign(child *supervise.Child) bool {
 	return true
 }
 
-// sendMembers tells the node, if it runs, who is in the swarm. They are read under the lock, so that the last command is never an old one.
+// sendMembers tells the node, if it runs, who is in the swarm. They are read under the lock, so that the last command
+// is never an old one.
 func (n *node) sendMembers() {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
@@ -219,11 +220,13 @@ func (n *node) sendMembers() {
 	}
 }
 
-// secondLook is how long a process that seems to be stuck may still speak up: what it said while this program itself didn't run is read first.
+// secondLook is how long a process that seems to be stuck may still speak up: what it said while this program itself
+// didn't run is read first.
 const secondLook = 2 * time.Second
 
-// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is condemned, or its pool is
-// struck. It calls loaded once the model is in memory, and returns an error only when the process can't be killed.
+// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is
+// condemned, or its pool is struck. It calls loaded once the model is in memory, and returns an error only when the
+// process can't be killed.
 func (n *node) watch(ctx context.Context, l *attempt, loaded func()) error {
 	spec := n.swarm.spec
 	timer := time.NewTimer(spec.LoadTimeout)

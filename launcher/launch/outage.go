@@ -89,8 +89,8 @@ func (s *swarm) watchFaults(ctx context.Context) {
 	}
 }
 
-// strike begins an outage. It returns it when it has yet to be ended, with how long to wait once the fault is over, and whether the fault is
-// news: a pool that is closed can only be lost for good.
+// strike begins an outage. It returns it when it has yet to be ended, with how long to wait once the fault is over, and
+// whether the fault is news: a pool that is closed can only be lost for good.
 func (r *devicePool) strike(f Fault) (open *outage, wait time.Duration, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -100,9 +100,9 @@ func (r *devicePool) enter(n *node) {
 	r.nodes = append(r.nodes, n)
 }
 
-// leave takes a node out. Where the memory it had is free, the others share it: each node's budget grows by its part, for its next start
-// and, if announce is set, at once. That memory is the node's budget or, where leases govern what phases take, what it took between them; the
-// leases then share that much more.
+// leave takes a node out. Where the memory it had is free, the others share it: each node's budget grows by its part,
+// for its next start and, if announce is set, at once. That memory is the node's budget or, where leases govern what
+// phases take, what it took between them; the leases then share that much more.
 func (r *devicePool) leave(gone *node, free, announce bool) {
 	r.mu.Lock() // to the end: two that leave must not share out to each other
 	defer r.mu.Unlock()

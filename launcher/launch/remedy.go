@@ -31,8 +31,8 @@ func (n *node) forgive() {
 
 // remedy decides what to do after an attempt that ended otherwise than it should. It returns early when ctx ends.
 //
-// Each node has its own count, so that what ends all of them at once, such as a kill -9 of everything, costs each one failure of as many as it
-// may have without getting a round done in between.
+// Each node has its own count, so that what ends all of them at once, such as a kill -9 of everything, costs each one
+// failure of as many as it may have without getting a round done in between.
 func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	spec, v := n.swarm.spec, l.verdict
 	r := remedy{cause: v.Cause, message: v.Message, free: true}

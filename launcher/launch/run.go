@@ -18,12 +18,13 @@ const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL of a process l
 
 // Run runs every node of spec until all of them are done, given up or stopped, and leaves no process behind.
 //
-// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup, the queued state, warnings, and the
-// memory_step of a node that leaves its GPU. It is never called concurrently and must not block for long, since the nodes wait for it.
+// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup, the queued state,
+// warnings, and the memory_step of a node that leaves its GPU. It is never called concurrently and must not block for
+// long, since the nodes wait for it.
 //
-// When ctx ends all nodes are stopped in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by spec.Stop; closing
-// spec.Now cuts that short. The error then wraps the context's cause. It is a *LostError when nodes were given up. Result is valid with
-// these errors.
+// When ctx ends all nodes are stopped in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by spec.Stop;
+// closing spec.Now cuts that short. The error then wraps the context's cause. It is a *LostError when nodes were given
+// up. Result is valid with these errors.
 func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Logger) (Result, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -123,8 +124,8 @@ func (s *swarm) emit(node string, e event.Event) {
 	s.sink(e)
 }
 
-// members returns the swarm as it is now, and whether that is another than the nodes were started with: this host's nodes but for those
-// given up, then the others'.
+// members returns the swarm as it is now, and whether that is another than the nodes were started with: this host's
+// nodes but for those given up, then the others'.
 func (s *swarm) members() (members []protocol.Member, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -504,7 +504,8 @@ func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 	}
 }
 
-// What others say of this host's nodes counts as far as Absent; who was given up stays out, and where a node begins its assignment says.
+// What others say of this host's nodes counts as far as Absent; who was given up stays out, and where a node begins its
+// assignment says.
 func TestMembersTakeOverWhoIsAbsent(t *testing.T) {
 	own := func(name string, from int) *node {
 		return &node{start: protocol.Start{Node: name, From: from}}

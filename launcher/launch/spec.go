@@ -1,6 +1,6 @@
-// Package launch runs one host's nodes: it loads them one at a time, keeps them alive, hands out the right to compute, and ends
-// them in order. It owns the processes of `swarm node` through supervise, and knows them by argv, stdin, stdout and exit codes only: it
-// imports configs and metrics/event, never node or metrics/store.
+// Package launch runs one host's nodes: it loads them one at a time, keeps them alive, hands out the right to compute,
+// and ends them in order. It owns the processes of `swarm node` through supervise, and knows them by argv, stdin,
+// stdout and exit codes only: it imports configs and metrics/event, never node or metrics/store.
 package launch
 
 import (
@@ -21,7 +21,8 @@ import (
 // deviceCPU is protocol.Start.Device of a node on no GPU.
 const deviceCPU = "cpu"
 
-// graceShared makes up for what a Sharer may take before a kill, so that a stop with one is over as soon as one without.
+// graceShared makes up for what a Sharer may take before a kill, so that a stop with one is over as soon as one
+// without.
 const graceShared = 14 * time.Second
 
 // ErrLost says that some nodes were given up (exit code 4). Errors that wrap it are a *LostError.
@@ -47,8 +48,8 @@ type Spec struct {
 	Stop         supervise.Ladder // all in all at most 22 s by default, also with a Sharer
 	CPUFallback  bool             // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
 
-	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; of this host's own nodes
-	// among them only Absent counts. nil: there are none.
+	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; of this host's own
+	// nodes among them only Absent counts. nil: there are none.
 	Others func() (members []protocol.Member, changed <-chan struct{})
 
 	Sharer       Sharer          // nil: GPUs are shared by the driver alone
@@ -59,22 +60,23 @@ type Spec struct {
 	Now          <-chan struct{} // closed after the context has ended: kill instead of waiting for an orderly stop
 }
 
-// Sharer is a service through which nodes share a GPU, such as NVIDIA's MPS. Its methods are called from several goroutines, for nodes
-// that run on a GPU only, and must return within seconds.
+// Sharer is a service through which nodes share a GPU, such as NVIDIA's MPS. Its methods are called from several
+// goroutines, for nodes that run on a GPU only, and must return within seconds.
 type Sharer interface {
-	// ClientEnv is what the process of Spec.Starts[index] needs in its environment; it is asked before each of its starts. budget is
-	// the GPU memory in bytes it may then take, 0 without a budget. A running client's limit can't be changed, so that budgets
-	// that grow while a Sharer is set wait for the node's next start.
+	// ClientEnv is what the process of Spec.Starts[index] needs in its environment; it is asked before each of its
+	// starts. budget is the GPU memory in bytes it may then take, 0 without a budget. A running client's limit can't be
+	// changed, so that budgets that grow while a Sharer is set wait for the node's next start.
 	ClientEnv(index int, budget int64) []string
 
-	// BeforeKill is called before the first signal that may end a node within a kernel: a node's process and all its descendants, of
-	// which some are clients. It makes the service let go of these; unknown pids are none of its business. It returns within
-	// supervise.AnnounceLimit.
+	// BeforeKill is called before the first signal that may end a node within a kernel: a node's process and all its
+	// descendants, of which some are clients. It makes the service let go of these; unknown pids are none of its
+	// business. It returns within supervise.AnnounceLimit.
 	BeforeKill(pids []int)
 }
 
-// Fault is trouble of a GPU, or of what shares it. The nodes there are ended at once and started one by one when it is over, from
-// their last checkpoints; their deaths, also those up to Spec.FaultSettle before it, don't count as failures.
+// Fault is trouble of a GPU, or of what shares it. The nodes there are ended at once and started one by one when it is
+// over, from their last checkpoints; their deaths, also those up to Spec.FaultSettle before it, don't count as
+// failures.
 type Fault struct {
 	GPU       int             // fit.GPU.Index; below 0: all GPUs
 	Message   string          // one line for a person

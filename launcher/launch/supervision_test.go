@@ -74,7 +74,8 @@ func runs(pid int) bool {
 	return err == nil && !strings.Contains(string(data), ") Z ")
 }
 
-// A node that dies before its model is loaded is no reason to wait, for those after it and for itself, and comes back to its place.
+// A node that dies before its model is loaded is no reason to wait, for those after it and for itself, and comes back
+// to its place.
 func TestDeathBeforeLoadHoldsUpNobody(t *testing.T) {
 	st := newSwarmTest(t, 3, "node_0=dies before load once;*=normal")
 	st.spec.LoadTimeout = time.Hour

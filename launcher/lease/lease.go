@@ -2,14 +2,14 @@
 // have names, so that the leases of a dead node can be released. It owns no process and no clock; it imports nothing of
 // this module.
 //
-// Requests are served strictly in order of arrival. A large request at the head holds back the small ones behind it, and so it
-// can't starve; and at a swarm's barrier, where the round ends with its slowest node, first come first served is the shortest wait
-// for the last one. The wait of a request is bounded by the work in front of it: while it waits, more than the capacity less the largest
-// request is at work.
+// Requests are served strictly in order of arrival. A large request at the head holds back the small ones behind it,
+// and so it can't starve; and at a swarm's barrier, where the round ends with its slowest node, first come first served
+// is the shortest wait for the last one. The wait of a request is bounded by the work in front of it: while it waits,
+// more than the capacity less the largest request is at work.
 //
-// It is no golang.org/x/sync/semaphore: that one has one weight instead of two limits, a size that can't change, no names by which a dead
-// node's share could be found, and a queue that a caller can enter by a goroutine of its own only, in whatever order these
-// happen to run.
+// It is no golang.org/x/sync/semaphore: that one has one weight instead of two limits, a size that can't change, no
+// names by which a dead node's share could be found, and a queue that a caller can enter by a goroutine of its own
+// only, in whatever order these happen to run.
 package lease
 
 import (
@@ -61,9 +61,9 @@ func (c Capacity) positive() Capacity {
 	return Capacity{Bytes: max(0, c.Bytes), Slots: max(0, c.Slots)}
 }
 
-// Request queues a lease of a number of bytes and returns at once. One of more than the capacity is taken as one of the whole: it will be
-// alone, and its holder's own limit has to guard the rest. Every ticket must be ended by Release, ReleaseAll, Close or a Wait whose
-// context ends. It returns ErrInUse for a key that waits or is held, ErrClosed.
+// Request queues a lease of a number of bytes and returns at once. One of more than the capacity is taken as one of the
+// whole: it will be alone, and its holder's own limit has to guard the rest. Every ticket must be ended by Release,
+// ReleaseAll, Close or a Wait whose context ends. It returns ErrInUse for a key that waits or is held, ErrClosed.
 func (p *Pool) Request(key Key, bytes int64) (*Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,8 @@ func (p *Pool) ReleaseAll(node string) int {
 	return n
 }
 
-// Resize changes the capacity. Nobody loses a lease: where more is held than there now is, the next grant waits until it is not.
+// Resize changes the capacity. Nobody loses a lease: where more is held than there now is, the next grant waits until
+// it is not.
 func (p *Pool) Resize(c Capacity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

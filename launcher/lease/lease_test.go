@@ -155,7 +155,8 @@ func TestResizeEvictsNobody(t *testing.T) {
 	}
 }
 
-// TestNodesAtOnce runs 64 nodes at once, some of which die while they hold or wait, and checks capacity and that everyone gets through.
+// TestNodesAtOnce runs 64 nodes at once, some of which die while they hold or wait, and checks capacity and that
+// everyone gets through.
 func TestNodesAtOnce(t *testing.T) {
 	const nodes, rounds, capacity = 64, 20, 5
 	p := NewPool(Capacity{Bytes: capacity})

@@ -17,7 +17,8 @@ type model struct {
 	before   int64             // bytes held at the last check
 }
 
-// TestPoolAgainstModel runs random requests, returns, deaths and changes of the capacity, and compares after each of them.
+// TestPoolAgainstModel runs random requests, returns, deaths and changes of the capacity, and compares after each of
+// them.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := drawCapacity(t)

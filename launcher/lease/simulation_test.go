@@ -18,8 +18,8 @@ const (
 	simDeaths   = 0.02 // of leases
 )
 
-// simulation plays a swarm in virtual time. A round is scoring, generating under a lease, the barrier, updating under a lease. Some
-// nodes die while they wait or compute, and begin the phase again 5 s later.
+// simulation plays a swarm in virtual time. A round is scoring, generating under a lease, the barrier, updating under a
+// lease. Some nodes die while they wait or compute, and begin the phase again 5 s later.
 type simulation struct {
 	t      *testing.T
 	random *rand.Rand
@@ -78,7 +78,8 @@ func (s *simulation) request(n *simNode) {
 	bytes := simLeast + s.random.Int64N(simLargest-simLeast+1)
 	n.lives++
 	n.asked, n.seconds = s.now, s.between(0.5, 4)
-	// While a request waits, the head of the queue does not fit: more than the capacity less the largest is at work, on what is in front.
+	// While a request waits, the head of the queue does not fit: more than the capacity less the largest is at work, on
+	// what is in front.
 	var work float64
 	for _, other := range s.line {
 		left := other.seconds
@@ -178,8 +179,8 @@ func (s *simulation) computed(n *simNode) {
 	}
 }
 
-// TestSimulatedSwarm shows, over 64 nodes × 40 rounds with deaths, that the capacity is kept, nobody starves or is forgotten, every wait is
-// within its bound, and the card is busy while somebody waits.
+// TestSimulatedSwarm shows, over 64 nodes × 40 rounds with deaths, that the capacity is kept, nobody starves or is
+// forgotten, every wait is within its bound, and the card is busy while somebody waits.
 func TestSimulatedSwarm(t *testing.T) {
 	play := func() *simulation {
 		s := &simulation{t: t, random: rand.New(rand.NewPCG(1, 2)), pool: NewPool(Capacity{Bytes: simCapacity})}

@@ -18,8 +18,8 @@ type Ticket struct {
 	err   error         // why it wasn't granted; valid after ready
 }
 
-// Wait returns nil once the lease is held. When ctx ends first the request is withdrawn and the context's cause returned; a
-// lease granted at that very moment is given back.
+// Wait returns nil once the lease is held. When ctx ends first the request is withdrawn and the context's cause
+// returned; a lease granted at that very moment is given back.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.ready:

@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// silence is how long the database may not hear from a coordinator on another host before that is taken for dead, in seconds. It
-// hears from a living one every few seconds.
+// silence is how long the database may not hear from a coordinator on another host before that is taken for dead, in
+// seconds. It hears from a living one every few seconds.
 const silence = 120
 
 // Identity names the process that has, or had, a run.
@@ -31,8 +31,8 @@ func Elsewhere(run store.Run) bool {
 	return err == nil && run.Host != "" && host != run.Host
 }
 
-// Alive tells whether the process that has a run still runs: the same pid, start and boot. Of one on another host only the
-// database tells.
+// Alive tells whether the process that has a run still runs: the same pid, start and boot. Of one on another host only
+// the database tells.
 func Alive(s store.Snapshot, now float64) bool {
 	if !Elsewhere(s.Run) {
 		return Identity(s.Run).Alive()
@@ -54,7 +54,8 @@ func Status(ctx context.Context, reader *store.Reader, name string) (stats.Statu
 	return query.Status(snapshot, now, Alive(snapshot, now)), nil
 }
 
-// Running returns the runs of that name, a run's or an experiment's, that are being run now; with an empty name all of them, oldest first.
+// Running returns the runs of that name, a run's or an experiment's, that are being run now; with an empty name all of
+// them, oldest first.
 func Running(ctx context.Context, reader *store.Reader, name string) ([]store.Snapshot, error) {
 	runs, err := reader.Runs(ctx, store.Filter{States: []string{store.RunRunning}})
 	if err != nil {

@@ -52,8 +52,8 @@ func CheckStates(states []string) error {
 	return nil
 }
 
-// List are the runs of those names, runs' or experiments', and states, the newest first; of no name or state all. The error is
-// store.ErrNotFound, wrapped in what a user reads, for a name that no run has.
+// List are the runs of those names, runs' or experiments', and states, the newest first; of no name or state all. The
+// error is store.ErrNotFound, wrapped in what a user reads, for a name that no run has.
 func List(ctx context.Context, reader *store.Reader, names, states []string) ([]Listed, error) {
 	all, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {

@@ -57,7 +57,8 @@ type Removed struct {
 	DatabaseBytes int64  `json:"database_bytes"` // that later runs can use in the database, whose file does not shrink
 }
 
-// Remove returns what became of each run, in their order. It stops at the first failure, and between runs where ctx ends.
+// Remove returns what became of each run, in their order. It stops at the first failure, and between runs where ctx
+// ends.
 func (o Removal) Remove(ctx context.Context, runs []Listed) (done []Removed, err error) {
 	root, err := RunsRoot(o.Home)
 	if err != nil {
@@ -91,8 +92,8 @@ func (o Removal) Remove(ctx context.Context, runs []Listed) (done []Removed, err
 	return done, nil
 }
 
-// remove removes a run while nobody else can have its experiment. Its files go first: a disk that is full has room for the database then,
-// and a removal that is interrupted leaves a run that is still listed, which rm removes.
+// remove removes a run while nobody else can have its experiment. Its files go first: a disk that is full has room for
+// the database then, and a removal that is interrupted leaves a run that is still listed, which rm removes.
 func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r Listed, x *Removed) error {
 	if store.ValidExperiment(r.Experiment) {
 		lock, err := LockExperiment(o.Home, r.Experiment)
@@ -133,7 +134,8 @@ func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r 
 	return err
 }
 
-// records is the database, read until a run's record is removed: one on a full disk can be written to only once files are gone.
+// records is the database, read until a run's record is removed: one on a full disk can be written to only once files
+// are gone.
 type records struct {
 	home   layout.Home
 	logger *slog.Logger

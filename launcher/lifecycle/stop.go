@@ -29,8 +29,8 @@ const (
 	killWait     = 5 * time.Second        // for a killed process to go
 )
 
-// AskedFile is in the folder of a run that has been asked to stop, and says which process was asked: to that one a second signal means
-// stop now, which somebody who types swarm down twice does not mean.
+// AskedFile is in the folder of a run that has been asked to stop, and says which process was asked: to that one a
+// second signal means stop now, which somebody who types swarm down twice does not mean.
 const AskedFile = "stopping.json"
 
 // Stop is one run on its way to its end.
@@ -73,7 +73,8 @@ func (s *Stop) signal(signals ...syscall.Signal) {
 	}
 }
 
-// ask asks the coordinator to stop in order, unless it has been asked. One that is stopped, as by ctrl+z, is woken for it.
+// ask asks the coordinator to stop in order, unless it has been asked. One that is stopped, as by ctrl+z, is woken for
+// it.
 func (s *Stop) ask() {
 	var before supervise.Identity
 	data, err := os.ReadFile(filepath.Join(s.dir, AskedFile))
@@ -87,7 +88,8 @@ func (s *Stop) ask() {
 	s.signal(syscall.SIGTERM, syscall.SIGCONT)
 }
 
-// Await stops all runs, kills those that don't end within limit, and returns once none is left. report is called about once a second.
+// Await stops all runs, kills those that don't end within limit, and returns once none is left. report is called about
+// once a second.
 func Await(ctx context.Context, stops []*Stop, limit time.Duration, report func(time.Duration, []*Stop)) []error {
 	began := time.Now()
 	for _, s := range stops {
@@ -150,7 +152,8 @@ func (s *Stop) step(waited time.Duration) bool {
 	return !s.Ended
 }
 
-// kill ends a coordinator that did not listen, and what it leaves behind: its nodes exit when their stdin closes, the rest is swept.
+// kill ends a coordinator that did not listen, and what it leaves behind: its nodes exit when their stdin closes, the
+// rest is swept.
 func (s *Stop) kill(ctx context.Context) error {
 	s.Killed = true
 	s.signal(syscall.SIGKILL)

@@ -55,7 +55,8 @@ func TestCanaryScript(t *testing.T) {
 	}
 }
 
-// What a driver was seen to report under a limit (published: T4, driver 535) is the proof; what isn't the limit's doing is none.
+// What a driver was seen to report under a limit (published: T4, driver 535) is the proof; what isn't the limit's doing
+// is none.
 func TestVerdict(t *testing.T) {
 	for _, tt := range []struct {
 		free   int64

@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// ErrUnavailable says that MPS can't be had here, or doesn't work (exit code 3). Errors that wrap it are one line with a remedy.
+// ErrUnavailable says that MPS can't be had here, or doesn't work (exit code 3). Errors that wrap it are one line with
+// a remedy.
 var ErrUnavailable = errors.New("MPS can't be used")
 
 func unavailable(format string, args ...any) error {
@@ -37,7 +38,8 @@ type Need struct {
 	Program     string // of the control daemon; empty: Program on PATH
 }
 
-// Check tells whether MPS can be had as far as that shows before it is started: nil, or an error that wraps ErrUnavailable.
+// Check tells whether MPS can be had as far as that shows before it is started: nil, or an error that wraps
+// ErrUnavailable.
 func Check(n Need) error {
 	_, err := n.check(runtime.GOOS, os.Getenv)
 	return err

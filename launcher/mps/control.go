@@ -1,7 +1,8 @@
-// Package mps owns NVIDIA's Multi-Process Service for one run: a control daemon of its own for each GPU in a private pipe directory,
-// what a client process needs in its environment, the proof that clients really are governed, and what to do when a server
-// faults. Facts are from NVIDIA's documentation, https://docs.nvidia.com/deploy/mps (the interface that it calls Legacy MPS v2, which
-// every driver speaks). It imports launcher and supervise, never node or metrics/store.
+// Package mps owns NVIDIA's Multi-Process Service for one run: a control daemon of its own for each GPU in a private
+// pipe directory, what a client process needs in its environment, the proof that clients really are governed, and what
+// to do when a server faults. Facts are from NVIDIA's documentation, https://docs.nvidia.com/deploy/mps (the interface
+// that it calls Legacy MPS v2, which every driver speaks). It imports launcher and supervise, never node or
+// metrics/store.
 package mps
 
 import (
@@ -124,8 +125,8 @@ func (c control) servers(ctx context.Context) ([]server, error) {
 	return servers, nil
 }
 
-// terminate makes a server end the GPU work of a client, busy or not. After that, and not before, the client may be killed without
-// harm to the others. The daemon answers once it is done: 0, or a CUDA error.
+// terminate makes a server end the GPU work of a client, busy or not. After that, and not before, the client may be
+// killed without harm to the others. The daemon answers once it is done: 0, or a CUDA error.
 func (c control) terminate(ctx context.Context, server, client int) error {
 	answer, err := c.ask(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
 	if err == nil && answer != "" && answer != "0" && answer != "CUDA_SUCCESS" {

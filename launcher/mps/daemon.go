@@ -19,8 +19,8 @@ const (
 	pollPause     = 20 * time.Millisecond
 	programPrefix = "nvidia-cuda-mps-" // control, server
 
-	// socketLimit is how long the path of a Unix socket may be, the final zero aside (unix(7)). Over it the daemon starts and ends
-	// without a word.
+	// socketLimit is how long the path of a Unix socket may be, the final zero aside (unix(7)). Over it the daemon
+	// starts and ends without a word.
 	socketLimit = 107
 	longestName = "nvidia-cuda-mps-control.pid" // in the pipe directory
 )
@@ -35,7 +35,8 @@ type daemon struct {
 	id      supervise.Identity
 }
 
-// start starts a daemon for one GPU. dir gets its logs and the record by which Sweep finds it. When start fails, nothing is left.
+// start starts a daemon for one GPU. dir gets its logs and the record by which Sweep finds it. When start fails,
+// nothing is left.
 func start(ctx context.Context, program, dir, device string, p pace) (*daemon, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mps: %w", err)
@@ -66,8 +67,8 @@ func makePipe(places ...string) (string, error) {
 	return "", fmt.Errorf("mps: pipe directory: the path %s is too long for a socket. Try: TMPDIR=/tmp", strings.Join(places, ", "))
 }
 
-// launch runs the daemon and returns once it answers. The record comes first: should this process die in between, Sweep finds the daemon
-// by its pipe directory.
+// launch runs the daemon and returns once it answers. The record comes first: should this process die in between, Sweep
+// finds the daemon by its pipe directory.
 func (d *daemon) launch(ctx context.Context) error {
 	d.id = supervise.Identity{}
 	if err := d.record(); err != nil {
@@ -138,7 +139,8 @@ func (d *daemon) lastWords() string {
 	return ""
 }
 
-// stop ends the daemon and its servers, whatever their state, and removes the pipe directory and the record. Clients should be gone.
+// stop ends the daemon and its servers, whatever their state, and removes the pipe directory and the record. Clients
+// should be gone.
 func (d *daemon) stop(ctx context.Context) error {
 	if err := d.halt(ctx); err != nil {
 		return err // the record stays for Sweep
@@ -146,7 +148,8 @@ func (d *daemon) stop(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(d.pipe), removeFile(d.path))
 }
 
-// restart replaces a daemon that is beyond help by a new one in the same directories, which the nodes' environment names.
+// restart replaces a daemon that is beyond help by a new one in the same directories, which the nodes' environment
+// names.
 func (d *daemon) restart(ctx context.Context) error {
 	if err := d.halt(ctx); err != nil {
 		return err

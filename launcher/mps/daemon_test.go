@@ -177,7 +177,8 @@ func TestSweepFindsADaemonThatWasOnlyStarting(t *testing.T) {
 	}
 }
 
-// A pid that has been given to someone else since must not be killed, nor a folder removed that isn't a pipe directory of ours.
+// A pid that has been given to someone else since must not be killed, nor a folder removed that isn't a pipe directory
+// of ours.
 func TestSweepSparesStrangers(t *testing.T) {
 	w := newWorld(t, "")
 	stranger := exec.Command("/bin/sleep", "1000")

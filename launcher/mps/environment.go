@@ -2,8 +2,8 @@ package mps
 
 import "strconv"
 
-// MaxClients is how many CUDA contexts one MPS server holds on a GPU since Volta. Newer drivers hold a few more on some cards; this is
-// what all of them do.
+// MaxClients is how many CUDA contexts one MPS server holds on a GPU since Volta. Newer drivers hold a few more on some
+// cards; this is what all of them do.
 const MaxClients = 48
 
 // mebibyte is what the driver takes M of a memory limit for (it shows 1024M as 1G).

@@ -20,7 +20,8 @@ func (d *daemon) halt(ctx context.Context) error {
 	if d.id.Alive() && !slices.Contains(all, d.id) {
 		all = append(all, d.id)
 	}
-	// Without a timeout of its own quit would wait for clients that hang. Its answer is no news: what counts is who is alive.
+	// Without a timeout of its own quit would wait for clients that hang. Its answer is no news: what counts is who is
+	// alive.
 	patience := max(1, int(d.control.pace.ask.Seconds())-1)
 	if _, err := d.control.ask(ctx, fmt.Sprintf("quit -t %d", patience)); err == nil && goneWithin(ctx, d.control.pace.quit, all) {
 		return nil
@@ -34,8 +35,8 @@ func (d *daemon) halt(ctx context.Context) error {
 	return fmt.Errorf("mps: control daemon %d or a server of it: %w", d.id.PID, supervise.ErrUnkillable)
 }
 
-// serving names the daemon and the servers of a pipe directory, by their programs and the environment that the daemon was started with and
-// handed on. A daemon that hangs, or was killed, can't be asked for them.
+// serving names the daemon and the servers of a pipe directory, by their programs and the environment that the daemon
+// was started with and handed on. A daemon that hangs, or was killed, can't be asked for them.
 func serving(pipe string) []supervise.Identity {
 	entries, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -80,7 +81,8 @@ func goneWithin(ctx context.Context, limit time.Duration, all []supervise.Identi
 	}
 }
 
-// kill kills exactly that process: the handle is taken before the identity is checked, so that the pid can't change hands in between.
+// kill kills exactly that process: the handle is taken before the identity is checked, so that the pid can't change
+// hands in between.
 func kill(id supervise.Identity) {
 	if id.PID <= 1 {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// fatalLine is what an MPS server writes to server.log when a client's fatal error takes the others with it. All may be over
-// before anybody asks for the server's status.
+// fatalLine is what an MPS server writes to server.log when a client's fatal error takes the others with it. All may be
+// over before anybody asks for the server's status.
 var fatalLine = []byte("handling a fatal GPU error")
 
 // Options say what a run's nodes share.
@@ -26,8 +26,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Host is one run's MPS: a daemon for each GPU, since a fault on one GPU keeps new clients from every GPU of its server. It serves
-// as a launch.Sharer, safe for concurrent use.
+// Host is one run's MPS: a daemon for each GPU, since a fault on one GPU keeps new clients from every GPU of its
+// server. It serves as a launch.Sharer, safe for concurrent use.
 type Host struct {
 	options Options
 	daemons []*daemon // as Need.GPUs
@@ -37,8 +37,9 @@ type Host struct {
 	watching sync.WaitGroup
 }
 
-// Open checks that MPS can be had, starts its daemons and proves that each governs its clients. Errors wrap ErrUnavailable where MPS is
-// the reason, are a *Finding where the proof failed, and leave nothing behind. Close must follow.
+// Open checks that MPS can be had, starts its daemons and proves that each governs its clients. Errors wrap
+// ErrUnavailable where MPS is the reason, are a *Finding where the proof failed, and leave nothing behind. Close must
+// follow.
 func Open(ctx context.Context, o Options) (*Host, error) { return open(ctx, o, normalPace) }
 
 func open(ctx context.Context, o Options, p pace) (*Host, error) {
@@ -87,8 +88,9 @@ func (h *Host) of(index int) (*daemon, GPU) {
 	return h.daemons[place], h.options.GPUs[place]
 }
 
-// BeforeKill is launch.Sharer's: a client that is killed within a kernel can take its server and all other clients with it, so that
-// the server first ends its work (terminate_client). It is bounded, and what fails is logged: the kill follows in any case.
+// BeforeKill is launch.Sharer's: a client that is killed within a kernel can take its server and all other clients with
+// it, so that the server first ends its work (terminate_client). It is bounded, and what fails is logged: the kill
+// follows in any case.
 func (h *Host) BeforeKill(pids []int) {
 	// A command that hangs is given up a second after its context.
 	ctx, cancel := context.WithTimeout(context.Background(), supervise.AnnounceLimit-time.Second)
@@ -104,8 +106,9 @@ func (h *Host) BeforeKill(pids []int) {
 	group.Wait()
 }
 
-// Verify tells whether the process that computes for a node (event.Loaded.EnginePID) is a client: nil, or a *Finding of kind NotAClient.
-// CUDA falls back to using the GPU without MPS, its limits and its concurrency, when it finds no daemon, and says nothing.
+// Verify tells whether the process that computes for a node (event.Loaded.EnginePID) is a client: nil, or a *Finding of
+// kind NotAClient. CUDA falls back to using the GPU without MPS, its limits and its concurrency, when it finds no
+// daemon, and says nothing.
 func (h *Host) Verify(ctx context.Context, index, pid int) error {
 	d, g := h.of(index)
 	if d == nil {
@@ -122,8 +125,8 @@ func (h *Host) Verify(ctx context.Context, index, pid int) error {
 // Faults is for launch.Spec. It is closed by Close.
 func (h *Host) Faults() <-chan Fault { return h.faults }
 
-// Close ends the daemons and their servers and removes what they left, logs aside. The nodes should be gone. It is bounded whatever the
-// state of MPS.
+// Close ends the daemons and their servers and removes what they left, logs aside. The nodes should be gone. It is
+// bounded whatever the state of MPS.
 func (h *Host) Close(ctx context.Context) error {
 	h.cancel()
 	h.watching.Wait()

@@ -29,8 +29,8 @@ const (
 	fatal            // MPS is beyond help on this GPU
 )
 
-// monitor turns observations into changes. A server in FAULT takes no new clients, and waits for all of its own to exit; then it makes its
-// contexts anew and is ACTIVE again. It is pure: no I/O, no clock.
+// monitor turns observations into changes. A server in FAULT takes no new clients, and waits for all of its own to
+// exit; then it makes its contexts anew and is ACTIVE again. It is pure: no I/O, no clock.
 type monitor struct {
 	pace     pace
 	inFault  bool

@@ -66,7 +66,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// Whatever is seen: faults and recoveries alternate, restarts are within a fault and bounded, and trouble never goes unannounced.
+// Whatever is seen: faults and recoveries alternate, restarts are within a fault and bounded, and trouble never goes
+// unannounced.
 func TestMonitorProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := monitor{pace: normalPace}

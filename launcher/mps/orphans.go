@@ -42,10 +42,11 @@ func (d *daemon) record() error {
 	return nil
 }
 
-// Sweep ends the daemons that coordinators which are no longer alive left running, by the records in and below dir, and removes those
-// and the pipe directories. A daemon outlives its coordinator by design (it is in a session of its own), so that this is the
-// rule after a kill, not the exception. Daemons of a living coordinator are left alone, and processes are named by pid, start time and
-// boot. Call it after supervise.SweepOrphans, which ends their clients. It returns the pids of the daemons that ran.
+// Sweep ends the daemons that coordinators which are no longer alive left running, by the records in and below dir, and
+// removes those and the pipe directories. A daemon outlives its coordinator by design (it is in a session of its own),
+// so that this is the rule after a kill, not the exception. Daemons of a living coordinator are left alone, and
+// processes are named by pid, start time and boot. Call it after supervise.SweepOrphans, which ends their clients. It
+// returns the pids of the daemons that ran.
 func Sweep(ctx context.Context, dir string) ([]int, error) {
 	var ended []int
 	var failures []error

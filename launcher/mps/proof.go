@@ -56,7 +56,8 @@ func (f *Finding) Error() string {
 func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
 
 // prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be
-// refused beyond it, on a card that has the memory. The error is a *Finding, or says why the canary could not be started.
+// refused beyond it, on a card that has the memory. The error is a *Finding, or says why the canary could not be
+// started.
 func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	if g.MemoryFree < canaryNeeds {
 		return &Finding{Kind: CardFull, GPU: g.Index, Message: fmt.Sprintf(
@@ -138,8 +139,8 @@ func verdict(free int64, answer string, err error) *Finding {
 	return nil
 }
 
-// listed tells whether a process is a client, or becomes one in a moment: after at least one whole look at the list. The error says why
-// there was none.
+// listed tells whether a process is a client, or becomes one in a moment: after at least one whole look at the list.
+// The error says why there was none.
 func (d *daemon) listed(ctx context.Context, pid int) (bool, error) {
 	for limit := time.Now().Add(d.control.pace.listed); ; {
 		servers, err := d.control.servers(ctx)

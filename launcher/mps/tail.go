@@ -21,7 +21,8 @@ func newTail(path string) *tail {
 	return t
 }
 
-// tells reports whether a text is in what was added since the last call. A file that isn't there, or can't be read, tells nothing.
+// tells reports whether a text is in what was added since the last call. A file that isn't there, or can't be read,
+// tells nothing.
 func (t *tail) tells(text []byte) bool {
 	file, err := os.Open(t.path)
 	if err != nil {

@@ -21,12 +21,14 @@ type shellCommand struct {
 // textVariable holds the text until the shell has it.
 const textVariable = "_SWARM_ON_COMPLETE"
 
-// run runs the command to its end, its output copied to out. When the limit is over, or ctx ends, all of it gets SIGTERM and after the
-// grace SIGKILL. It has a session of its own and no terminal, so that what asks for a password fails instead of waiting for it.
+// run runs the command to its end, its output copied to out. When the limit is over, or ctx ends, all of it gets
+// SIGTERM and after the grace SIGKILL. It has a session of its own and no terminal, so that what asks for a password
+// fails instead of waiting for it.
 func (s shellCommand) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it took longer than %s", s.limit))
 	defer cancel()
-	// Others can read a process's arguments, and the text may hold secrets: it comes in the environment, and is taken out of that.
+	// Others can read a process's arguments, and the text may hold secrets: it comes in the environment, and is taken
+	// out of that.
 	cmd := exec.Command("/bin/sh", "-c", `_swarm_text=$`+textVariable+`; unset `+textVariable+`; eval "$_swarm_text"`)
 	s.environ = append(s.environ[:len(s.environ):len(s.environ)], textVariable+"="+s.text)
 	cmd.Env, cmd.Stdout, cmd.Stderr = s.environ, out, out

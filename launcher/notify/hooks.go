@@ -92,8 +92,9 @@ const (
 	stoppedLimit    = 3 * time.Second  // of the webhook after a stop by signal
 )
 
-// Finish tells the webhook, then runs the command, unless a person stopped the run. It is called when everything is recorded and closed:
-// the command may shut the machine down. What fails is a warning: the run's exit code stays. A signal ends what is under way.
+// Finish tells the webhook, then runs the command, unless a person stopped the run. It is called when everything is
+// recorded and closed: the command may shut the machine down. What fails is a warning: the run's exit code stays. A
+// signal ends what is under way.
 func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return

@@ -14,7 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// webhook posts a document to a URL of the user's. The URL may hold secrets: nothing but its scheme and host is ever shown.
+// webhook posts a document to a URL of the user's. The URL may hold secrets: nothing but its scheme and host is ever
+// shown.
 type webhook struct {
 	url   *url.URL
 	tries int

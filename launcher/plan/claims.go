@@ -14,10 +14,11 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
-// Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and what nodes are planned to
-// take is claimed for as long as their run goes on.
+// Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and
+// what nodes are planned to take is claimed for as long as their run goes on.
 
-// withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be read keeps nobody away.
+// withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be
+// read keeps nobody away.
 func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	q, err := queue.Open(h.Home.Queue())
 	if err != nil {
@@ -96,8 +97,8 @@ func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 	c.log.Warn("jobs of swarm run don't see what this run takes", "gpu", d.Index, "error", err)
 }
 
-// Loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing. It may wait for the
-// queue's lock.
+// Loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing.
+// It may wait for the queue's lock.
 func (c *Claims) Loaded(node string, pid int) {
 	if c == nil || len(c.tickets) == 0 || pid <= 0 {
 		return

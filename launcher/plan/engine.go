@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// EngineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
+// EngineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for
+// GPUs.
 var EngineDevice = fit.Plan.TorchDevice
 
 // NoCUDA is the error for a Python without CUDA if the nodes need it. but says why they need it.

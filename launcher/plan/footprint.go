@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FootprintSettings are what a node's memory depends on beside its model and the sequences at a time. Their JSON is part of a
-// footprint's key: a field that is added makes every older footprint another setting's, as it should.
+// FootprintSettings are what a node's memory depends on beside its model and the sequences at a time. Their JSON is
+// part of a footprint's key: a field that is added makes every older footprint another setting's, as it should.
 type FootprintSettings struct {
 	Precision             string `json:"precision"`
 	GradientCheckpointing bool   `json:"gradient_checkpointing"`

@@ -11,8 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// Former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the same name that this
-// program has: an earlier program's lie under home still. It tells the models' names; inputs and modelDirs are changed.
+// Former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the
+// same name that this program has: an earlier program's lie under home still. It tells the models' names; inputs and
+// modelDirs are changed.
 func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs, began map[string]string) ([]string, error) {
 	var found []string
 	for _, m := range p.All() {
@@ -33,7 +34,8 @@ func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs,
 	return found, nil
 }
 
-// formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is whole.
+// formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is
+// whole.
 func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash string) (string, error) {
 	folders, err := filepath.Glob(filepath.Join(escapeGlob(string(home)), "models", m.Name+"-*"))
 	if err != nil {

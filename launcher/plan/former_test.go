@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// A run that began with an earlier program's weights of an embedded model finds them where that program left them, if they are whole; else what is to
-// be done names the place.
+// A run that began with an earlier program's weights of an embedded model finds them where that program left them, if
+// they are whole; else what is to be done names the place.
 func TestFormerWeightsAreFound(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "[home]") // no pattern

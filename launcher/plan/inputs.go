@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// InputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
-// and words. A run that goes on with others would be another experiment under the same name.
+// InputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights,
+// and files of questions and words. A run that goes on with others would be another experiment under the same name.
 func InputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
 	var weights []string
 	var err error

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Later tells whether a plan that is carried out at some later time, as by a service, would train on a GPU. What may be otherwise by then, such as a GPU that
-// is full now, is only warned of. models brings the models' weights into place.
+// Later tells whether a plan that is carried out at some later time, as by a service, would train on a GPU. What may be
+// otherwise by then, such as a GPU that is full now, is only warned of. models brings the models' weights into place.
 func (p Planned) Later(request fit.Request, logger *slog.Logger, models func() error) (onGPU bool, err error) {
 	if err := CheckTasks(p.Config.Tasks); err != nil {
 		return false, err

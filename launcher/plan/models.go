@@ -41,7 +41,8 @@ func (p Planned) All() []configs.Model {
 	return p.Models
 }
 
-// unlike warns of models whose tokens are not of the same text: limits in tokens, and with them the held-out questions, may then differ.
+// unlike warns of models whose tokens are not of the same text: limits in tokens, and with them the held-out questions,
+// may then differ.
 func (p Planned) unlike() []string {
 	var other []string
 	for _, m := range p.All() {
@@ -64,7 +65,8 @@ func (p Planned) Trains() string {
 	return p.Model.Name
 }
 
-// InputsOf are the InputHashes of a swarm: the first model's weights as "model", and those of each other under its name.
+// InputsOf are the InputHashes of a swarm: the first model's weights as "model", and those of each other under its
+// name.
 func InputsOf(ctx context.Context, p Planned, modelDirs map[string]string) (map[string]string, error) {
 	hashes, err := InputHashes(ctx, modelDirs[p.Model.Key()], p.Config.Tasks)
 	if err != nil {

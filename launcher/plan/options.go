@@ -42,7 +42,8 @@ type Options struct {
 
 // Resume decides which run goes on.
 type Resume interface {
-	// Take decides for a configuration. It returns how many nodes to plan for: as asked, or as the run that goes on has.
+	// Take decides for a configuration. It returns how many nodes to plan for: as asked, or as the run that goes on
+	// has.
 	Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error)
 	// Kept is the configuration of the run that goes on, after Take; false: a new one begins.
 	Kept() (configs.Config, bool)
@@ -114,7 +115,8 @@ func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 	return out, nil
 }
 
-// checkLag refuses a lag where others' hosts join: only nodes of one host are waited for, however many rounds apart they are.
+// checkLag refuses a lag where others' hosts join: only nodes of one host are waited for, however many rounds apart
+// they are.
 func (p *Options) checkLag(out Planned) error {
 	if lag := out.Config.ExternalLag; p.Hosts && lag > 0 {
 		return &configs.Error{Key: "external_lag", Value: strconv.Itoa(lag), Allowed: "0 where others may join (--listen, --nats, --shared)"}
@@ -216,7 +218,8 @@ func (p *Options) Look(h Host) (Look, error) {
 	}, nil
 }
 
-// most is how many nodes may be planned: swarm_size, or of a worker, who brings its own beside the coordinator's, as many as it asks for.
+// most is how many nodes may be planned: swarm_size, or of a worker, who brings its own beside the coordinator's, as
+// many as it asks for.
 func (p *Options) most(c configs.Config, asked string) int {
 	if n, err := strconv.Atoi(asked); err == nil && p.Base != nil {
 		return max(c.SwarmSize, min(n, membership.MaxNodes))

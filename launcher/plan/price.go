@@ -17,7 +17,8 @@ type Price struct {
 	Currency string // a sign such as $, or an ISO 4217 code in capitals; empty: not given
 }
 
-// PriceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
+// PriceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a
+// mistake.
 type PriceFlag struct {
 	text  string
 	given bool

@@ -6,7 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// auto are the keys of how others' rollouts are used that were left to the program. A run is stored with what they came to.
+// auto are the keys of how others' rollouts are used that were left to the program. A run is stored with what they came
+// to.
 type auto struct{ correction, filter bool }
 
 // decideSharing replaces auto by what a new run has. hosts says that other hosts may join.

@@ -5,7 +5,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Size holds the text of a size in bytes. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
+// Size holds the text of a size in bytes. Like a resolve.KeyFlag it is read when all flags are known; given empty, it
+// is a mistake.
 type Size struct {
 	Text  string
 	Given bool

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Trainer is somebody's own program in place of `swarm node`: it speaks the same protocol on stdin and stdout (notebooks-bridge's
-// swarm_bridge.Node does), and is started, watched, restarted, leased and recorded as a node is.
+// Trainer is somebody's own program in place of `swarm node`: it speaks the same protocol on stdin and stdout
+// (notebooks-bridge's swarm_bridge.Node does), and is started, watched, restarted, leased and recorded as a node is.
 type Trainer struct {
 	Command string      // a line for /bin/sh; empty: nodes are this program's
 	Memory  Size        // what one of them takes of a GPU, or of the host without one

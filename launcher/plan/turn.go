@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Turn is held by the one process of this user, on this host, that is about to fill GPUs it waited for. The kernel drops it with
-// the process.
+// Turn is held by the one process of this user, on this host, that is about to fill GPUs it waited for. The kernel
+// drops it with the process.
 type Turn struct{ file *os.File }
 
 var errTurnTaken = errors.New("another process is filling GPUs")

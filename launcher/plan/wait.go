@@ -35,10 +35,10 @@ func (w *Wait) Check() error {
 // Look describes this host and what is to be planned for it.
 type Look func(context.Context) (Planned, fit.Request, error)
 
-// forGPU looks at the host until the nodes fit its GPUs, and plans. It waits only for memory that others use now: what the whole
-// GPUs couldn't hold is an error at once. When time is up the error tells what was missing last, or the plan is for the host's CPU
-// where cpu_fallback allows it. The turn that comes with a plan keeps other waiting processes of this user from taking the same
-// memory; the caller releases it when its nodes have it.
+// forGPU looks at the host until the nodes fit its GPUs, and plans. It waits only for memory that others use now: what
+// the whole GPUs couldn't hold is an error at once. When time is up the error tells what was missing last, or the plan
+// is for the host's CPU where cpu_fallback allows it. The turn that comes with a plan keeps other waiting processes of
+// this user from taking the same memory; the caller releases it when its nodes have it.
 func (w *Wait) forGPU(ctx context.Context, stderr io.Writer, look Look) (Planned, error) {
 	progress := screen.NewStatusLine(stderr, 0)
 	defer progress.End()

@@ -14,7 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// Wanted is which weights of a run, and which device, the flags name; nil: the best node, the newest round, the run's device.
+// Wanted is which weights of a run, and which device, the flags name; nil: the best node, the newest round, the run's
+// device.
 type Wanted struct {
 	Node   *string
 	Round  *int
@@ -32,7 +33,8 @@ func (w Wanted) ofRun() string {
 	return ""
 }
 
-// Find is the model that a name means: a folder, a run's node, or a model that no run has. The choice is that of the run's node.
+// Find is the model that a name means: a folder, a run's node, or a model that no run has. The choice is that of the
+// run's node.
 func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name string) (*Subject, stats.Choice, error) {
 	var choice stats.Choice
 	ofRun := w.ofRun()

@@ -33,8 +33,8 @@ type Subject struct {
 // Node is the run's node that it is; empty of a folder or a preset.
 func (s *Subject) Node() string { return s.Checkpoint.Node }
 
-// Checkpoint is a run's node's checkpoint of that round, -1 the newest, on the device, and on a CPU with the threads, that the run has: what
-// it gives is then what the node itself would have given. It is not placed yet.
+// Checkpoint is a run's node's checkpoint of that round, -1 the newest, on the device, and on a CPU with the threads,
+// that the run has: what it gives is then what the node itself would have given. It is not placed yet.
 func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, error) {
 	if err := coordinator.ForeignNodes(run); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, e
 	return s, nil
 }
 
-// Base is a model that no run has: a folder's, a preset's, or one of the hub's that is cached, with the tasks and sampling of flags, which have
-// all keys. It is not placed yet.
+// Base is a model that no run has: a folder's, a preset's, or one of the hub's that is cached, with the tasks and
+// sampling of flags, which have all keys. It is not placed yet.
 func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (*Subject, error) {
 	folder := model.NamesFolder(name)
 	if folder {
@@ -110,8 +110,8 @@ func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (
 	return s, err
 }
 
-// Place plans for one engine in what memory the host has free now: the error wraps fit.ErrDoesNotFit where there is too little. With cpu, a model
-// that doesn't fit on the GPU goes to the CPU, with a warning.
+// Place plans for one engine in what memory the host has free now: the error wraps fit.ErrDoesNotFit where there is too
+// little. With cpu, a model that doesn't fit on the GPU goes to the CPU, with a warning.
 func (s *Subject) Place(ctx context.Context, h plan.Host, cpu bool) error {
 	err := s.place(ctx, h)
 	if errors.Is(err, fit.ErrDoesNotFit) && cpu && s.Config.Device != fit.DeviceCPU {

@@ -81,7 +81,8 @@ func Ended(s store.Snapshot) error {
 	return fail.Usage(fmt.Errorf("run %s was interrupted", run.Run), "continue it with swarm up and its configuration, then verify it")
 }
 
-// explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give other roundings.
+// explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give
+// other roundings.
 func (v *verification) explain(ctx context.Context, reader *store.Reader, report verify.Report) error {
 	differing := map[string]*verify.NodeReport{}
 	for i, n := range report.Nodes {
@@ -174,7 +175,8 @@ func (v *verification) prepare(ctx context.Context) error {
 	return nil
 }
 
-// sameInputs refuses first weights, or files of questions, that are no longer those of the run. An earlier program's that are still there are taken.
+// sameInputs refuses first weights, or files of questions, that are no longer those of the run. An earlier program's
+// that are still there are taken.
 func (v *verification) sameInputs(ctx context.Context, began map[string]string) error {
 	inputs, err := plan.InputsOf(ctx, v.p, v.modelDirs)
 	if err != nil {

@@ -21,8 +21,8 @@ type Line struct {
 	Text string    // without its end
 }
 
-// logFile reads a log line by line: first what was rotated away to path.1, then path, and on from there as it grows, whether it is
-// rotated, cut or only made later. It holds one line at a time.
+// logFile reads a log line by line: first what was rotated away to path.1, then path, and on from there as it grows,
+// whether it is rotated, cut or only made later. It holds one line at a time.
 type logFile struct {
 	name, path string
 	follow     bool
@@ -203,8 +203,8 @@ func timeIn(text []byte) (time.Time, bool) {
 	return at, err == nil
 }
 
-// advance is called at the end of the first file. It tells whether there is more to read: of the next file, of one that has taken its
-// place, or of the same one begun anew.
+// advance is called at the end of the first file. It tells whether there is more to read: of the next file, of one that
+// has taken its place, or of the same one begun anew.
 func (l *logFile) advance() (bool, error) {
 	if len(l.queue) > 1 {
 		l.queue[0].Close()
@@ -226,7 +226,8 @@ func (l *logFile) advance() (bool, error) {
 		now.Close()
 		return l.cut()
 	}
-	// What was written between the last look and the rotation, and a whole log that came and went meanwhile, come first.
+	// What was written between the last look and the rotation, and a whole log that came and went meanwhile, come
+	// first.
 	l.queue = append(l.queue, l.missed(now)...)
 	l.queue = append(l.queue, now)
 	return true, nil

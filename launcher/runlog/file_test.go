@@ -27,8 +27,8 @@ func drained(t require.TestingT, l *logFile) []string {
 	}
 }
 
-// Whoever follows a log sees every line once and in order, however it is written, rotated and looked at. The log that is written is the
-// one that nodes have. A look comes at least once a rotation: two in 200 ms would be 64 MiB.
+// Whoever follows a log sees every line once and in order, however it is written, rotated and looked at. The log that
+// is written is the one that nodes have. A look comes at least once a rotation: two in 200 ms would be 64 MiB.
 func TestFollowedLogLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

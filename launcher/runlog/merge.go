@@ -25,7 +25,8 @@ type Merge struct {
 	open []*logFile
 }
 
-// Width is the length of the longest name among the logs that are open, in bytes. It may grow from one line to the next.
+// Width is the length of the longest name among the logs that are open, in bytes. It may grow from one line to the
+// next.
 func (m *Merge) Width() int {
 	width := 0
 	for _, l := range m.open {
@@ -57,9 +58,9 @@ func (m *Merge) openNew(last int) error {
 	return nil
 }
 
-// Run emits what there is, and with Follow what comes, until done tells that nothing more will, or ctx ends; then the error is the
-// context's cause. It asks done at most once a second, and only with Follow; what done and Emit return as an error ends it. Both are
-// called on the caller's goroutine.
+// Run emits what there is, and with Follow what comes, until done tells that nothing more will, or ctx ends; then the
+// error is the context's cause. It asks done at most once a second, and only with Follow; what done and Emit return as
+// an error ends it. Both are called on the caller's goroutine.
 func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error)) error {
 	defer func() {
 		for _, l := range m.open {

@@ -17,8 +17,8 @@ const NodeFile = "log.txt"
 // coordinatorFile is the coordinator's log in its run's folder.
 const coordinatorFile = "coordinator.log"
 
-// Path is where a log is in a run's folder: a node's, or with the name Coordinator that one's. Once it has been rotated, older lines are in
-// the same path with .1 after it.
+// Path is where a log is in a run's folder: a node's, or with the name Coordinator that one's. Once it has been
+// rotated, older lines are in the same path with .1 after it.
 func Path(dir, name string) string {
 	if name == Coordinator {
 		return filepath.Join(dir, coordinatorFile)

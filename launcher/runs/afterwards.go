@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type next. Of others it is empty.
+// Afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type
+// next. Of others it is empty.
 type Afterwards struct {
 	heard    string
 	commands []string

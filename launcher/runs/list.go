@@ -71,7 +71,8 @@ func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error)
 	return d, lifecycle.Measure(home, d.Runs)
 }
 
-// listJobs are the jobs of those names, the newest first, and which of the names are jobs' alone. Where runs' states are asked for there are none.
+// listJobs are the jobs of those names, the newest first, and which of the names are jobs' alone. Where runs' states
+// are asked for there are none.
 func listJobs(ctx context.Context, reader *store.Reader, o *ListOptions) (rows []stats.JobRow, only map[string]bool, err error) {
 	only = map[string]bool{}
 	for _, name := range o.Names {

@@ -60,7 +60,8 @@ type LogOptions struct {
 	JSON   bool // a document a line
 }
 
-// Logs prints the logs of a run, or of a job. args are a run and nodes, nodes of the newest run, or a job; none: the newest run's.
+// Logs prints the logs of a run, or of a job. args are a run and nodes, nodes of the newest run, or a job; none: the
+// newest run's.
 func Logs(ctx context.Context, reader *store.Reader, args []string, o *LogOptions) error {
 	name := ""
 	if len(args) > 0 {
@@ -104,7 +105,8 @@ func (o *LogOptions) begin(m *runlog.Merge) {
 	}
 }
 
-// logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest run.
+// logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest
+// run.
 func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Snapshot, []string, error) {
 	if len(args) > 0 {
 		snapshot, err := reader.Snapshot(ctx, args[0])

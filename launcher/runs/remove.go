@@ -74,7 +74,8 @@ func (o *Removal) Remove(ctx context.Context, reader *store.Reader, names []stri
 	return o.remove(ctx, reader, command, runs, nil)
 }
 
-// namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it, too.
+// namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it,
+// too.
 func namedForRemoval(ctx context.Context, reader *store.Reader, names []string) ([]lifecycle.Listed, error) {
 	for _, name := range names {
 		found, ok, err := job.Named(ctx, reader, name)
@@ -105,8 +106,8 @@ func namedForRemoval(ctx context.Context, reader *store.Reader, names []string) 
 	return runs, nil
 }
 
-// remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in use. Where it returns a document, that
-// is to be shown even beside an error.
+// remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in
+// use. Where it returns a document, that is to be shown even beside an error.
 func (o *Removal) remove(ctx context.Context, reader *store.Reader, command string, runs []lifecycle.Listed, left []LeftRun) (*Removed, error) {
 	ctx, interrupts := interrupt.Notify(ctx, o.Stderr, "Stopping.")
 	defer interrupts.Close()

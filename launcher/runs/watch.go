@@ -25,7 +25,8 @@ type Watch struct {
 	view   *coordinator.View
 }
 
-// Find finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs, else the newest.
+// Find finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs,
+// else the newest.
 func Find(ctx context.Context, reader *store.Reader, name string, o Viewer) (*Watch, error) {
 	running, err := lifecycle.Choose(ctx, reader, name, "attach")
 	if err != nil {
@@ -45,8 +46,8 @@ func (o Viewer) watch(reader *store.Reader, run store.Run) *Watch {
 	return &Watch{o: o, reader: reader, run: run, view: coordinator.NewView(reader, run.Run, o.Home.Run(run.Run))}
 }
 
-// Show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves before, by a key or a
-// signal, leaves with 130 or 143: a run that goes on is no success that a script should act on.
+// Show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves
+// before, by a key or a signal, leaves with 130 or 143: a run that goes on is no success that a script should act on.
 func (w *Watch) Show(ctx context.Context, interval time.Duration, asJSON bool) error {
 	ctx, interrupts := interrupt.Notify(ctx, w.o.Stderr, "Left. "+w.run.Run+" continues.")
 	defer interrupts.Close()

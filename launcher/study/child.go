@@ -18,14 +18,15 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// The steps that follow when a sweep was told to stop and its run doesn't. The first is longer than an orderly stop may take: it reaches a run
-// that never heard of the stop, and one that hangs.
+// The steps that follow when a sweep was told to stop and its run doesn't. The first is longer than an orderly stop may
+// take: it reaches a run that never heard of the stop, and one that hangs.
 const (
 	childTerm = 26 * time.Second // then SIGTERM
 	childKill = 15 * time.Second // then SIGKILL
 )
 
-// UpArguments are those of the swarm up of a source with a seed, on so many nodes (0: as up decides). passed are the user's flags.
+// UpArguments are those of the swarm up of a source with a seed, on so many nodes (0: as up decides). passed are the
+// user's flags.
 func UpArguments(home layout.Home, source Source, seed int64, nodes int, passed []string, asJSON bool) []string {
 	// --config takes a list in CSV, in which quotes make one value of a name with commas.
 	config := `"` + strings.ReplaceAll(source.Config, `"`, `""`) + `"`
@@ -69,7 +70,8 @@ func startChild(h Host, args []string, quiet bool) (*child, error) {
 	return c, nil
 }
 
-// Signals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost between two runs.
+// Signals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost
+// between two runs.
 func Signals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 8)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
@@ -80,8 +82,9 @@ func Signals() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// wait waits for the end, and sees to it that every signal reaches the run once: those from the keyboard and from a terminal that is closed
-// come to it by themselves. It returns the exit code; of a process that was killed that is fail.ExitFailed, and why says by what.
+// wait waits for the end, and sees to it that every signal reaches the run once: those from the keyboard and from a
+// terminal that is closed come to it by themselves. It returns the exit code; of a process that was killed that is
+// fail.ExitFailed, and why says by what.
 func (c *child) wait(signals <-chan os.Signal) (code int, why string) {
 	done := make(chan error, 1)
 	go func() { done <- c.cmd.Wait() }()

@@ -154,7 +154,8 @@ func evaluationCount(c configs.Config) int {
 	return n
 }
 
-// rateOfModels is rateOf, of a swarm of different models their mean by how many nodes each has; nil where one isn't known.
+// rateOfModels is rateOf, of a swarm of different models their mean by how many nodes each has; nil where one isn't
+// known.
 func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if len(p.Config.Members) == 0 {
 		return rateOf(ctx, reader, p)

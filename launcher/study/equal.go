@@ -21,8 +21,8 @@ type fact struct {
 	has   string // what its run has, or will have
 }
 
-// compare notes the item's facts. fresh is the plan of a new run, unless err says that there is none now; inputs are a new run's, and used those
-// that the item's run goes on with.
+// compare notes the item's facts. fresh is the plan of a new run, unless err says that there is none now; inputs are a
+// new run's, and used those that the item's run goes on with.
 func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
 	i.facts = []fact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
@@ -56,7 +56,8 @@ func (i *Item) look() {
 	}
 }
 
-// recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for, and like the others.
+// recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for,
+// and like the others.
 func (s *Sweep) recheck(ctx context.Context, item *Item) error {
 	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, coordinator.ErrFinished) {
 		return err
@@ -74,8 +75,9 @@ func (i *Item) fact(key string) (fact, bool) {
 	return i.facts[at], true
 }
 
-// unequal refuses a sweep that would compare runs which differ in more than their configurations: runs that would have as many nodes each, the same
-// device, precision and weights if all of them were new, but don't since some are there already.
+// unequal refuses a sweep that would compare runs which differ in more than their configurations: runs that would have
+// as many nodes each, the same device, precision and weights if all of them were new, but don't since some are there
+// already.
 func unequal(items []*Item) error {
 	var keys []string
 	for _, item := range items {

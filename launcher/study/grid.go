@@ -48,7 +48,8 @@ func parseGrid(texts []string, configurations int) (configs.Grid, error) {
 	return grid, configs.WithSource(grid.Check(configurations), "--grid")
 }
 
-// GridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the values.
+// GridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the
+// values.
 func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	grid, err := parseGrid(o.Grid, len(names))
 	if err != nil {
@@ -78,8 +79,8 @@ func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	return out, nil
 }
 
-// gridJudge judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is the baseline. In what the
-// arms' configurations differ is what the grid compares.
+// gridJudge judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is
+// the baseline. In what the arms' configurations differ is what the grid compares.
 func gridJudge(items []*Item, seeds int) *Judge {
 	v := &Judge{design: &stats.StudyDesign{Name: "grid", Seeds: seeds}, measure: stats.MeasurePass}
 	seen := map[string]bool{}

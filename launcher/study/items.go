@@ -52,8 +52,9 @@ type itemConfig struct {
 	busy    bool // the experiment is being run by somebody
 }
 
-// items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with the second, so that
-// after a third of three seeds' time every configuration has a result. What is wrong with any of them is wrong now, and not in twenty hours.
+// items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with
+// the second, so that after a third of three seeds' time every configuration has a result. What is wrong with any of
+// them is wrong now, and not in twenty hours.
 func (o *Options) items(ctx context.Context, h Host, sources []Source) ([]*Item, error) {
 	seeds, err := ParseSeeds(o.Seeds)
 	if err != nil {
@@ -146,7 +147,8 @@ func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*it
 	return c, nil
 }
 
-// item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
+// item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that
+// will be free by then.
 func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
 	item := &Item{Source: c.Source, p: c.p, correction: c.p.Config.ExternalCorrection, filter: c.p.Config.ExternalFilter}
 	item.p.Config.Seed = seed
@@ -215,8 +217,8 @@ func later(r fit.Request, p plan.Planned) fit.Request {
 	return r
 }
 
-// checkDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node behind, and
-// while it runs has two more.
+// checkDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node
+// behind, and while it runs has two more.
 func checkDisk(home layout.Home, items []*Item) error {
 	var kept, largest int64
 	left := 0

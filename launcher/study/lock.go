@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
-// locks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they share none.
-// The kernel drops them with the process, however that ends.
+// locks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they
+// share none. The kernel drops them with the process, however that ends.
 type locks []*files.Claim
 
 // lockSweep takes the locks, or says who has one of them.

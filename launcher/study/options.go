@@ -30,8 +30,8 @@ type Options struct {
 	NodesGiven bool
 }
 
-// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose seeds count where none were
-// asked for. A study has a verdict.
+// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose
+// seeds count where none were asked for. A study has a verdict.
 func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 	switch {
 	case o.Study != "" && o.Grid != nil:

@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/profile"
 )
 
-// profiledRate is that of a swarm profile: one node alone, at its greatest lengths, so that nodes take it one after the other.
+// profiledRate is that of a swarm profile: one node alone, at its greatest lengths, so that nodes take it one after the
+// other.
 func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if p.Plan.Device == fit.DeviceCUDA && len(p.Host.GPUs) == 0 {
 		return nil, nil // a card that isn't there
@@ -53,10 +54,12 @@ func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	return nil, nil
 }
 
-// assumedLoading is what loading is assumed to take a node on a GPU, one after the other: torch, a CUDA context, weights.
+// assumedLoading is what loading is assumed to take a node on a GPU, one after the other: torch, a CUDA context,
+// weights.
 const assumedLoading = 15
 
-// assumedRate is that of a card whose peaks are known, by what must be computed and moved; nil on a CPU, and for other cards.
+// assumedRate is that of a card whose peaks are known, by what must be computed and moved; nil on a CPU, and for other
+// cards.
 func assumedRate(p plan.Planned) *rate {
 	if p.Plan.Device != fit.DeviceCUDA || len(p.Plan.GPUs) == 0 {
 		return nil

@@ -100,8 +100,8 @@ func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	return best, nil
 }
 
-// sameRate tells whether runs of b take as long as those of a for the same number of sequences. Of an adaptive run it isn't known how many it had:
-// its rounds did other work than its configuration says.
+// sameRate tells whether runs of b take as long as those of a for the same number of sequences. Of an adaptive run it
+// isn't known how many it had: its rounds did other work than its configuration says.
 func sameRate(a, b configs.Config) bool {
 	of := func(c configs.Config) any {
 		return [...]any{
@@ -112,7 +112,8 @@ func sameRate(a, b configs.Config) bool {
 	return of(a) == of(b) && a.Models == "" && !a.Adaptive()
 }
 
-// sameDevice tells whether two plans are for the same kind of card, or both for the CPU. A card that isn't there is any of its size.
+// sameDevice tells whether two plans are for the same kind of card, or both for the CPU. A card that isn't there is any
+// of its size.
 func sameDevice(a, b fit.Plan) bool {
 	if a.Device != b.Device || len(a.GPUs) != len(b.GPUs) {
 		return false
@@ -130,8 +131,8 @@ func sameDevice(a, b fit.Plan) bool {
 	return was.Name == now.Name
 }
 
-// rateOfRun reads a run's rate from its rounds; nil: it has too few. A round takes the median of the times between the ends of two, so
-// that neither evaluations nor pauses count.
+// rateOfRun reads a run's rate from its rounds; nil: it has too few. A round takes the median of the times between the
+// ends of two, so that neither evaluations nor pauses count.
 func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c configs.Config, plan fit.Plan) (*rate, error) {
 	phases := map[string]float64{}
 	var bands []store.RoundBand
@@ -183,8 +184,8 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	return r, nil
 }
 
-// loadingOf is how long a run loaded before its first round, which with evaluations took others seconds; 0: not known. One that was stopped and
-// went on may have done so in its first round: how long it lay still is not told from loading.
+// loadingOf is how long a run loaded before its first round, which with evaluations took others seconds; 0: not known.
+// One that was stopped and went on may have done so in its first round: how long it lay still is not told from loading.
 func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 	if first.Round != 0 || t.Attempts > 1 {
 		return 0

@@ -40,7 +40,8 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	return rows, nil
 }
 
-// predict gives the rows of a study or a grid that have no pace of their own that of rounds measured here, made up for their split and evaluations.
+// predict gives the rows of a study or a grid that have no pace of their own that of rounds measured here, made up for
+// their split and evaluations.
 func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	if s.reader == nil {
 		return nil
@@ -67,7 +68,8 @@ func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	return nil
 }
 
-// RecordedRow is what the database has of an experiment's run with a seed. A run that is done and goes on to more rounds counts as stopped.
+// RecordedRow is what the database has of an experiment's run with a seed. A run that is done and goes on to more
+// rounds counts as stopped.
 func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row stats.SweepRow, imported bool, err error) {
 	row = stats.SweepRow{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: stats.SweepPending, Rounds: c.Rounds}
 	if reader == nil {
@@ -99,7 +101,8 @@ func RecordedRow(ctx context.Context, reader *store.Reader, name string, c confi
 	return row, false, nil
 }
 
-// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
+// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was
+// stopped.
 func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
 	row, imported, err := RecordedRow(ctx, s.reader, item.Name, item.p.Config)
 	if err != nil || imported || s.reader == nil {
@@ -117,7 +120,8 @@ func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
 	return row, nil
 }
 
-// similarPace is the seconds a round of the newest run that computed as much a round as the item will; nil: there is none.
+// similarPace is the seconds a round of the newest run that computed as much a round as the item will; nil: there is
+// none.
 func similarPace(item *Item, runs []store.Totals) *float64 {
 	for _, t := range slices.Backward(runs) {
 		var c configs.Config

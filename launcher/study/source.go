@@ -75,7 +75,8 @@ func (s Source) flags() []string {
 	return args
 }
 
-// OptionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
+// OptionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the
+// user said how many.
 func OptionsOf(p plan.Options, s Source, nodesGiven bool) plan.Options {
 	p.Resume = nil
 	p.Config.Config = []string{s.Config}
@@ -119,7 +120,8 @@ func Find(name string) (configs.Study, error) {
 	return configs.ParseStudyFile(name, text)
 }
 
-// Load finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
+// Load finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven:
+// --nodes was given.
 func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	study, err := Find(name)
 	if err != nil {

@@ -47,7 +47,8 @@ func (s *Sweep) Experiments() []string {
 	return names
 }
 
-// Serve runs what is left, and what failed once more. Its error is a stop, or that the sweep can't go on; failed runs are none.
+// Serve runs what is left, and what failed once more. Its error is a stop, or that the sweep can't go on; failed runs
+// are none.
 func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 	s.signals = signals
 	status, err := s.Status(ctx)
@@ -115,7 +116,8 @@ func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 	return nil
 }
 
-// adopt counts a run that another process has done meanwhile, or says why it doesn't count. Its error is that the database can't be read.
+// adopt counts a run that another process has done meanwhile, or says why it doesn't count. Its error is that the
+// database can't be read.
 func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
 	err := s.recheck(ctx, item)
 	if ctx.Err() != nil {
@@ -138,7 +140,8 @@ func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
 // otherInterval is how often a sweep looks whether a run that isn't its own has ended.
 const otherInterval = time.Second
 
-// awaitOther waits while somebody else runs the item's experiment: the run of a sweep that was killed, mostly. It tells whether it had to.
+// awaitOther waits while somebody else runs the item's experiment: the run of a sweep that was killed, mostly. It tells
+// whether it had to.
 func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err error) {
 	progress := screen.NewStatusLine(s.host.Stderr, 10*time.Second)
 	defer progress.End()
@@ -165,7 +168,8 @@ func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err er
 	}
 }
 
-// End shows what the sweep came to, hands it to finish if anything was run, and returns the command's error. err is Serve's.
+// End shows what the sweep came to, hands it to finish if anything was run, and returns the command's error. err is
+// Serve's.
 func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 	status, readErr := s.Status(ctx)
 	if readErr != nil {
@@ -267,7 +271,8 @@ func (s *Sweep) Close() {
 	s.locks.release()
 }
 
-// New resolves and checks every run of a sweep over names: configurations, or a study's experiments. asJSON prints one event a line.
+// New resolves and checks every run of a sweep over names: configurations, or a study's experiments. asJSON prints one
+// event a line.
 func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price, passed []string, asJSON bool) (*Sweep, error) {
 	sources, judge, err := o.sources(h, names)
 	if err != nil {
@@ -293,8 +298,8 @@ func (s *Sweep) Folder() string { return s.folder }
 // Runs is how many runs the sweep has.
 func (s *Sweep) Runs() int { return len(s.items) }
 
-// Turn brings run n, counted from 0, to its end, unless it is done. It returns the run's exit code. The error is a stop, or that the database
-// can't be read.
+// Turn brings run n, counted from 0, to its end, unless it is done. It returns the run's exit code. The error is a
+// stop, or that the database can't be read.
 func (s *Sweep) Turn(ctx context.Context, n int) (code int, err error) {
 	err = s.turn(ctx, n, s.items[n])
 	return s.items[n].code, err

@@ -1,6 +1,6 @@
-// Package supervise owns child processes: it starts one in its own process group, reads its events and its log, stops it within
-// bounds, says why it ended, and decides whether to start it again. It takes argv, an environment and paths; what the
-// processes mean to a swarm is package launcher's. It imports metrics/event only.
+// Package supervise owns child processes: it starts one in its own process group, reads its events and its log, stops
+// it within bounds, says why it ended, and decides whether to start it again. It takes argv, an environment and paths;
+// what the processes mean to a swarm is package launcher's. It imports metrics/event only.
 package supervise
 
 import (
@@ -39,15 +39,16 @@ type Process struct {
 	LogPath  string   // stderr is appended here
 	LogLimit int64    // bytes before the log is rotated, one old file kept; 0: 32 MiB
 	PIDPath  string   // who runs, for SweepOrphans; removed when the child has ended
-	// Patience bounds the time between the end of stdout and the process's; 0: 5 s. What is left in a dead child's pipes, which others may
-	// hold open, is read for as long, but for drainLimit at most.
+	// Patience bounds the time between the end of stdout and the process's; 0: 5 s. What is left in a dead child's
+	// pipes, which others may hold open, is read for as long, but for drainLimit at most.
 	Patience time.Duration
-	// StopLimit is how long the child may be stopped, as by SIGSTOP, before it is continued, and again before it is condemned; 0: 5 s.
+	// StopLimit is how long the child may be stopped, as by SIGSTOP, before it is continued, and again before it is
+	// condemned; 0: 5 s.
 	StopLimit time.Duration
 	// Files are inherited, the first as descriptor 3.
 	Files []*os.File
-	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with the pids of the child
-	// and its descendants. It must return within AnnounceLimit.
+	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with
+	// the pids of the child and its descendants. It must return within AnnounceLimit.
 	BeforeKill func(pids []int)
 }
 
@@ -76,8 +77,9 @@ type Child struct {
 	exit   Exit // complete after done
 }
 
-// Start starts a process and returns while it runs. Its events go to onEvent, in order, one at a time, all of them before Done; lines
-// that are no event of a node become warnings, as does what the watch over the process has to do. When Start fails no process is left.
+// Start starts a process and returns while it runs. Its events go to onEvent, in order, one at a time, all of them
+// before Done; lines that are no event of a node become warnings, as does what the watch over the process has to do.
+// When Start fails no process is left.
 func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	if err := files.MakeFolder(filepath.Dir(p.LogPath), 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
@@ -164,7 +166,8 @@ func (c *Child) Exit() Exit {
 	return c.exit
 }
 
-// Send writes one command. It is bounded in time: a child that doesn't read is condemned, for half a command may be in its stdin.
+// Send writes one command. It is bounded in time: a child that doesn't read is condemned, for half a command may be in
+// its stdin.
 func (c *Child) Send(cmd protocol.Command) error {
 	err := c.sendWithin(cmd, sendLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -187,7 +187,8 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// Who shares a GPU among processes must hear of each that is about to be killed, its engine included, once and while they still run.
+// Who shares a GPU among processes must hear of each that is about to be killed, its engine included, once and while
+// they still run.
 func TestBeforeKill(t *testing.T) {
 	ends := map[string]func(*Child) error{
 		"stop": func(c *Child) error { return c.Stop(quick, nil) },
@@ -351,7 +352,8 @@ func TestStartFailuresLeaveNothing(t *testing.T) {
 	}
 }
 
-// groupRuns tells whether a process group has a member that is no zombie: init may take its time to reap what we left it.
+// groupRuns tells whether a process group has a member that is no zombie: init may take its time to reap what we left
+// it.
 func groupRuns(t *testing.T, group int) bool {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -38,8 +38,8 @@ type Verdict struct {
 	Heals   bool        // starting it again can help
 }
 
-// Verdict classifies an exit. Our own reason comes first, then the process's own account, then the signal and the exit code, then what is in
-// its log.
+// Verdict classifies an exit. Our own reason comes first, then the process's own account, then the signal and the exit
+// code, then what is in its log.
 func (e Exit) Verdict() Verdict {
 	switch {
 	case e.Asked && e.Code == 0:

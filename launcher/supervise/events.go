@@ -43,8 +43,8 @@ func complete(e event.Event) bool {
 	return true
 }
 
-// readEvents reads stdout to its end. A line that is no event costs a warning; a line without end, or an end of stdout that isn't the
-// process's, costs the process.
+// readEvents reads stdout to its end. A line that is no event costs a warning; a line without end, or an end of stdout
+// that isn't the process's, costs the process.
 func (c *Child) readEvents(stdout io.Reader) {
 	lines := event.NewReader(stdout, event.MaxLine)
 	warnings := 0

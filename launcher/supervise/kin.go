@@ -14,9 +14,9 @@ const (
 	kinPoll  = 10 * time.Millisecond
 )
 
-// kin are the processes that a child has started, or had started, in groups of their own: a node's engine and its ranks. They end by themselves when the
-// child does, for their stdin closes; one that is stopped or hangs would stay, with all the memory it has. The pid file names them, for a
-// launcher that comes later.
+// kin are the processes that a child has started, or had started, in groups of their own: a node's engine and its
+// ranks. They end by themselves when the child does, for their stdin closes; one that is stopped or hangs would stay,
+// with all the memory it has. The pid file names them, for a launcher that comes later.
 type kin struct {
 	mu     sync.Mutex
 	path   string // of the pid file; empty: none
@@ -45,7 +45,8 @@ func (k *kin) begin(path string, pid int) error {
 // look takes in what the process with that pid has started of late.
 func (k *kin) look(pid int) { k.lookAt(pid, newestPID()) }
 
-// lookAt is look when newest is the newest process of this machine: where all is known up to that one there is nothing to look for.
+// lookAt is look when newest is the newest process of this machine: where all is known up to that one there is nothing
+// to look for.
 func (k *kin) lookAt(pid, newest int) {
 	if newest != 0 && newest == k.known() {
 		return
@@ -107,8 +108,8 @@ func (k *kin) alive() []Identity {
 	return alive(k.record.Also)
 }
 
-// end makes the kin of a child that has ended end, and returns those that don't. It takes kinLeave and drainLimit at most, and what announce
-// takes, which is called before the first is killed.
+// end makes the kin of a child that has ended end, and returns those that don't. It takes kinLeave and drainLimit at
+// most, and what announce takes, which is called before the first is killed.
 func (k *kin) end(announce func()) []Identity {
 	limit := time.Now().Add(drainLimit)
 	left := goneBy(time.Now().Add(kinLeave), k.alive())
@@ -154,8 +155,9 @@ func goneBy(limit time.Time, all []Identity) []Identity {
 	}
 }
 
-// Adopt notes that the child's process pid, and what that one has started, must not outlive the child though they are in other groups. A
-// process is refused that neither descends from the child nor reads what the child writes, as an engine does that an engine host has forked.
+// Adopt notes that the child's process pid, and what that one has started, must not outlive the child though they are
+// in other groups. A process is refused that neither descends from the child nor reads what the child writes, as an
+// engine does that an engine host has forked.
 func (c *Child) Adopt(pid int) error {
 	if !descends(pid, c.PID()) && !fedBy(pid, c.PID()) {
 		return fmt.Errorf("adopt process %d: it neither descends from process %d nor reads from it", pid, c.PID())

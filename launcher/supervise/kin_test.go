@@ -227,8 +227,8 @@ func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	}
 }
 
-// A look is skipped only where nothing was started since all were known. A process of the child's own group may leave it late, without starting
-// anything.
+// A look is skipped only where nothing was started since all were known. A process of the child's own group may leave
+// it late, without starting anything.
 func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "go")

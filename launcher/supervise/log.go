@@ -12,8 +12,9 @@ const (
 	tailSize        = 8 << 10
 )
 
-// Log is a child's stderr on disk: appended, rotated once it is large, with its end kept in memory for the classification of a
-// death. A disk that refuses to be written must not stop the child, so that failures only leave gaps in the file.
+// Log is a child's stderr on disk: appended, rotated once it is large, with its end kept in memory for the
+// classification of a death. A disk that refuses to be written must not stop the child, so that failures only leave
+// gaps in the file.
 type Log struct {
 	path  string
 	limit int64

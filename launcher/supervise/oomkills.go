@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 )
 
-// remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory takes its time to end.
+// remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory
+// takes its time to end.
 const remembered = 15
 
 // KillMeter tells whether the kernel's out-of-memory killer has struck of late.

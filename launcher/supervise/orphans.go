@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Record writes at path that a process of this launcher's runs, for SweepOrphans. Whoever waits for the process removes the file.
+// Record writes at path that a process of this launcher's runs, for SweepOrphans. Whoever waits for the process removes
+// the file.
 func Record(path string, pid int) error {
 	var record pidFile
 	var err error
@@ -32,12 +33,12 @@ type Orphan struct {
 	Dir string // the node's folder
 }
 
-// SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below dir, and removes
-// those files, no others: a file of that name with another content is somebody else's, and what a launcher in another PID namespace recorded
-// stays as it is: that launcher may live. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds
-// only the ones that hang
-// or are stopped. Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each node
-// gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
+// SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below
+// dir, and removes those files, no others: a file of that name with another content is somebody else's, and what a
+// launcher in another PID namespace recorded stays as it is: that launcher may live. A node exits by itself when its
+// launcher dies, and its engine when the node does, so that this finds only the ones that hang or are stopped.
+// Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each
+// node gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
 // The error, with the orphans found so far, says which of them did not die or what could not be read.
 func SweepOrphans(ctx context.Context, dir string, term time.Duration) ([]Orphan, error) {
 	records, failure := findRecords(ctx, dir)
@@ -64,7 +65,8 @@ type found struct {
 // sweepDepth is how many folders below the one that is swept a pid file lies at most: runs/RUN/NODE/pid.json.
 const sweepDepth = 2
 
-// findRecords returns those in and below dir, without following links. A file of that name that this package didn't write is not touched.
+// findRecords returns those in and below dir, without following links. A file of that name that this package didn't
+// write is not touched.
 func findRecords(ctx context.Context, dir string) ([]found, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +128,8 @@ func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) 
 	return orphans, nil
 }
 
-// End ends a process that is no child of ours and can't be waited for: SIGTERM to its group, unless it is given no time to obey, and SIGKILL.
+// End ends a process that is no child of ours and can't be waited for: SIGTERM to its group, unless it is given no time
+// to obey, and SIGKILL.
 func End(ctx context.Context, id Identity, term time.Duration) error {
 	if term > 0 {
 		id.SignalGroup(syscall.SIGTERM)

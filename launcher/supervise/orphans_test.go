@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(hermetic.Main(m))
 }
 
-// playLauncher starts children and says their pids, then waits: one that exits when its stdin closes, one that ignores everything but SIGKILL,
-// and one whose engine, in a group of its own, is stopped.
+// playLauncher starts children and says their pids, then waits: one that exits when its stdin closes, one that ignores
+// everything but SIGKILL, and one whose engine, in a group of its own, is stopped.
 func playLauncher(dir string) {
 	for name, script := range map[string]string{
 		"good":     `cat >/dev/null`,
@@ -64,7 +64,8 @@ func playLauncher(dir string) {
 	}
 }
 
-// killedLauncher starts a launcher with these children, waits until it has them, and returns their pids. kill ends it as kill -9 does.
+// killedLauncher starts a launcher with these children, waits until it has them, and returns their pids. kill ends it
+// as kill -9 does.
 func killedLauncher(t *testing.T, dir string, children int) (pids map[string]int, kill func()) {
 	t.Helper()
 	launcher := exec.Command(os.Args[0])
@@ -168,7 +169,8 @@ func TestSweepSparesStrangers(t *testing.T) {
 	}
 }
 
-// A sweep touches its own pid files and nothing else: not another program's file of that name, not one below a link or far below.
+// A sweep touches its own pid files and nothing else: not another program's file of that name, not one below a link or
+// far below.
 func TestSweepTouchesOnlyItsOwnFiles(t *testing.T) {
 	dir := t.TempDir()
 	own, err := Identify(os.Getpid())

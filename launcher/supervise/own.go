@@ -50,7 +50,8 @@ func (c *Child) own(stdout, stderr *os.File) {
 	close(c.done)
 }
 
-// AwaitEnd returns when a child of this process has ended, and leaves it to be reaped, so that its number stays its own.
+// AwaitEnd returns when a child of this process has ended, and leaves it to be reaped, so that its number stays its
+// own.
 func AwaitEnd(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

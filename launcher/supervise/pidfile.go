@@ -42,7 +42,8 @@ func Recorded(path string) (Identity, bool) {
 	return f.Process, err == nil && !f.Process.Elsewhere() && f.Process.Alive()
 }
 
-// openPIDFile returns errTorn for what this package didn't write whole: another program's file, or one that a crash cut short.
+// openPIDFile returns errTorn for what this package didn't write whole: another program's file, or one that a crash cut
+// short.
 func openPIDFile(open opener, path string) (pidFile, error) {
 	file, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -34,8 +34,8 @@ func ReadStat(pid int) (Stat, error) {
 	return parseStat(data)
 }
 
-// readProc reads a small file of /proc. os.ReadFile makes three times as many system calls, of which the poller's always fail here, and each
-// child is looked at every second.
+// readProc reads a small file of /proc. os.ReadFile makes three times as many system calls, of which the poller's
+// always fail here, and each child is looked at every second.
 func readProc(path string) ([]byte, error) {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -64,7 +64,8 @@ func retried(call func() (int, error)) (int, error) {
 	}
 }
 
-// parseStat parses proc_pid_stat(5). The command's name may hold blanks and brackets, so that fields count from its last bracket.
+// parseStat parses proc_pid_stat(5). The command's name may hold blanks and brackets, so that fields count from its
+// last bracket.
 func parseStat(data []byte) (Stat, error) {
 	at := bytes.LastIndexByte(data, ')')
 	if at < 0 {
@@ -120,7 +121,8 @@ func family(pid int) []int {
 	return found
 }
 
-// children are the processes that a process's threads have started, zombies included; none where the kernel doesn't tell.
+// children are the processes that a process's threads have started, zombies included; none where the kernel doesn't
+// tell.
 func children(pid int) []int {
 	folder := "/proc/" + strconv.Itoa(pid) + "/task"
 	threads, err := names(folder)
@@ -205,7 +207,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 })
 
-// pidNamespace names the PID namespace of this process, as the kernel does ("pid:[4026531836]"); empty where it doesn't tell.
+// pidNamespace names the PID namespace of this process, as the kernel does ("pid:[4026531836]"); empty where it doesn't
+// tell.
 var pidNamespace = sync.OnceValue(func() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -235,8 +238,8 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: stat.Start, Boot: boot, Namespace: pidNamespace()}, nil
 }
 
-// Elsewhere tells that the process belongs to another PID namespace of the running kernel, as a container's do. Whether it lives can't be
-// seen from here: its pid names another process here, or none.
+// Elsewhere tells that the process belongs to another PID namespace of the running kernel, as a container's do. Whether
+// it lives can't be seen from here: its pid names another process here, or none.
 func (id Identity) Elsewhere() bool {
 	if id.Namespace == "" || id.Namespace == pidNamespace() {
 		return false
@@ -245,7 +248,8 @@ func (id Identity) Elsewhere() bool {
 	return err == nil && id.Boot == boot
 }
 
-// Alive tells whether this very process still runs. A zombie does not, nor does one of another PID namespace, as far as can be seen.
+// Alive tells whether this very process still runs. A zombie does not, nor does one of another PID namespace, as far as
+// can be seen.
 func (id Identity) Alive() bool {
 	if id.PID <= 0 {
 		return false
@@ -268,8 +272,8 @@ func (id Identity) SignalGroup(s syscall.Signal) {
 	}
 }
 
-// Signal sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't change hands in
-// between.
+// Signal sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't
+// change hands in between.
 func (id Identity) Signal(s syscall.Signal) {
 	if id.PID <= 1 {
 		return

@@ -10,11 +10,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// ErrUnkillable says that a process survived SIGKILL: it hangs in the kernel. Its owner goroutine stays behind and reaps it if it ever ends.
+// ErrUnkillable says that a process survived SIGKILL: it hangs in the kernel. Its owner goroutine stays behind and
+// reaps it if it ever ends.
 var ErrUnkillable = errors.New("the process does not die")
 
-// Ladder bounds the steps of a stop. Zero takes the default. All in all a stop takes the sum of these, of drainLimit, and of AnnounceLimit
-// where there is a BeforeKill.
+// Ladder bounds the steps of a stop. Zero takes the default. All in all a stop takes the sum of these, of drainLimit,
+// and of AnnounceLimit where there is a BeforeKill.
 type Ladder struct {
 	Grace time.Duration // from the stop command on: finish the step, checkpoint; 17 s
 	Term  time.Duration // after SIGTERM and the end of stdin; 2 s
@@ -49,8 +50,9 @@ func (l Ladder) Limit(announced bool) time.Duration {
 	return sum
 }
 
-// Stop asks the child to finish, then insists: the stop command; SIGTERM to the group, and the end of its stdin; SIGKILL. When hurry is
-// closed it goes straight to SIGKILL, without BeforeKill. It returns when the child is gone, or ErrUnkillable.
+// Stop asks the child to finish, then insists: the stop command; SIGTERM to the group, and the end of its stdin;
+// SIGKILL. When hurry is closed it goes straight to SIGKILL, without BeforeKill. It returns when the child is gone, or
+// ErrUnkillable.
 func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
 	begin := time.Now()
@@ -66,8 +68,8 @@ func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	return c.killed(l.Kill, nil)
 }
 
-// End makes a child end that can't be asked: SIGTERM and the end of its stdin, SIGKILL. It returns when the child is gone, or
-// ErrUnkillable: after half a minute or, once ctx has ended, as soon as Stop would.
+// End makes a child end that can't be asked: SIGTERM and the end of its stdin, SIGKILL. It returns when the child is
+// gone, or ErrUnkillable: after half a minute or, once ctx has ended, as soon as Stop would.
 func (c *Child) End(ctx context.Context, l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
 	c.insist(l.Term, hurry)
@@ -97,7 +99,8 @@ func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.signal(syscall.SIGKILL)
 }
 
-// killed waits for the end of a child that was sent SIGKILL; once it is dead, draining its pipes, ending its kin and reaping it are bounded.
+// killed waits for the end of a child that was sent SIGKILL; once it is dead, draining its pipes, ending its kin and
+// reaping it are bounded.
 func (c *Child) killed(limit time.Duration, cut <-chan struct{}) error {
 	if c.goneWithin(limit+drainLimit, cut) {
 		return nil

@@ -26,7 +26,8 @@ func TestDefaultStopFitsASpotNotice(t *testing.T) {
 	}
 }
 
-// The worst case: a child that ignores everything, whose pipes a stranger holds open, with somebody to ask before the kill.
+// The worst case: a child that ignores everything, whose pipes a stranger holds open, with somebody to ask before the
+// kill.
 func TestWorstStopIsWithinItsLimit(t *testing.T) {
 	ladder := Ladder{Grace: 200 * time.Millisecond, Term: 200 * time.Millisecond, Kill: 200 * time.Millisecond}
 	h := newHousehold(t, time.Hour) // its engine and rank hold its stdout and its stderr, and end with it
@@ -43,8 +44,8 @@ func TestWorstStopIsWithinItsLimit(t *testing.T) {
 	}
 }
 
-// traced makes a child one that SIGKILL doesn't end as far as its parent can see: another process traces it, and doesn't wait for it. release
-// lets it go.
+// traced makes a child one that SIGKILL doesn't end as far as its parent can see: another process traces it, and
+// doesn't wait for it. release lets it go.
 func traced(t *testing.T, c *Child) (release func()) {
 	t.Helper()
 	tracer := exec.Command(os.Args[0])

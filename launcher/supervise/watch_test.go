@@ -80,7 +80,8 @@ func TestKillMeter(t *testing.T) {
 	}
 }
 
-// The kernel kills a process that takes more than its control group may have: that is host memory, a plain kill -9 isn't.
+// The kernel kills a process that takes more than its control group may have: that is host memory, a plain kill -9
+// isn't.
 func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// quoteCommand is an ExecStart=. The program itself is not looked up in the environment, so that its dollars stay single.
+// quoteCommand is an ExecStart=. The program itself is not looked up in the environment, so that its dollars stay
+// single.
 func quoteCommand(exe string, args []string) (string, error) {
 	word, err := quoteWord(exe, false)
 	words := []string{word}

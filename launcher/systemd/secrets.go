@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// Secrets are arguments that a service keeps in files under its home. Everybody can read a unit, and the arguments of what it starts.
+// Secrets are arguments that a service keeps in files under its home. Everybody can read a unit, and the arguments of
+// what it starts.
 type Secrets struct {
 	Home   layout.Home
 	Unit   string            // its name

@@ -32,8 +32,8 @@ var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 // DefaultName is the unit of the service that has no name of its own.
 const DefaultName = "swarm.service"
 
-// UnitName is the unit of the service called name. ok tells whether name is a good one: letters, digits, _ . and -, at most 64, of which
-// the first is a letter or digit.
+// UnitName is the unit of the service called name. ok tells whether name is a good one: letters, digits, _ . and -, at
+// most 64, of which the first is a letter or digit.
 func UnitName(name string) (unit string, ok bool) {
 	return "swarm-" + strings.TrimSuffix(name, ".service") + ".service", names.MatchString(name)
 }
@@ -48,7 +48,8 @@ type Command struct {
 	Device  string // for an up that names none; empty: none
 }
 
-// NewUnit makes the unit that runs a command in the present folder. left are variables of the environment that the unit does not keep.
+// NewUnit makes the unit that runs a command in the present folder. left are variables of the environment that the unit
+// does not keep.
 func NewUnit(name string, system bool, c Command) (u Unit, left []string, err error) {
 	u = Unit{Name: name, System: system}
 	if u.Exe, err = os.Executable(); err != nil {
@@ -90,10 +91,11 @@ func absoluteProgram(name string) (string, error) {
 
 // Text is the unit file, as systemd.service(5) and systemd.syntax(7) want it.
 //
-// Exit codes: 0 and a stop by signal (130, 143; 129 when the terminal hung up) are an orderly end, after which it stays down until the
-// next boot or start. 2 is a mistake that comes back every time, and 4 an end too: some nodes were given up, the others have done
-// their rounds. 1 and 3 may pass (a disk that was full, a GPU that another took, a driver that is not up yet), and a kill
-// always does: it starts again, at most burst times in an hour. An error is for what no unit file can hold.
+// Exit codes: 0 and a stop by signal (130, 143; 129 when the terminal hung up) are an orderly end, after which it stays
+// down until the next boot or start. 2 is a mistake that comes back every time, and 4 an end too: some nodes were given
+// up, the others have done their rounds. 1 and 3 may pass (a disk that was full, a GPU that another took, a driver that
+// is not up yet), and a kill always does: it starts again, at most burst times in an hour. An error is for what no unit
+// file can hold.
 func (u Unit) Text() (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -147,7 +149,8 @@ func (u Unit) Text() (string, error) {
 	return b.String(), nil
 }
 
-// burst is how often in an hour a service starts: with 30 s between, enough for 10 minutes of a driver that is not up yet.
+// burst is how often in an hour a service starts: with 30 s between, enough for 10 minutes of a driver that is not up
+// yet.
 const burst = 20
 
 // Owner is who owns path, or would if this process made it, in the form of Unit.User: empty for root.

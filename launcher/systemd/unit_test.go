@@ -14,7 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parsedUnit has systemd itself read a unit, and returns its arguments and environment: at debug level verify prints what it made of it.
+// parsedUnit has systemd itself read a unit, and returns its arguments and environment: at debug level verify prints
+// what it made of it.
 func parsedUnit(t require.TestingT, text string) (argv []string, environment []string) {
 	dir, err := os.MkdirTemp("", "swarm-unit-")
 	require.NoError(t, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// What the targets take for a value. Slurm's option lines, an image name and a Kubernetes name can't be quoted: they are held to these.
+// What the targets take for a value. Slurm's option lines, an image name and a Kubernetes name can't be quoted: they
+// are held to these.
 var (
 	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)            // RFC 1123
 	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)           // RFC 1123, with dots
@@ -21,7 +22,8 @@ var (
 	limit     = regexp.MustCompile(`^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$`)
 )
 
-// minMinutes is the shortest time that a Slurm job is worth: it stops lead seconds before its end, and Slurm may signal a minute early.
+// minMinutes is the shortest time that a Slurm job is worth: it stops lead seconds before its end, and Slurm may signal
+// a minute early.
 const minMinutes = 15
 
 func (s Spec) check() error {
@@ -123,8 +125,8 @@ func invitationText(text string) bool {
 	return plain && len(text) <= 4096 && (strings.HasPrefix(text, "tls://") || strings.HasPrefix(text, "nats://"))
 }
 
-// timeOK reads a time limit as sbatch(1) does: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
-// days-hours:minutes:seconds.
+// timeOK reads a time limit as sbatch(1) does: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+// days-hours:minutes or days-hours:minutes:seconds.
 func timeOK(text string) bool {
 	parts := limit.FindStringSubmatch(text)
 	if parts == nil {

@@ -12,7 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What SkyPilot takes for the keys that are used here, as its schema of a task has it (sky/utils/schemas.py): no other key is allowed.
+// What SkyPilot takes for the keys that are used here, as its schema of a task has it (sky/utils/schemas.py): no other
+// key is allowed.
 var (
 	skyTask = map[string]string{"name": "text", "resources": "map", "envs": "variables", "secrets": "variables", "file_mounts": "map",
 		"setup": "text", "run": "text"}

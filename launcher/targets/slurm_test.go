@@ -17,8 +17,9 @@ import (
 // patience bounds every wait for another process.
 const patience = 2 * time.Minute
 
-// stub is a swarm that writes down its arguments, each with a NUL after it, and how often this home has seen it. It ends with the codes in
-// the file codes beside it, one after the other; where there are no more it runs until SIGTERM, and then saves and ends with 143.
+// stub is a swarm that writes down its arguments, each with a NUL after it, and how often this home has seen it. It
+// ends with the codes in the file codes beside it, one after the other; where there are no more it runs until SIGTERM,
+// and then saves and ends with 143.
 const stub = `#!/bin/bash
 here=$(dirname "$0") home=$2
 printf '%s\0' "$@" >"$here/args.new" && mv "$here/args.new" "$here/args"
@@ -47,7 +48,8 @@ func slurmJob(t *testing.T, codes string, change func(*Spec)) Spec {
 	return s
 }
 
-// batch is what slurmd would start for worker 1, with an scontrol that writes down how it was called, and a sleep of no length.
+// batch is what slurmd would start for worker 1, with an scontrol that writes down how it was called, and a sleep of no
+// length.
 func batch(t *testing.T, s Spec, restarts string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin := t.TempDir()
@@ -93,7 +95,8 @@ func TestSlurmHandsOnArgumentsAsTheyWere(t *testing.T) {
 	require.Empty(t, beside(s, "requeued"))
 }
 
-// Others may write to a scratch folder such as /tmp: a home that they put where the job's would be is neither used nor removed.
+// Others may write to a scratch folder such as /tmp: a home that they put where the job's would be is neither used nor
+// removed.
 func TestASlurmHomeIsNotWhereAnotherUserPutsOne(t *testing.T) {
 	s := slurmJob(t, "0\n", nil)
 	planted := filepath.Join(s.Scratch, fmt.Sprintf("swarm-%d-swarm-1-72-0", os.Getuid()))
@@ -109,8 +112,8 @@ func TestASlurmHomeIsNotWhereAnotherUserPutsOne(t *testing.T) {
 	require.Len(t, found, 1, "what is there stays as it is")
 }
 
-// Near its end the worker stops in order, its home is kept, its own task alone is queued again, and it goes on from there: with a new outbox, and
-// nothing left on the machine's disk.
+// Near its end the worker stops in order, its home is kept, its own task alone is queued again, and it goes on from
+// there: with a new outbox, and nothing left on the machine's disk.
 func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 	s := slurmJob(t, "", nil)
 	for restarts, count := range []string{"0", "1"} {
@@ -127,7 +130,8 @@ func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}
-	// Killed with its machine: what was kept before is gone on from, without the outbox that went on elsewhere meanwhile.
+	// Killed with its machine: what was kept before is gone on from, without the outbox that went on elsewhere
+	// meanwhile.
 	cmd := batch(t, s, "2")
 	require.NoError(t, cmd.Start())
 	running(t, s, "2")

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slurmConf is a cluster of this machine alone, with two cards that are files. A job that is queued again waits cred_expire seconds and more,
-// unless it is told otherwise.
+// slurmConf is a cluster of this machine alone, with two cards that are files. A job that is queued again waits
+// cred_expire seconds and more, unless it is told otherwise.
 const slurmConf = `ClusterName=lab
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmUser=root
@@ -88,7 +88,8 @@ func slurmLab(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
-// requeued is what a job that is queued again may wait for, where the update that lets it start at once comes while it still ends.
+// requeued is what a job that is queued again may wait for, where the update that lets it start at once comes while it
+// still ends.
 const requeued = 3 * time.Minute
 
 func freePort(t *testing.T) int {
@@ -133,8 +134,9 @@ func answer(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again and continues with its home; one
-// with more right to the machine takes it away and the worker goes on later; scancel ends it all.
+// A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again
+// and continues with its home; one with more right to the machine takes it away and the worker goes on later; scancel
+// ends it all.
 func TestSlurmRunsTheJob(t *testing.T) {
 	slurmLab(t)
 	s := slurmJob(t, "", func(s *Spec) { s.GPUs, s.GPUType, s.Workers = 1, "t4", 1 })
@@ -150,8 +152,8 @@ func TestSlurmRunsTheJob(t *testing.T) {
 				return
 			}
 			state = answer("squeue", "-h", "-r", "-j", id, "-o", "%T %r %S")
-			// What is queued again would wait for two minutes. It can't begin in the second in which its former life ended: Slurm
-			// refuses that one's credential.
+			// What is queued again would wait for two minutes. It can't begin in the second in which its former life
+			// ended: Slurm refuses that one's credential.
 			if begin, err := time.ParseInLocation("PENDING BeginTime 2006-01-02T15:04:05", state, time.Local); err == nil && time.Until(begin) > 10*time.Second {
 				_ = exec.Command("scontrol", "update", "jobid="+id+"_0", "StartTime=now+3seconds").Run()
 			}

@@ -1,10 +1,11 @@
-// Package targets writes the files with which a cluster's own scheduler (Slurm, Kubernetes, SkyPilot) or Docker Compose starts workers: hosts that
-// run swarm join. It owns their templates, what each scheduler takes for a value, and how a value is quoted there. It starts nothing, and the
-// invitation, which lets anybody in who has it, stands in a file of its own that only its owner may read.
+// Package targets writes the files with which a cluster's own scheduler (Slurm, Kubernetes, SkyPilot) or Docker Compose
+// starts workers: hosts that run swarm join. It owns their templates, what each scheduler takes for a value, and how a
+// value is quoted there. It starts nothing, and the invitation, which lets anybody in who has it, stands in a file of
+// its own that only its owner may read.
 //
-// What all of them rely on: swarm join stops in order on SIGTERM within StopSeconds, after a checkpoint, and goes on with the same --home;
-// 0 means that the run is over, 2 a mistake that comes back every time, 4 that some nodes were given up and the others are through; 1, 3
-// and a kill may pass.
+// What all of them rely on: swarm join stops in order on SIGTERM within StopSeconds, after a checkpoint, and goes on
+// with the same --home; 0 means that the run is over, 2 a mistake that comes back every time, 4 that some nodes were
+// given up and the others are through; 1, 3 and a kill may pass.
 package targets
 
 import (
@@ -33,7 +34,8 @@ const (
 // StopSeconds is how long swarm join may take to stop in order.
 const StopSeconds = 25
 
-// DefaultImage holds Python and PyTorch for a container that swarm is mounted into. Its C library is new enough for a program built on Debian 12.
+// DefaultImage holds Python and PyTorch for a container that swarm is mounted into. Its C library is new enough for a
+// program built on Debian 12.
 const DefaultImage = "pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
 
 // Spec is what the workers are to be.

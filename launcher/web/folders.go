@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// runFolders reads what lies in runs' folders, for the dashboard. One request is read for at a time: journals and logs are large.
+// runFolders reads what lies in runs' folders, for the dashboard. One request is read for at a time: journals and logs
+// are large.
 type runFolders struct {
 	home layout.Home
 

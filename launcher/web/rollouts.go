@@ -83,8 +83,8 @@ func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
 	return tokenizer.Open(m.Tokenizer, dir)
 }
 
-// rollouts implements dashboard.Options.Rollouts: a round of a node from its journal, and where its externals came from, from those of its
-// peers.
+// rollouts implements dashboard.Options.Rollouts: a round of a node from its journal, and where its externals came
+// from, from those of its peers.
 func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (dashboard.Rollouts, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,7 +243,8 @@ func completionsOf(update policy.UpdateParams, prompt int) [][]int {
 	return ids
 }
 
-// unknown describes an external that no journal here has: by its ids alone, the prompt's frame included, without an answer key.
+// unknown describes an external that no journal here has: by its ids alone, the prompt's frame included, without an
+// answer key.
 func (t *runText) unknown(prompt []int, completions [][]int) dashboard.External {
 	out := dashboard.External{Question: dashboard.Question{Question: t.tokens.Decode(prompt)}}
 	for _, ids := range completions {

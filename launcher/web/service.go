@@ -91,7 +91,8 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	return d, nil
 }
 
-// ListenBeside is Listen for a page beside a run. It is nil where no address is given. The default port may be another run's: then it is any free one.
+// ListenBeside is Listen for a page beside a run. It is nil where no address is given. The default port may be another
+// run's: then it is any free one.
 func ListenBeside(ctx context.Context, o Options) (*Service, error) {
 	if o.Listen == "" {
 		return nil, nil
@@ -225,8 +226,9 @@ func (d *Service) Close() {
 	}
 }
 
-// Show opens the page in a browser, if there is one. An address with a token stays out of other programs' arguments, which everybody on the machine can
-// read: the browser gets a file that leads to it, and that only this user can read. The file is gone when ctx ends, at the latest.
+// Show opens the page in a browser, if there is one. An address with a token stays out of other programs' arguments,
+// which everybody on the machine can read: the browser gets a file that leads to it, and that only this user can read.
+// The file is gone when ctx ends, at the latest.
 func (d *Service) Show(ctx context.Context) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
@@ -264,8 +266,8 @@ func (d *Service) Link() string {
 // TokenFile is the file that holds the token; empty where the user gave one, or wants none.
 func (d *Service) TokenFile() string { return d.file }
 
-// Tell implements coordinator.Page. It says where the page is: with its token on a terminal, and with where the token is elsewhere, since others may
-// read what is logged.
+// Tell implements coordinator.Page. It says where the page is: with its token on a terminal, and with where the token
+// is elsewhere, since others may read what is logged.
 func (d *Service) Tell(stdout, stderr io.Writer) {
 	address := d.url
 	if screen.IsTerminal(stdout) {

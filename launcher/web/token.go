@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// homeToken is the token of a home's dashboards. It is made where there is none, and made anew where others could have read it. Only the home's owner
-// can read its file, which scripts and Prometheus take it from.
+// homeToken is the token of a home's dashboards. It is made where there is none, and made anew where others could have
+// read it. Only the home's owner can read its file, which scripts and Prometheus take it from.
 func homeToken(home layout.Home) (string, error) {
 	if err := home.Make(); err != nil {
 		return "", err

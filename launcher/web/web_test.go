@@ -62,7 +62,8 @@ func status(t *testing.T, client *http.Client, address string, header ...string)
 	return response.StatusCode
 }
 
-// Every user of a machine reaches its loopback: the page asks for the home's token there as well, and only the home's owner can read its file.
+// Every user of a machine reaches its loopback: the page asks for the home's token there as well, and only the home's
+// owner can read its file.
 func TestADashboardAsksForItsHomesToken(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		d, client := listenFor(t, Options{Listen: listen})

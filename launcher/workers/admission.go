@@ -121,13 +121,15 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	}
 }
 
-// Others are the workers' nodes. This host's own are waited for by each other whatever the admission server thinks of them: equal seeds give equal results.
+// Others are the workers' nodes. This host's own are waited for by each other whatever the admission server thinks of
+// them: equal seeds give equal results.
 func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	members, changed := a.server.Members()
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
-// OnDelivered follows what workers deliver. What it says makes the coordinator look into its database, and is believed no further.
+// OnDelivered follows what workers deliver. What it says makes the coordinator look into its database, and is believed
+// no further.
 func (a *Admission) OnDelivered(e event.Event) {
 	last := e.Type == event.TypeRound && e.Round != nil && e.Round.Round >= a.run.Config.Rounds-1
 	if last || e.Type == event.TypeState && e.State == event.StateDone {
@@ -155,9 +157,10 @@ func (a *Admission) Observe(e event.Event) {
 // farewell is how long workers get to hear of the end and to deliver the rest of what they have, over a network.
 const farewell = 30 * time.Second
 
-// Settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier, and
-// for those that need no longer for the rest than a node would wait for them at one. What is heard through a folder is old: a node may be done that is
-// rounds behind by it. Others may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
+// Settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a
+// round behind, at a barrier, and for those that need no longer for the rest than a node would wait for them at one.
+// What is heard through a folder is old: a node may be done that is rounds behind by it. Others may be far behind, and
+// nobody pays for a GPU that waits for them: they are told to stop.
 func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	config := a.run.Config
 	if config.Async() {
@@ -182,7 +185,8 @@ func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-// doneSoon tells whether a node is in step, or has its rounds done within patience if they take as long as the last one here; 0: none is known.
+// doneSoon tells whether a node is in step, or has its rounds done within patience if they take as long as the last one
+// here; 0: none is known.
 func doneSoon(n membership.NodeStatus, rounds int, pace, patience time.Duration) bool {
 	return !n.Absent || pace > 0 && float64(rounds-n.Round)*pace.Seconds() <= patience.Seconds()
 }

@@ -84,7 +84,8 @@ func listenAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// readNATS takes the cluster's URLs from the file that --nats-file names: others see a process's arguments, and a unit's.
+// readNATS takes the cluster's URLs from the file that --nats-file names: others see a process's arguments, and a
+// unit's.
 func (o *Options) readNATS() error {
 	if o.NATSFile == "" {
 		return nil
@@ -106,7 +107,8 @@ func (o *Options) readNATS() error {
 	return nil
 }
 
-// sharedFolder is the absolute path of what --shared names, or GDRIVE_PATH. It is never made here: an empty mount point would be filled.
+// sharedFolder is the absolute path of what --shared names, or GDRIVE_PATH. It is never made here: an empty mount point
+// would be filled.
 func sharedFolder(text string, predecessor bool) (string, error) {
 	source := "--shared"
 	if predecessor {

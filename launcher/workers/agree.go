@@ -12,11 +12,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// QuestionFiles are the keys of files of which a worker has a copy where the coordinator has them: which questions are a node's follows
-// from their content.
+// QuestionFiles are the keys of files of which a worker has a copy where the coordinator has them: which questions are
+// a node's follows from their content.
 var QuestionFiles = []string{"tasks.file", "tasks.words"}
 
-// SameFiles refuses files of questions with another content than the coordinator's: every rollout would be refused. inputs are hashes by key.
+// SameFiles refuses files of questions with another content than the coordinator's: every rollout would be refused.
+// inputs are hashes by key.
 func (w *Worker) SameFiles(inputs map[string]string) error {
 	for _, key := range QuestionFiles {
 		if is, there := inputs[key], w.welcome.Inputs[key]; is != there {
@@ -71,7 +72,8 @@ func (w *Worker) DeliverRest(ctx context.Context, run Run) error {
 	return client.Drain(ctx)
 }
 
-// IsPart tells whether a run of a home is its part in another host's run: such a one reports through an outbox in its folder.
+// IsPart tells whether a run of a home is its part in another host's run: such a one reports through an outbox in its
+// folder.
 func IsPart(home layout.Home, run string) bool {
 	_, err := os.Stat(OutboxDir(home.Run(run)))
 	return err == nil

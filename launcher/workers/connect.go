@@ -27,7 +27,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// CredentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it got may have a number after it.
+// CredentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it
+// got may have a number after it.
 func CredentialsPath(home layout.Home, invitation membership.Invitation, name string) string {
 	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token + "\x00" + name))
 	return home.Path("joined", hex.EncodeToString(sum[:8])+".json")
@@ -91,7 +92,8 @@ type ConnectOptions struct {
 	Logger  *slog.Logger
 }
 
-// Connect connects to the coordinator and asks what is trained. Errors are *membership.Refusal where the coordinator says no.
+// Connect connects to the coordinator and asks what is trained. Errors are *membership.Refusal where the coordinator
+// says no.
 func Connect(ctx context.Context, o ConnectOptions) (*Worker, error) {
 	w, err := o.connect(ctx)
 	if err != nil {

@@ -27,7 +27,8 @@ func (e *EndedError) Verdict() error {
 	return fail.Hint(e, "the same command again, after the coordinator has continued")
 }
 
-// Refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
+// Refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a
+// name is the user's to mend.
 func Refused(err error) error {
 	var no *membership.Refusal
 	if !errors.As(err, &no) {
@@ -54,7 +55,8 @@ func Refused(err error) error {
 	return err
 }
 
-// Remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too; empty elsewhere.
+// Remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too;
+// empty elsewhere.
 func (w *Worker) Remedy() string {
 	if w == nil {
 		return ""

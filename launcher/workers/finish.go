@@ -18,7 +18,8 @@ const lookShare = 20
 // lookAnyway is how often the database is looked at though no worker says that it is done.
 const lookAnyway = time.Minute
 
-// stuckBarriers is for how many barrier deadlines a node may have no new round recorded and still be waited for at the run's end.
+// stuckBarriers is for how many barrier deadlines a node may have no new round recorded and still be waited for at the
+// run's end.
 const stuckBarriers = 3
 
 // Wait waits until the database has all rounds of the workers' nodes that count: what a host without nodes of its own
@@ -71,9 +72,9 @@ type finisher struct {
 	moved    time.Time // when recorded last grew
 }
 
-// over tells whether the run is done: the database has all rounds of a node, and of every other that is there and gets on. A node counts as
-// through the rounds only if it shared the last one, too: rounds can be invented, but nobody can share one before the swarm gets there.
-// Where no node did, a run is done once nobody lacks a round.
+// over tells whether the run is done: the database has all rounds of a node, and of every other that is there and gets
+// on. A node counts as through the rounds only if it shared the last one, too: rounds can be invented, but nobody can
+// share one before the swarm gets there. Where no node did, a run is done once nobody lacks a round.
 func (f *finish) over(now time.Time, recorded map[string]int, nodes []membership.NodeStatus) bool {
 	through, working, lacking := false, false, false
 	f.begun = false

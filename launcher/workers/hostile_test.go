@@ -149,8 +149,8 @@ func clean(t *rapid.T, text string) {
 	}
 }
 
-// meet has a worker join the coordinator, and holds what it makes of the answers to the rules: what is taken names files of its own run, and what
-// is said can be shown.
+// meet has a worker join the coordinator, and holds what it makes of the answers to the rules: what is taken names
+// files of its own run, and what is said can be shown.
 func meet(t *rapid.T, o ConnectOptions) {
 	var said bytes.Buffer
 	o.Stderr, o.Logger = &said, slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -196,7 +196,8 @@ func meet(t *rapid.T, o ConnectOptions) {
 	clean(t, said.String())
 }
 
-// Whatever a coordinator answers, over a network or through a folder, a worker's paths stay below its home, and its terminal obeys nobody.
+// Whatever a coordinator answers, over a network or through a folder, a worker's paths stay below its home, and its
+// terminal obeys nobody.
 func TestAHostileCoordinatorReachesNothing(t *testing.T) {
 	config, err := json.Marshal(configs.Default())
 	require.NoError(t, err)

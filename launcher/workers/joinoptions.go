@@ -20,7 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// How long a worker waits for the coordinator where nothing else is asked for: what goes through a folder takes as long as that takes to be synced.
+// How long a worker waits for the coordinator where nothing else is asked for: what goes through a folder takes as long
+// as that takes to be synced.
 const (
 	DefaultWait = time.Minute
 	FolderWait  = 10 * time.Minute
@@ -176,8 +177,8 @@ func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
 	return nil
 }
 
-// TellLocalModel says that this host is about to load a model from a folder which the coordinator names and no flag does: what lies there is this
-// host's own, and may be anything.
+// TellLocalModel says that this host is about to load a model from a folder which the coordinator names and no flag
+// does: what lies there is this host's own, and may be anything.
 func (w *Worker) TellLocalModel(flags *resolve.Flags, logger *slog.Logger) error {
 	given, err := flags.Layer()
 	if err != nil {

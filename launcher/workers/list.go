@@ -46,7 +46,8 @@ type Listed struct {
 	Invitation string  `json:"invitation,omitempty"` // of a worker: with which it came; empty: not known
 }
 
-// List lists the workers of a run, and who may join. name is that run's or its experiment's; empty: the newest that this home coordinates.
+// List lists the workers of a run, and who may join. name is that run's or its experiment's; empty: the newest that
+// this home coordinates.
 func List(ctx context.Context, home layout.Home, reader *store.Reader, name string) (Listing, error) {
 	document := Listing{Workers: []stats.WorkerRow{}, Listed: []Listed{}}
 	var err error
@@ -140,8 +141,8 @@ func listedTable(rows []Listed, now float64) *table.Table {
 	return t
 }
 
-// listedRun is the run whose workers are meant: of that name, or the newest that this home coordinates, empty where it coordinates none. joined
-// is this home's newest part in another host's run, which has its workers there.
+// listedRun is the run whose workers are meant: of that name, or the newest that this home coordinates, empty where it
+// coordinates none. joined is this home's newest part in another host's run, which has its workers there.
 func listedRun(ctx context.Context, home layout.Home, reader *store.Reader, name string) (run, joined string, err error) {
 	runs, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {

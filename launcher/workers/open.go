@@ -140,8 +140,8 @@ func (a *Admission) certificate(home layout.Home, hosts []string) (tls.Certifica
 	return certificate, "", nil
 }
 
-// advertised are the hosts by which others reach this one: as told, as listened on, or its addresses that aren't loopback, those of the default
-// route first as far as the kernel's order tells.
+// advertised are the hosts by which others reach this one: as told, as listened on, or its addresses that aren't
+// loopback, those of the default route first as far as the kernel's order tells.
 func advertised(listen, told string) []string {
 	if told != "" {
 		return strings.Split(told, ",")
@@ -171,7 +171,8 @@ func (a *Admission) Hint(invocation string) string {
 	return invocation + " workers invite prints the line for it"
 }
 
-// Print says how others join. Where what is printed is logged, others may read it: it then names the file that holds the secret.
+// Print says how others join. Where what is printed is logged, others may read it: it then names the file that holds
+// the secret.
 func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
 	if a.registry != nil && logged {
 		fmt.Fprintf(to, "Others join with the line in %s\n", InvitationPath(a.home))

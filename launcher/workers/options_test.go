@@ -34,7 +34,8 @@ func ways(o Options, typed ...string) (*Options, error) {
 	return &o, nil
 }
 
-// GDRIVE_PATH alone, which many have set, carries no swarm: the predecessor's role has to be there, and nothing typed that says otherwise.
+// GDRIVE_PATH alone, which many have set, carries no swarm: the predecessor's role has to be there, and nothing typed
+// that says otherwise.
 func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 	drive, other := t.TempDir(), t.TempDir()
 	for _, tt := range []struct {
@@ -146,7 +147,8 @@ func TestHowLongJoinWaits(t *testing.T) {
 	require.Zero(t, o.waitLimit())
 }
 
-// What keeps a worker from a shared folder's swarm is said: another experiment's folder, or nobody there when it is stopped.
+// What keeps a worker from a shared folder's swarm is said: another experiment's folder, or nobody there when it is
+// stopped.
 func TestReachThroughAFolderSaysWhatIsWrong(t *testing.T) {
 	shared := t.TempDir()
 	dir, err := sharedir.Folder(shared, "mine")

@@ -77,7 +77,8 @@ func (m *machine) line(t *testing.T, word string) string {
 	}
 }
 
-// cut kills the process as kill -9 does, and gives the machine a disk with what is left on its own. It returns the lines that were said last.
+// cut kills the process as kill -9 does, and gives the machine a disk with what is left on its own. It returns the
+// lines that were said last.
 func (m *machine) cut(t *testing.T, fate powercut.Fate) (last []string) {
 	t.Helper()
 	require.NoError(t, m.process.Process.Kill())
@@ -94,9 +95,9 @@ func (m *machine) cut(t *testing.T, fate powercut.Fate) (last []string) {
 	return last
 }
 
-// TestPowerCutsOfBothSides cuts the power of a worker, of its coordinator and of both, again and again, while events travel over TLS and NATS from the
-// worker's outbox into the coordinator's database. At the end the database has every event that was ever synced, each once; the invitation is
-// the same all the time, and so are the worker's credentials.
+// TestPowerCutsOfBothSides cuts the power of a worker, of its coordinator and of both, again and again, while events
+// travel over TLS and NATS from the worker's outbox into the coordinator's database. At the end the database has every
+// event that was ever synced, each once; the invitation is the same all the time, and so are the worker's credentials.
 func TestPowerCutsOfBothSides(t *testing.T) {
 	coordinator, worker := &machine{part: "coordinator", disk: powercut.Mount(t)}, &machine{part: "worker", disk: powercut.Mount(t)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

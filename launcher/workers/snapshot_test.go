@@ -15,7 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// Everybody who has the shared folder reads what is in it: the run that it carries goes there, and nothing else of the home.
+// Everybody who has the shared folder reads what is in it: the run that it carries goes there, and nothing else of the
+// home.
 func TestOnlyTheRunGoesIntoTheSharedFolder(t *testing.T) {
 	const canary = "canary-5f21c0de"
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "swarm.db"), store.Options{})

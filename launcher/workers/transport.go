@@ -23,7 +23,8 @@ type Transport interface {
 	// Purge drops what was shared before a round.
 	Purge(ctx context.Context, before int) error
 
-	// Tend keeps what was shared available until ctx ends. find is what a node of this host shared in a round, by its journal.
+	// Tend keeps what was shared available until ctx ends. find is what a node of this host shared in a round, by its
+	// journal.
 	Tend(ctx context.Context, nodes []string, find natsbus.Find) error
 
 	Close()

@@ -46,8 +46,8 @@ func (a *Admission) bookOnce(ctx context.Context, logger *slog.Logger) {
 // snapshotInterval is how often a copy of the run's records goes into a shared folder.
 const snapshotInterval = 10 * time.Minute
 
-// snapshots copies what is recorded of the run into the shared folder, now and then and at the end. The database stays here: other runs and jobs of
-// the home are not for everybody who has the folder.
+// snapshots copies what is recorded of the run into the shared folder, now and then and at the end. The database stays
+// here: other runs and jobs of the home are not for everybody who has the folder.
 func (a *Admission) snapshots(ctx context.Context, folder *folderTransport, logger *slog.Logger) {
 	ticker := time.NewTicker(snapshotInterval)
 	defer ticker.Stop()

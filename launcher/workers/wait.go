@@ -20,8 +20,9 @@ type WaitedError struct{ Limit time.Duration }
 
 func (e *WaitedError) Error() string { return "waited " + e.Limit.String() }
 
-// awaiting says on stderr what a worker waits for, from a second on, until end is called: a line that is rewritten on a terminal, a
-// line every 15 s elsewhere. The context ends at the limit with a *WaitedError as its cause; 0: it has no limit.
+// awaiting says on stderr what a worker waits for, from a second on, until end is called: a line that is rewritten on a
+// terminal, a line every 15 s elsewhere. The context ends at the limit with a *WaitedError as its cause; 0: it has no
+// limit.
 func awaiting(ctx context.Context, stderr io.Writer, what string, limit time.Duration) (_ context.Context, end func()) {
 	cancel := context.CancelFunc(func() {})
 	began := time.Now()

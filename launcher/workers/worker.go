@@ -21,8 +21,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Worker is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it reports there, through an
-// outbox on disk. Beside that its run is as any: with a folder, a database and a live view of its own.
+// Worker is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it
+// reports there, through an outbox on disk. Beside that its run is as any: with a folder, a database and a live view of
+// its own.
 type Worker struct {
 	uplink       membership.Uplink
 	welcome      membership.Welcome
@@ -48,8 +49,8 @@ type Worker struct {
 	client   *membership.DeliveryClient
 }
 
-// LocalName names this host's part of a run in its own database: experiment and run there must not be those of the coordinator, which may have
-// the same home.
+// LocalName names this host's part of a run in its own database: experiment and run there must not be those of the
+// coordinator, which may have the same home.
 func (w *Worker) LocalName() string {
 	name := w.welcome.Run + "." + w.credentials.Worker
 	if len(name) > 60 { // an experiment's name may have 64
@@ -115,8 +116,8 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 	return w.order, nil
 }
 
-// Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may have lost the last half second
-// before a crash.
+// Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may
+// have lost the last half second before a crash.
 func (w *Worker) Assign(start *protocol.Start) {
 	s := w.assignments[start.Index]
 	start.Run, start.From, start.Recorded = w.welcome.Run, s.From, min(start.Recorded, s.Recorded)
@@ -235,7 +236,8 @@ func (w *Worker) patience(network time.Duration) time.Duration {
 	return network
 }
 
-// Settle delivers what is left, as far as the coordinator can be reached, and leaves the run. Closing now cuts it short.
+// Settle delivers what is left, as far as the coordinator can be reached, and leaves the run. Closing now cuts it
+// short.
 func (w *Worker) Settle(now <-chan struct{}) {
 	if w.client == nil {
 		return

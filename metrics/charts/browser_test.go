@@ -47,7 +47,8 @@ func (c *complaints) none(t *testing.T) {
 	require.Empty(t, c.said)
 }
 
-// browser opens a page with the script from files and returns what its console complained of. Styles and scripts in the page itself are forbidden.
+// browser opens a page with the script from files and returns what its console complained of. Styles and scripts in the
+// page itself are forbidden.
 func browser(t *testing.T, script string) (context.Context, *complaints) {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")

@@ -2,9 +2,9 @@
 // unchanged, in uplot/ with its licence), the charts built on it, and the design tokens. It is assets only: it imports
 // nothing of this module, and its JavaScript formats and lays out numbers that metrics/stats has computed.
 //
-// The scripts are classic ones without a build step, for they also run from a file:// page: uplot.js defines uPlot, charts.js after it
-// swarmCharts (docs in js/api.js). They insert text through textContent only and set styles through the CSSOM only, so they work under a
-// Content-Security-Policy without inline scripts and styles.
+// The scripts are classic ones without a build step, for they also run from a file:// page: uplot.js defines uPlot,
+// charts.js after it swarmCharts (docs in js/api.js). They insert text through textContent only and set styles through
+// the CSSOM only, so they work under a Content-Security-Policy without inline scripts and styles.
 package charts
 
 import (

@@ -63,8 +63,8 @@ func (s *swarm) working(run string, nodes, round int) {
 	}
 }
 
-// BenchmarkAPI answers each request of the page over 4 x 8 x 2000 rounds: cold is a server that has just started, warm one that has answered
-// the same before.
+// BenchmarkAPI answers each request of the page over 4 x 8 x 2000 rounds: cold is a server that has just started, warm
+// one that has answered the same before.
 func BenchmarkAPI(b *testing.B) {
 	s := newPaper(b)
 	for _, path := range []string{
@@ -97,8 +97,9 @@ func BenchmarkAPI(b *testing.B) {
 	}
 }
 
-// BenchmarkLivePage is what one more second of a live page costs: a look at the database after a round of 8 nodes, its messages, and the curve
-// that the page then asks for, on top of three finished runs and 2000 rounds of the live one. cpu-% is of one core, with one such second a second.
+// BenchmarkLivePage is what one more second of a live page costs: a look at the database after a round of 8 nodes, its
+// messages, and the curve that the page then asks for, on top of three finished runs and 2000 rounds of the live one.
+// cpu-% is of one core, with one such second a second.
 func BenchmarkLivePage(b *testing.B) {
 	s := newPaper(b)
 	s.start("live-1", "live", paperNodes, 10*paperRounds)

@@ -25,7 +25,8 @@ func inPage[T any](t testing.TB, ctx context.Context, expression string) T {
 	return out
 }
 
-// A page that was open before anything had run shows the first run as it comes, and goes on with it, without being loaded again.
+// A page that was open before anything had run shows the first run as it comes, and goes on with it, without being
+// loaded again.
 func TestAPageFollowsARunFromNothing(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := newSwarm(t)
@@ -93,7 +94,8 @@ func TestAPageTellsOfACoordinatorThatDiesAndReturns(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// The server goes away, as the dashboard of swarm up does with its run: the page says so, tries again, and has what it missed.
+// The server goes away, as the dashboard of swarm up does with its run: the page says so, tries again, and has what it
+// missed.
 func TestAPageComesBackAfterItsServer(t *testing.T) {
 	ctx, _ := openChromium(t) // its console complains of the connection, as it should
 	s := newSwarm(t)

@@ -7,11 +7,13 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections are open at a time, streams and requests that are being answered aside. A page has a few.
+// maxConnections is how many connections are open at a time, streams and requests that are being answered aside. A page
+// has a few.
 const maxConnections = 256
 
-// crowd bounds a server's connections. Whoever opens more than there may be ends those that have been quiet for longest: no token is asked for before a
-// request is whole, and connections cost memory. One that is being answered stays.
+// crowd bounds a server's connections. Whoever opens more than there may be ends those that have been quiet for
+// longest: no token is asked for before a request is whole, and connections cost memory. One that is being answered
+// stays.
 type crowd struct {
 	mu    sync.Mutex
 	quiet *list.List // of net.Conn, those without a request, the oldest first

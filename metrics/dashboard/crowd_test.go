@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever opens many connections ends his own: a page that watches, and who comes next, are answered as ever, and what the connections cost is bounded.
+// Whoever opens many connections ends his own: a page that watches, and who comes next, are answered as ever, and what
+// the connections cost is bounded.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := finished(t)
 	base := s.serve()

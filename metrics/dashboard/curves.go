@@ -41,7 +41,8 @@ const (
 
 func newCurves() *curves { return &curves{series: map[seriesKey]*series{}} }
 
-// get returns the series of a key, and forgets those that were not asked for longest where there are too many, or too long ones.
+// get returns the series of a key, and forgets those that were not asked for longest where there are too many, or too
+// long ones.
 func (c *curves) get(key seriesKey) *series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,8 @@ func (k *known) behind(round int) bool {
 	return false
 }
 
-// history changes when rounds that are recorded may become others: nodes that begin again at a checkpoint do rounds again.
+// history changes when rounds that are recorded may become others: nodes that begin again at a checkpoint do rounds
+// again.
 func (k *known) history() string {
 	return fmt.Sprint(k.totals.Attempts, k.totals.Restarts, k.totals.ReplayedRounds, k.totals.Started)
 }

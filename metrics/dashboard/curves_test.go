@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Curves that are brought up to date are those that are read whole, whatever order rounds come in: with a node far behind, with rounds done again
-// after a restart, with a new attempt.
+// Curves that are brought up to date are those that are read whole, whatever order rounds come in: with a node far
+// behind, with rounds done again after a restart, with a new attempt.
 func TestCurvesKeptAreThoseReadWhole(t *testing.T) {
 	const nodes = 4
 	rng := rand.New(rand.NewPCG(1, 2))

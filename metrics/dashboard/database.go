@@ -25,7 +25,8 @@ type database struct {
 // retry is how long a database that could not be opened is left alone.
 const retry = time.Second
 
-// open returns a reader of what is at the path now. It stays open; the error is store.ErrNoDatabase while there is none.
+// open returns a reader of what is at the path now. It stays open; the error is store.ErrNoDatabase while there is
+// none.
 func (d *database) open(ctx context.Context) (*store.Reader, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

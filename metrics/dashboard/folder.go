@@ -128,7 +128,8 @@ func (s *Server) getRollouts(ctx context.Context, r *http.Request) (any, error) 
 	return rollouts, err
 }
 
-// folder checks a request for what lies in a run's folder. The node becomes part of a path: it has to be one of the run's.
+// folder checks a request for what lies in a run's folder. The node becomes part of a path: it has to be one of the
+// run's.
 func (s *Server) folder(ctx context.Context, r *http.Request, p *params, node string) (*known, error) {
 	if err := p.done(); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// policy is what a browser may do with what is served here: load it from here, nothing else, and show it in no other page's frame.
+// policy is what a browser may do with what is served here: load it from here, nothing else, and show it in no other
+// page's frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -42,7 +43,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if s.options.Token == "" {
-			// A page of another site can have its name resolved to this machine, and would then read everything: its name gives it away.
+			// A page of another site can have its name resolved to this machine, and would then read everything: its
+			// name gives it away.
 			if !ownHost(r.Host) {
 				text := "host " + clip(r.Host) + " is not this server. Try: its address or localhost, or start it with --token"
 				s.refuse(w, r, &problem{http.StatusForbidden, text})
@@ -55,8 +57,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// foreign tells whether a page of another origin has a browser make the request: of another site, or of another port of this host. A person who follows a
-// link to the page itself may come from anywhere. Who is no browser says nothing of this.
+// foreign tells whether a page of another origin has a browser make the request: of another site, or of another port of
+// this host. A person who follows a link to the page itself may come from anywhere. Who is no browser says nothing of
+// this.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none":
@@ -80,8 +83,8 @@ func ownHost(host string) bool {
 	return net.ParseIP(name) != nil || strings.EqualFold(name, "localhost")
 }
 
-// authorise asks for the token: as Authorization: Bearer, as the cookie of an earlier visit, or, once, as ?token= of the page, which sets that
-// cookie and leads to the address without it.
+// authorise asks for the token: as Authorization: Bearer, as the cookie of an earlier visit, or, once, as ?token= of
+// the page, which sets that cookie and leads to the address without it.
 func (s *Server) authorise(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	cookie := "swarm_" + s.derive("name")[:16] // servers on several ports of a host share its cookies
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && same(bearer, s.options.Token) {

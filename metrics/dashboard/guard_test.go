@@ -34,8 +34,8 @@ func TestHostMustBeAnAddressOrLocalhost(t *testing.T) {
 	}
 }
 
-// A page of another site, or of another program on this machine, can make a browser ask here, cookie and all: it gets no answer, and above all no stream.
-// Following a link to the page is what a person does.
+// A page of another site, or of another program on this machine, can make a browser ask here, cookie and all: it gets
+// no answer, and above all no stream. Following a link to the page is what a person does.
 func TestOtherSitesGetNoAnswer(t *testing.T) {
 	for name, s := range map[string]*swarm{"without a token": newSwarm(t), "with one": newSwarm(t, func(o *Options) { o.Token = token })} {
 		var cookie string

@@ -156,8 +156,8 @@ func ledger(status stats.Status) []ledgerRow {
 	return rows
 }
 
-// addDevices puts samples into slots as the database does: memory is the highest of the slot, with what nobody accounts for of that, the rest
-// is the slot's last.
+// addDevices puts samples into slots as the database does: memory is the highest of the slot, with what nobody accounts
+// for of that, the rest is the slot's last.
 func (d *memoryDocument) addDevices(samples []store.DeviceSample, slot int) {
 	at := map[string]int{}
 	newest := map[string]store.DeviceSample{}

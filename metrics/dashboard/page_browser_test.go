@@ -62,7 +62,8 @@ func draw(t *testing.T, ctx context.Context, address string, width int64, scheme
 	}), chromedp.Navigate(address)))
 }
 
-// slash is the key as a keyboard sends it: its character comes from the press, unless the page prevents it. chromedp.KeyEvent sends both apart.
+// slash is the key as a keyboard sends it: its character comes from the press, unless the page prevents it.
+// chromedp.KeyEvent sends both apart.
 var slash = chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 	_, err := cdp.Call(ctx, target, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
 	return err

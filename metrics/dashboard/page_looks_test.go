@@ -17,7 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// pageLimit bounds the page's own scripts and styles, in bytes. Curves of experiments against five axes and groups that fold took the last 5,000.
+// pageLimit bounds the page's own scripts and styles, in bytes. Curves of experiments against five axes and groups that
+// fold took the last 5,000.
 const pageLimit = 128_000
 
 //go:embed testdata/audit.js
@@ -49,8 +50,8 @@ func TestThePageIsSmallAndNeverMakesMarkup(t *testing.T) {
 	require.Less(t, total, pageLimit)
 }
 
-// TestThePageLooksRight draws every view at two widths and in both schemes, and audits each: nothing wider than the page, everything named,
-// text readable, no complaint on the console. SWARM_SCREENSHOTS=DIR keeps pictures.
+// TestThePageLooksRight draws every view at two widths and in both schemes, and audits each: nothing wider than the
+// page, everything named, text readable, no complaint on the console. SWARM_SCREENSHOTS=DIR keeps pictures.
 func TestThePageLooksRight(t *testing.T) {
 	ctx, said := openChromium(t)
 	base := looksSwarm(t).serve()
@@ -211,7 +212,8 @@ func TestEveryModuleIsPreloaded(t *testing.T) {
 	}
 }
 
-// looksSwarm has a run that is done, one that is on its way and one whose coordinator is gone, with something in every view.
+// looksSwarm has a run that is done, one that is on its way and one whose coordinator is gone, with something in every
+// view.
 func looksSwarm(t *testing.T) *swarm {
 	t.Helper()
 	const nodes = 4

@@ -1,6 +1,7 @@
-// Package dashboard serves a read-only web page about the runs of a database: its own page and charts, a JSON API, a stream of what changes,
-// and Prometheus metrics. It takes the path of a database that others write, and functions for what lies in runs' folders (logs,
-// journals). Its numbers are documents of metrics/stats, made by metrics/query; it computes none, writes nothing, and asks nothing of the network.
+// Package dashboard serves a read-only web page about the runs of a database: its own page and charts, a JSON API, a
+// stream of what changes, and Prometheus metrics. It takes the path of a database that others write, and functions for
+// what lies in runs' folders (logs, journals). Its numbers are documents of metrics/stats, made by metrics/query; it
+// computes none, writes nothing, and asks nothing of the network.
 package dashboard
 
 import (
@@ -19,7 +20,8 @@ import (
 type Options struct {
 	Path string // the database's; it need not be there yet
 
-	// Alive tells whether the coordinator of a run still lives, as far as it can be seen from here, at a time in Unix seconds.
+	// Alive tells whether the coordinator of a run still lives, as far as it can be seen from here, at a time in Unix
+	// seconds.
 	Alive func(store.Snapshot, float64) bool
 
 	Logs     func(context.Context, LogQuery) (Logs, error)         // nil: there are none to read
@@ -78,8 +80,8 @@ func New(o Options) (*Server, error) {
 // ServeHTTP answers one request. Without Serve nobody looks for changes, and streams only tell the present.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers requests until ctx ends, then closes the listener, every stream and the database. Its error is nil after ctx has ended, else
-// why it can't go on.
+// Serve answers requests until ctx ends, then closes the listener, every stream and the database. Its error is nil
+// after ctx has ended, else why it can't go on.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 60 * time.Second,

@@ -42,7 +42,8 @@ func eventMessage(kind, id string, document any) []byte {
 	return fmt.Appendf(nil, "%sdata: %s\n\n", text, body)
 }
 
-// tell sends a message to every watcher. One that doesn't keep up is dropped: it comes again and gets the present. It is called with mu held.
+// tell sends a message to every watcher. One that doesn't keep up is dropped: it comes again and gets the present. It
+// is called with mu held.
 func (b *board) tell(message []byte) {
 	for w := range b.watchers {
 		select {
@@ -81,8 +82,9 @@ func (b *board) tellChanged(changed, fresh []*known, full bool) {
 	}
 }
 
-// watch adds a watcher and returns it with what it is to be told first: every run, the status of those that go on, and what happened after
-// the entry that it knows last. It is nil where there are too many, of all or of that address, or the board is closed.
+// watch adds a watcher and returns it with what it is to be told first: every run, the status of those that go on, and
+// what happened after the entry that it knows last. It is nil where there are too many, of all or of that address, or
+// the board is closed.
 func (b *board) watch(ctx context.Context, address string, last int64, resumes bool) (*watcher, [][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -152,7 +152,8 @@ func (k *known) last() float64 {
 	return last
 }
 
-// since returns what is at hand of the entries after an ID, over all runs, oldest first, at most timelineKept. It is called with mu held.
+// since returns what is at hand of the entries after an ID, over all runs, oldest first, at most timelineKept. It is
+// called with mu held.
 func (b *board) since(id int64) []entry {
 	var list []entry
 	for _, t := range b.timelines {

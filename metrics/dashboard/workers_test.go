@@ -58,7 +58,8 @@ func TestWorkersDocument(t *testing.T) {
 	}
 }
 
-// TestWorkersAreShown draws the overview of a run that others have joined, wide and narrow, and audits it; who joins later appears by himself.
+// TestWorkersAreShown draws the overview of a run that others have joined, wide and narrow, and audits it; who joins
+// later appears by himself.
 func TestWorkersAreShown(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := shared(t)

@@ -1,7 +1,7 @@
 package event
 
-// Eval is a held-out evaluation of a node's weights, keyed by (run, node, round): sending it again changes nothing. Its questions are the
-// same for every node, seed and experiment of a task set, and no node trains on them.
+// Eval is a held-out evaluation of a node's weights, keyed by (run, node, round): sending it again changes nothing. Its
+// questions are the same for every node, seed and experiment of a task set, and no node trains on them.
 type Eval struct {
 	Round       int     `json:"round"`       // rounds that the weights hold; 0: as they were first
 	Set         string  `json:"set"`         // names the questions and how they were sampled: only equal sets compare

@@ -6,8 +6,8 @@ package event
 // Type names what an Event carries.
 type Type string
 
-// Types of events. A node sends state, round, memory, lease, release, checkpoint, eval, warning and failure; the launcher adds
-// spawn, exit, restart, giveup, device and the run's own.
+// Types of events. A node sends state, round, memory, lease, release, checkpoint, eval, warning and failure; the
+// launcher adds spawn, exit, restart, giveup, device and the run's own.
 const (
 	TypeState      Type = "state"       // State set: what the node is doing now
 	TypeEngine     Type = "engine"      // PID set: the node has an engine; for its launcher alone
@@ -93,7 +93,8 @@ type Event struct {
 
 	Worker string `json:"worker,omitempty"` // whose node it is; empty: of the coordinator's own host
 
-	// Replayed: a node tells again, from its journal, of a round that it had told of; Time is when it did. It counts only where it is missing.
+	// Replayed: a node tells again, from its journal, of a round that it had told of; Time is when it did. It counts
+	// only where it is missing.
 	Replayed bool `json:"replayed,omitempty"`
 
 	State      State       `json:"state,omitempty"`
@@ -153,12 +154,13 @@ type Round struct {
 	ClipHigh float64 `json:"clip_ratio_high"`
 	Steps    int     `json:"steps"` // optimizer steps; 0: every advantage was zero
 
-	// |log-probability before the update - the one it was sampled with|, nats, over the tokens of own completions that the update computed.
-	// nil: it computed none, or what they were sampled with isn't known.
+	// |log-probability before the update - the one it was sampled with|, nats, over the tokens of own completions that
+	// the update computed. nil: it computed none, or what they were sampled with isn't known.
 	SamplingLogpDifferenceMax  *float64 `json:"sampling_logp_difference_max,omitempty"`
 	SamplingLogpDifferenceMean *float64 `json:"sampling_logp_difference_mean,omitempty"`
 
-	// Of the tokens of others' completions that the update computed, where external_correction weighs them. nil: none, or an earlier program's.
+	// Of the tokens of others' completions that the update computed, where external_correction weighs them. nil: none,
+	// or an earlier program's.
 	ExternalClipRatio *float64 `json:"external_clip_ratio,omitempty"` // share whose weight was clipped
 	ExternalDropped   *float64 `json:"external_dropped,omitempty"`    // completions that were dropped for their divergence
 	ExternalESS       *float64 `json:"external_ess,omitempty"`        // effective sample size of the weights / tokens
@@ -182,8 +184,8 @@ type Round struct {
 	Staleness    float64 `json:"staleness"`               // mean age of the external groups trained on, in this node's rounds since they arrived; 0 at a barrier
 	GenerateOnly bool    `json:"generate_only,omitempty"` // the node shares and never trains
 
-	// NonFinite names the fields, by JSON name, whose value was no number ("NaN", "+Inf", "-Inf"); they are 0 here, for JSON has no such
-	// values.
+	// NonFinite names the fields, by JSON name, whose value was no number ("NaN", "+Inf", "-Inf"); they are 0 here, for
+	// JSON has no such values.
 	NonFinite map[string]string `json:"non_finite,omitempty"`
 
 	Tasks []TaskReward `json:"tasks,omitempty"` // own questions, by task

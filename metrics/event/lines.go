@@ -51,8 +51,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: limit}
 }
 
-// Read decodes the next line into v. It returns io.EOF at the end, also when a torn last line precedes it: whoever wrote
-// it is dead.
+// Read decodes the next line into v. It returns io.EOF at the end, also when a torn last line precedes it: whoever
+// wrote it is dead.
 func (r *Reader) Read(v any) error {
 	r.buf = r.buf[:0]
 	for {

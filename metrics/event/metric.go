@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Metric is one figure of a Round. The table of metrics is the one place that lists them: the database's columns, what verify compares, what a
-// worker may deliver, exports, the API and the documents come from it or are tested against it. A new metric is a field of Round, its
-// computation, one row here and the migration that adds its column.
+// Metric is one figure of a Round. The table of metrics is the one place that lists them: the database's columns, what
+// verify compares, what a worker may deliver, exports, the API and the documents come from it or are tested against it.
+// A new metric is a field of Round, its computation, one row here and the migration that adds its column.
 type Metric struct {
 	Name     string  // in JSON, in the database and in the API
 	Unit     Unit    // of its values
@@ -220,7 +220,8 @@ func MetricNames() []string {
 	return names
 }
 
-// Value returns a round's figure as it is recorded: a float64, an int or a bool, nil where the round has none. NonFinite is not consulted.
+// Value returns a round's figure as it is recorded: a float64, an int or a bool, nil where the round has none.
+// NonFinite is not consulted.
 func (m Metric) Value(r *Round) any {
 	if m.Training && r.GenerateOnly || m.none != nil && m.none(r) {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// figures are the JSON names of Round's figures, in order: everything but its key, its lists and what says why a figure is missing.
+// figures are the JSON names of Round's figures, in order: everything but its key, its lists and what says why a figure
+// is missing.
 func figures() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Round]()) {
@@ -66,7 +67,8 @@ func TestEveryFigureOfARoundIsOneRow(t *testing.T) {
 	}
 }
 
-// docs/METRICS.md has exactly the table's row of each metric, in its order, and names those that only training rounds have.
+// docs/METRICS.md has exactly the table's row of each metric, in its order, and names those that only training rounds
+// have.
 func TestTheMetricsPageIsTheTable(t *testing.T) {
 	data, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {

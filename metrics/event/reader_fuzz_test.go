@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzReader reads a stranger's bytes as a stream of events: it ends, it holds no more than its bound, and what it took can be sent on and
-// arrives unchanged.
+// FuzzReader reads a stranger's bytes as a stream of events: it ends, it holds no more than its bound, and what it took
+// can be sent on and arrives unchanged.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("{\"type\":\"round\",\"node\":\"node_0\",\"round\":{\"round\":1,\"peers\":[{\"node\":\"a\",\"late\":true}]}}\n{\"type\":"))
 	f.Add([]byte("null\n[]\n{}\n\n{\"lease\":null,\"time\":1e308}\n"))

@@ -7,8 +7,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Chosen are the runs of those names, experiments' or their own, and the keys of the jobs of those names, oldest first; of no name all. For a
-// name that is neither, the unknown one, the error is store.ErrNotFound, and likewise where there is nothing at all.
+// Chosen are the runs of those names, experiments' or their own, and the keys of the jobs of those names, oldest first;
+// of no name all. For a name that is neither, the unknown one, the error is store.ErrNotFound, and likewise where there
+// is nothing at all.
 func Chosen(ctx context.Context, reader *store.Reader, names []string) (runs []store.Run, jobs []string, unknown string, err error) {
 	all, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {

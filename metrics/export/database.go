@@ -14,12 +14,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FormatSQLite is a database of its own with what statistics of the runs need, as store.Reader.Extract writes it: one file, compressed by
-// gzip where its name ends in .gz.
+// FormatSQLite is a database of its own with what statistics of the runs need, as store.Reader.Extract writes it: one
+// file, compressed by gzip where its name ends in .gz.
 const FormatSQLite = "sqlite"
 
-// Database writes runs to a database file at path, whole or not at all. A file that is there is replaced where it is such an export, else
-// only with force; never is it the database that is read. Equal runs make equal bytes.
+// Database writes runs to a database file at path, whole or not at all. A file that is there is replaced where it is
+// such an export, else only with force; never is it the database that is read. Equal runs make equal bytes.
 func Database(ctx context.Context, reader *store.Reader, path string, runs []store.Run, force bool) ([]File, error) {
 	info, err := os.Lstat(path)
 	switch {

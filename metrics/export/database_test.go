@@ -15,7 +15,8 @@ import (
 // hostile is text that wants to be a formula, a second line, a path and markup.
 const hostile = "=HYPERLINK(\"http://x\",\"a,b\")\nnext\t<script>\xff"
 
-// database has so many runs of nodes and rounds, each with a reward that is no number, a hostile warning and an evaluation.
+// database has so many runs of nodes and rounds, each with a reward that is no number, a hostile warning and an
+// evaluation.
 func database(t testing.TB, runs, nodes, rounds int) (*store.Reader, []store.Run) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")

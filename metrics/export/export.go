@@ -1,8 +1,8 @@
-// Package export writes recorded runs for other programs: tables as CSV or JSON lines, curves as TensorBoard event files, or a small database
-// that every command which shows runs can read. It writes what
-// metrics/store has recorded and what metrics/query makes of it, and computes nothing itself. Rows are streamed: no table is ever held
-// in memory. Everything is written below one folder that is marked as an export; another folder is left alone unless told otherwise. Import takes
-// over the runs of such a database.
+// Package export writes recorded runs for other programs: tables as CSV or JSON lines, curves as TensorBoard event
+// files, or a small database that every command which shows runs can read. It writes what metrics/store has recorded
+// and what metrics/query makes of it, and computes nothing itself. Rows are streamed: no table is ever held in memory.
+// Everything is written below one folder that is marked as an export; another folder is left alone unless told
+// otherwise. Import takes over the runs of such a database.
 package export
 
 import (

@@ -43,8 +43,8 @@ type folder struct {
 	files  []File
 }
 
-// openFolder makes the folder where it is missing. Into one that holds something else than an export it writes only with force, and
-// leaves what it doesn't replace.
+// openFolder makes the folder where it is missing. Into one that holds something else than an export it writes only
+// with force, and leaves what it doesn't replace.
 func openFolder(dir string, force bool) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -167,7 +167,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // safeNames makes names of folders from names that anybody may have chosen.
 type safeNames map[string]bool
 
-// take returns a name of at most 128 letters, digits and signs that is like name and was not returned before, in any case of letters.
+// take returns a name of at most 128 letters, digits and signs that is like name and was not returned before, in any
+// case of letters.
 func (s safeNames) take(name string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {

@@ -36,7 +36,8 @@ func (r *Request) OneTable() bool {
 	return len(r.Tables) == 1 && (r.Format == FormatCSV || r.Format == FormatJSONL)
 }
 
-// namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named rounds.csv.
+// namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named
+// rounds.csv.
 func (r *Request) namesFile() bool {
 	if r.ToFile() || r.Format == FormatSQLite {
 		return false

@@ -22,8 +22,8 @@ type rowWriter interface {
 	flush() error
 }
 
-// Table streams a table of runs, or of jobs by their keys, to w, and returns how many rows it has. Columns have the names and units that
-// docs/METRICS.md gives.
+// Table streams a table of runs, or of jobs by their keys, to w, and returns how many rows it has. Columns have the
+// names and units that docs/METRICS.md gives.
 func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table string, runs []store.Run, jobs ...string) (rows int, err error) {
 	columns, err := reader.Columns(ctx, table)
 	if err != nil {
@@ -105,8 +105,8 @@ func (c *csvWriter) flush() error {
 	return c.w.Error()
 }
 
-// cell makes text safe for spreadsheets, which take text that begins with one of these signs for a formula: a ' goes before it, and before
-// a ' that stands there already, so that taking one ' away gives the text back.
+// cell makes text safe for spreadsheets, which take text that begins with one of these signs for a formula: a ' goes
+// before it, and before a ' that stands there already, so that taking one ' away gives the text back.
 func cell(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if text != "" && strings.ContainsRune("=+-@'\t\r", rune(text[0])) {

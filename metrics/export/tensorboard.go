@@ -20,7 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// tagOf is a metric's tag: TRL's name, as its GRPO trainer logs it, or the metric's own below swarm/ where TRL has none.
+// tagOf is a metric's tag: TRL's name, as its GRPO trainer logs it, or the metric's own below swarm/ where TRL has
+// none.
 func tagOf(m event.Metric) string {
 	if m.TRL != "" {
 		return m.TRL
@@ -28,11 +29,13 @@ func tagOf(m event.Metric) string {
 	return "swarm/" + m.Name
 }
 
-// writeTensorBoard writes one log folder for each node, RUN/NODE, and one for the mean over nodes, RUN/swarm. A step is a round, from 0.
+// writeTensorBoard writes one log folder for each node, RUN/NODE, and one for the mean over nodes, RUN/swarm. A step is
+// a round, from 0.
 func writeTensorBoard(ctx context.Context, reader *store.Reader, f *folder, runs []store.Run) error {
 	names := safeNames{}
 	for _, run := range runs {
-		// The same export has the same names, and so replaces the former; the time is what TensorBoard sorts a folder's files by.
+		// The same export has the same names, and so replaces the former; the time is what TensorBoard sorts a folder's
+		// files by.
 		log := &logFolder{f, names.take(run.Run), fmt.Sprintf("events.out.tfevents.%010d.swarm", int64(run.Started)), safeNames{"swarm": true}}
 		if err := log.swarm(ctx, reader, run); err != nil {
 			return err
@@ -169,8 +172,8 @@ type point struct {
 	value float64
 }
 
-// eventWriter writes TensorBoard events: records of TFRecord, each with a length and masked CRC-32C sums of length and content, that hold
-// Event messages (tensorboard/compat/proto/event.proto).
+// eventWriter writes TensorBoard events: records of TFRecord, each with a length and masked CRC-32C sums of length and
+// content, that hold Event messages (tensorboard/compat/proto/event.proto).
 type eventWriter struct {
 	out    *bufio.Writer
 	buffer []byte

@@ -137,8 +137,8 @@ print(json.dumps({run: {"tags": sorted(m.PluginRunToTagToContent("scalars").get(
     "reward": [[e.step, e.wall_time, e.tensor_proto.float_val[0]] for e in m.Tensors(run, "reward")]} for run in m.Runs()}))
 `
 
-// SWARM_TENSORBOARD is where the package tensorboard lies: of an installed one, or of github.com/tensorflow/tensorboard with its
-// .proto files compiled (protoc --python_out=.).
+// SWARM_TENSORBOARD is where the package tensorboard lies: of an installed one, or of github.com/tensorflow/tensorboard
+// with its .proto files compiled (protoc --python_out=.).
 func TestTensorBoardItselfReadsThem(t *testing.T) {
 	python := "/usr/bin/python3"
 	environment := append(os.Environ(), "PYTHONPATH="+os.Getenv("SWARM_TENSORBOARD"), "PYTHONDONTWRITEBYTECODE=1")

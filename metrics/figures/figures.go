@@ -1,8 +1,9 @@
-// Package figures draws the figures of a study, in the way of the paper's, as SVG files: rewards of every node, smoothed rewards by
-// configuration, held-out results over rounds, at the end and by task, and how adaptive runs moved their split.
+// Package figures draws the figures of a study, in the way of the paper's, as SVG files: rewards of every node,
+// smoothed rewards by configuration, held-out results over rounds, at the end and by task, and how adaptive runs moved
+// their split.
 //
-// It owns which figures there are and how they look. Every number comes from metrics/stats by way of metrics/query. The same runs give the same
-// bytes: nothing depends on a clock, on the order of a map, or on what fonts the machine has.
+// It owns which figures there are and how they look. Every number comes from metrics/stats by way of metrics/query. The
+// same runs give the same bytes: nothing depends on a clock, on the order of a map, or on what fonts the machine has.
 package figures
 
 import "github.com/sapo-swarm/swarm/metrics/stats"

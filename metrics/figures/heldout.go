@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// evalSet is the questions that are compared: those of the first configuration that answered any, at the end. Others' answers to other
-// questions are left out.
+// evalSet is the questions that are compared: those of the first configuration that answered any, at the end. Others'
+// answers to other questions are left out.
 func (d *Data) evalSet() string {
 	for _, c := range d.Configs {
 		for _, s := range c.Seeds {

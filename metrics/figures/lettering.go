@@ -13,8 +13,8 @@ import (
 // written is a line of text as vgsvg writes it: weight, size and the text itself.
 var written = regexp.MustCompile(`(<text [^>]*?)(\s+style="font-family:)Liberation Sans(;[^"]*?font-weight:(\w+);[^"]*?font-size:([\d.]+)px[^"]*">)([^<]*)</text>`)
 
-// lettered makes text take the room that the drawing was measured with, whatever font a viewer has: Arial and Helvetica have the same widths,
-// and others are narrowed or widened.
+// lettered makes text take the room that the drawing was measured with, whatever font a viewer has: Arial and Helvetica
+// have the same widths, and others are narrowed or widened.
 func lettered(svg []byte) []byte {
 	return written.ReplaceAllFunc(svg, func(line []byte) []byte {
 		m := written.FindSubmatch(line)

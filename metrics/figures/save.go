@@ -17,8 +17,8 @@ type File struct {
 	Bytes int    `json:"bytes"`
 }
 
-// Save draws the figures to SVG files in a folder, which it makes where it is missing. Files of other names stay. That there is nothing to draw is
-// an error.
+// Save draws the figures to SVG files in a folder, which it makes where it is missing. Files of other names stay. That
+// there is nothing to draw is an error.
 func (d *Data) Save(folder string) ([]File, error) {
 	drawn := d.Draw()
 	if len(drawn) == 0 {

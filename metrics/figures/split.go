@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// splitPath draws how many external groups nodes took of each round's budget, where they chose: a panel for each configuration.
+// splitPath draws how many external groups nodes took of each round's budget, where they chose: a panel for each
+// configuration.
 func (d *Data) splitPath() []byte {
 	var panels []*plot.Plot
 	lines := 0
@@ -47,7 +48,8 @@ func (d *Data) splitPath() []byte {
 	return grid(panels, "The path of the split", caption, nil)
 }
 
-// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds that all of them have.
+// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds
+// that all of them have.
 func meanOver(curves []stats.Curve) over {
 	var out over
 	if len(curves) == 0 {

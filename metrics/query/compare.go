@@ -35,8 +35,9 @@ func (o CompareOptions) Runs(ctx context.Context, reader *store.Reader) ([]store
 	return reader.Runs(ctx, store.Filter{Experiments: o.experiments()})
 }
 
-// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and with rounds only with
-// Target or Tasks, or of runs that are longer than what they are compared with. The error is an *UnknownError for a name without runs.
+// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and
+// nodes, and with rounds only with Target or Tasks, or of runs that are longer than what they are compared with. The
+// error is an *UnknownError for a name without runs.
 func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
 	var runs stats.Runs
 	var err error

@@ -18,8 +18,8 @@ func (o JobOptions) describe(j store.Job) stats.Job {
 	return stats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
 }
 
-// RecentJobs reads the jobs that go on and those that ended, or were last heard of, after since, Unix seconds, of these the newest
-// limit. The newest come first.
+// RecentJobs reads the jobs that go on and those that ended, or were last heard of, after since, Unix seconds, of these
+// the newest limit. The newest come first.
 func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]stats.Job, error) {
 	found, err := reader.Jobs(ctx, store.JobFilter{Since: since})
 	if err != nil {

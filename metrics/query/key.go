@@ -13,9 +13,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 )
 
-// ConfigKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
-// precision that it resolved to, its nodes and its rounds, and the contents of what it read beside: weights, questions, a --node-command. Runs of
-// equal keys are runs of one configuration.
+// ConfigKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed
+// and name, the precision that it resolved to, its nodes and its rounds, and the contents of what it read beside:
+// weights, questions, a --node-command. Runs of equal keys are runs of one configuration.
 func ConfigKey(run store.Totals) string {
 	var c configs.Config
 	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.

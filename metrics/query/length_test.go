@@ -14,8 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// lengths is a database of experiments that are equal but for their rounds: the reward grows by 0.01 a round, and after every tenth round, before the
-// first and at the end a node answers ten questions, as many of them right as it has done rounds, and seed's more.
+// lengths is a database of experiments that are equal but for their rounds: the reward grows by 0.01 a round, and after
+// every tenth round, before the first and at the end a node answers ten questions, as many of them right as it has done
+// rounds, and seed's more.
 func lengths(t *testing.T, rounds map[string]int) *store.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")

@@ -31,7 +31,8 @@ const (
 // facts are settings that a run has beside its configuration's keys.
 var facts = []string{"nodes", "gpu", "weights", "swarm", "torch"}
 
-// SettingNames are the settings that a comparison can be asked to overlook: the configuration's keys, what else a run has, and subjects of several.
+// SettingNames are the settings that a comparison can be asked to overlook: the configuration's keys, what else a run
+// has, and subjects of several.
 func SettingNames() []string {
 	names := slices.Concat(configs.Keys(), facts, []string{subjectTasks})
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unlisted, name) })
@@ -58,8 +59,8 @@ func CheckDespite(names []string) error {
 	return nil
 }
 
-// Differ returns a function that lists the settings in which two runs differ, by name, for stats.CompareOptions. It keeps what it has read of runs,
-// by their key.
+// Differ returns a function that lists the settings in which two runs differ, by name, for stats.CompareOptions. It
+// keeps what it has read of runs, by their key.
 func Differ() func(a, b store.Totals) []stats.RunDifference {
 	known := map[string]*settings{}
 	read := func(r store.Totals) *settings {
@@ -186,7 +187,8 @@ func differences(a, b *settings) []stats.RunDifference {
 	return list
 }
 
-// configDifferences are those of the configurations. Keys that are on both sides as the model's preset has them go with the model.
+// configDifferences are those of the configurations. Keys that are on both sides as the model's preset has them go with
+// the model.
 func configDifferences(a, b *settings) []stats.RunDifference {
 	var list []stats.RunDifference
 	values := [2]map[string]any{configs.Values(a.config), configs.Values(b.config)}

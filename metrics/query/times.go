@@ -14,7 +14,8 @@ type Rounds struct {
 	values []store.RoundValue
 }
 
-// ReadRounds reads a metric of a run (event.MetricNames). The error is store.ErrNotFound, wrapped, for an unknown metric.
+// ReadRounds reads a metric of a run (event.MetricNames). The error is store.ErrNotFound, wrapped, for an unknown
+// metric.
 func ReadRounds(ctx context.Context, reader *store.Reader, run store.Run, metric string) (Rounds, error) {
 	values, err := reader.RoundValues(ctx, run.Run, metric, 0)
 	return Rounds{run, metric, values}, err

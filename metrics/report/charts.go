@@ -137,7 +137,8 @@ func (run *Run) path() chart {
 	return chart{Kind: "lines", Options: o}
 }
 
-// evaluations are pass@1, and pass@k of the largest k, over rounds: a line an experiment, of the questions that are compared.
+// evaluations are pass@1, and pass@k of the largest k, over rounds: a line an experiment, of the questions that are
+// compared.
 func (r *Report) evaluations() chart {
 	out := chart{Kind: "experiments", Options: chartOptions{
 		Title: "Held-out questions: chance that one of k completions is right, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,

@@ -58,8 +58,8 @@ func experimentsOf(totals []store.Totals) []string {
 	return names
 }
 
-// flatten turns a configuration into values by key, nested ones with a dot. A list of named things is told by its names and weights. What
-// isn't an object has no keys.
+// flatten turns a configuration into values by key, nested ones with a dot. A list of named things is told by its names
+// and weights. What isn't an object has no keys.
 func flatten(document []byte) map[string]string {
 	out := map[string]string{}
 	var root map[string]any

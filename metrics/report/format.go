@@ -56,7 +56,8 @@ func interval(low, high *float64, format func(*float64) string) string {
 // gigabytes formats bytes; what isn't above 0 was not measured. No line breaks before the unit.
 func gigabytes(n int64) string { return strings.Replace(units.BytesMeasured(n), " ", "\u00a0", 1) }
 
-// duration formats seconds as units.Span does, and below a tenth of a second in ms: 5.6 ms. No line breaks before the unit.
+// duration formats seconds as units.Span does, and below a tenth of a second in ms: 5.6 ms. No line breaks before the
+// unit.
 func duration(s float64) string {
 	text := units.Span(s)
 	switch {

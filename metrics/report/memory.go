@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// memory stacks what nodes hold over time: of their GPUs where they ever had any of one, else of the host. The card and what its driver says
-// is used lie over them.
+// memory stacks what nodes hold over time: of their GPUs where they ever had any of one, else of the host. The card and
+// what its driver says is used lie over them.
 func (run *Run) memory() chart {
 	onDevice := run.onDevice()
 	o := chartOptions{Title: run.Label + ": host memory by node (" + run.HostKind() + ")", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}

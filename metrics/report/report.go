@@ -1,8 +1,8 @@
 // Package report makes one self-contained HTML file about the runs of a database: which configuration is best, how
 // certain that is, and the data behind it. The file needs no network, no server and, but for its charts, no JavaScript.
 //
-// It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of metrics/query, or is a
-// recorded one as it is. It writes to the io.Writer that it is given; Save alone writes a file.
+// It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of
+// metrics/query, or is a recorded one as it is. It writes to the io.Writer that it is given; Save alone writes a file.
 package report
 
 import (
@@ -84,7 +84,8 @@ type Run struct {
 	Workers     []stats.WorkerRow // other hosts that took part
 }
 
-// Read reads what a report shows. The error is store.ErrNotFound, wrapped, where there is nothing: no run at all, or none of a name.
+// Read reads what a report shows. The error is store.ErrNotFound, wrapped, where there is nothing: no run at all, or
+// none of a name.
 func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error) {
 	if o.Window < 1 {
 		o.Window = stats.PaperWindow
@@ -152,7 +153,8 @@ func (r *Report) readCurves(ctx context.Context, reader *store.Reader, totals []
 	return nil
 }
 
-// drawn says whether a run has charts of its own: all do, unless they are many; then an experiment's newest that is done, or else its newest.
+// drawn says whether a run has charts of its own: all do, unless they are many; then an experiment's newest that is
+// done, or else its newest.
 func drawn(totals []store.Totals, i int) bool {
 	if len(totals) <= drawnRuns {
 		return true

@@ -174,7 +174,8 @@ func TestRewardsThatAreNoNumbers(t *testing.T) {
 	require.NotContains(t, outline(page), "Inf")
 }
 
-// At most 300 KB beside the data. How long it takes is logged; a bound on seconds would be one on the machine's other work.
+// At most 300 KB beside the data. How long it takes is logged; a bound on seconds would be one on the machine's other
+// work.
 func TestFourLongRunsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 64,000 rounds")

@@ -84,8 +84,9 @@ func (run *Run) readCharts(ctx context.Context, reader *store.Reader, window int
 	return err
 }
 
-// stretches is a metric's curve as means over stretches of so many rounds each, the round being a stretch's last: of a moving average as wide
-// as a stretch, the value at the end of each. Curves of one run so have the same rounds, which thinning by extremes would not give.
+// stretches is a metric's curve as means over stretches of so many rounds each, the round being a stretch's last: of a
+// moving average as wide as a stretch, the value at the end of each. Curves of one run so have the same rounds, which
+// thinning by extremes would not give.
 func stretches(rounds query.Rounds, window int) stats.Curve {
 	curve := rounds.Curve(stats.CurveOptions{Window: window})
 	if window < 2 {

@@ -209,8 +209,8 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// bestRow is the highest row of those that compare with the baseline, nil where none has a value. Rows are compared with it over rounds of their own, so
-// that the highest is the one with the most of it.
+// bestRow is the highest row of those that compare with the baseline, nil where none has a value. Rows are compared
+// with it over rounds of their own, so that the highest is the one with the most of it.
 func bestRow(c stats.Comparison) *stats.Row {
 	var best *stats.Row
 	high := 0.0

@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readFacts reads what the folder says about the run as a whole: config.yaml, state/current_state.json and progress_*.json.
+// readFacts reads what the folder says about the run as a whole: config.yaml, state/current_state.json and
+// progress_*.json.
 func (f *folder) readFacts(s *settings) error {
 	text, err := f.read("config.yaml", maxSmallFile)
 	if err != nil {
@@ -113,8 +114,8 @@ func (f *folder) readProgress(s *settings, name string) error {
 	})
 }
 
-// readRollout counts, in the first rollouts that can be read, questions (I) and completions of each (G): what a run did, where its
-// configuration isn't there to tell.
+// readRollout counts, in the first rollouts that can be read, questions (I) and completions of each (G): what a run
+// did, where its configuration isn't there to tell.
 func (f *folder) readRollout(s *settings) error {
 	rounds, err := f.list("rollouts")
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rlswarm writes folders as rl-swarm does (its manager.py, gdrive_logger.py, gdrive_coordinator.py and progress_tracker.py): node_0
-// coordinates, the others train; my_reward is logged twice a round, cumulative_reward into two files.
+// rlswarm writes folders as rl-swarm does (its manager.py, gdrive_logger.py, gdrive_coordinator.py and
+// progress_tracker.py): node_0 coordinates, the others train; my_reward is logged twice a round, cumulative_reward into
+// two files.
 type rlswarm struct {
 	dir                      string
 	workers, rounds, planned int

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// What a folder may hold. A full experiment, 8 nodes and 2000 rounds, has 16,000 reward files of 150 bytes and logs of 5 MB a node.
+// What a folder may hold. A full experiment, 8 nodes and 2000 rounds, has 16,000 reward files of 150 bytes and logs of
+// 5 MB a node.
 const (
 	maxSmallFile = 1 << 20   // state, peers, config, one reward
 	maxRollout   = 64 << 20  // one node's rollouts of a round

@@ -51,7 +51,8 @@ func Import(ctx context.Context, folder string, options Options, dry bool, datab
 	return Imported{outcome, report}, err
 }
 
-// showFiles tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it returns ends it.
+// showFiles tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it
+// returns ends it.
 func showFiles(stderr io.Writer, name string, o *Options) (done func()) {
 	if !screen.IsTerminal(stderr) {
 		return func() {}

@@ -108,7 +108,8 @@ func (f *folder) readStage(b *book, round, dir string) error {
 	return nil
 }
 
-// skipUnlessHidden notes a name that doesn't belong there; what systems leave behind (.DS_Store, desktop.ini, *.tmp) is nothing to tell of.
+// skipUnlessHidden notes a name that doesn't belong there; what systems leave behind (.DS_Store, desktop.ini, *.tmp) is
+// nothing to tell of.
 func (f *folder) skipUnlessHidden(file string) {
 	base := path.Base(file)
 	if !strings.HasPrefix(base, ".") && base != "desktop.ini" && !strings.HasSuffix(base, ".tmp") {

@@ -2,8 +2,8 @@
 // be damaged, incomplete or untrusted: sizes and counts are bounded, links out of it are not followed, and the Report
 // lists unreadable parts. It writes nothing but the run that Import puts into a database.
 //
-// That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has their mean, as
-// everywhere in this program; the sum, and how many records told of it, go along.
+// That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has
+// their mean, as everywhere in this program; the sum, and how many records told of it, go along.
 package rlswarm
 
 import (
@@ -79,8 +79,8 @@ func isExperiment(dir string) bool {
 	return false
 }
 
-// Read reads one experiment's folder. The Report tells, also beside an error, what was found; the error is ErrNothing, wrapped, where that
-// is no round at all.
+// Read reads one experiment's folder. The Report tells, also beside an error, what was found; the error is ErrNothing,
+// wrapped, where that is no round at all.
 func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
 	if o.Name != "" && !store.ValidExperiment(o.Name) {
 		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, store.ExperimentRule)
@@ -149,8 +149,8 @@ func digest(x store.Import) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// runKey names the run by when it began: folders of one experiment that began at different times are different runs, and one that has grown is
-// the same.
+// runKey names the run by when it began: folders of one experiment that began at different times are different runs,
+// and one that has grown is the same.
 func runKey(experiment string, started float64) string {
 	return experiment + "-" + time.Unix(int64(started), 0).UTC().Format("20060102T150405Z") + "-" + Format
 }

@@ -20,7 +20,8 @@ const (
 	defaultSeed         = 42
 )
 
-// settings are what a run was configured with, as far as its folder tells: of several places that tell the first counts.
+// settings are what a run was configured with, as far as its folder tells: of several places that tell the first
+// counts.
 type settings struct {
 	report     *Report
 	experiment string
@@ -60,7 +61,8 @@ func newSettings(o Options, folder string, report *Report) *settings {
 	return s
 }
 
-// tell takes a setting, unless it is out of range or another place told it already; of two that differ the report hears.
+// tell takes a setting, unless it is out of range or another place told it already; of two that differ the report
+// hears.
 func (s *settings) tell(name string, value int64, where string) {
 	low, high := int64(1), int64(1_000_000)
 	switch name {

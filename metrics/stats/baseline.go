@@ -13,8 +13,8 @@ const baselineConfig = "8/0" // its I/J
 // unnamedExperiment is the name of an experiment that nobody named: it is the baseline only where it is asked for.
 const unnamedExperiment = "default"
 
-// findBaseline returns the place of the baseline among the groups: the one of that name; without a name that of the preset 8loc0ext. It is -1 where
-// none is of that name, or where it isn't known which of several would be meant.
+// findBaseline returns the place of the baseline among the groups: the one of that name; without a name that of the
+// preset 8loc0ext. It is -1 where none is of that name, or where it isn't known which of several would be meant.
 func findBaseline(groups []group, name string) int {
 	if name != "" {
 		return named(groups, name)
@@ -50,7 +50,8 @@ func (g group) isBaseline() bool {
 	return r.NumTrainSamples > 0 && r.NumTransplantTrees == 0 && usual(settingOf(r).Split, "fixed")
 }
 
-// named is the place of the group of that name. Of an experiment that was split it is the part with the most seeds, the first of equals.
+// named is the place of the group of that name. Of an experiment that was split it is the part with the most seeds, the
+// first of equals.
 func named(groups []group, name string) int {
 	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
 		return i

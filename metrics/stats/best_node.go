@@ -20,9 +20,9 @@ type Choice struct {
 	Round  int
 }
 
-// BestNode chooses one of the nodes in among, of which there is at least one: that of the highest held-out reward after the newest round that
-// any of them was evaluated after, round 0 excepted; without one that of the highest mean reward in recent; else the first. Of equals the
-// one that is earlier in among counts. What isn't finite counts as 0.
+// BestNode chooses one of the nodes in among, of which there is at least one: that of the highest held-out reward after
+// the newest round that any of them was evaluated after, round 0 excepted; without one that of the highest mean reward
+// in recent; else the first. Of equals the one that is earlier in among counts. What isn't finite counts as 0.
 func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) Choice {
 	newest := 0
 	member := map[string]bool{}

@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Caveat is what a reader must know before he believes a number: one of the types below. metrics/wording puts it into words.
+// Caveat is what a reader must know before he believes a number: one of the types below. metrics/wording puts it into
+// words.
 type Caveat interface{ caveat() }
 
 // Caveats of a Comparison. Row is a row's name.
@@ -83,7 +84,8 @@ func (BelowWindow) caveat()    {}
 
 func (c *Comparison) caveat(x Caveat) { c.Caveats = append(c.Caveats, x) }
 
-// addCaveats says what the numbers don't: runs left out, rows that were cut or taken apart, evaluations that don't compare.
+// addCaveats says what the numbers don't: runs left out, rows that were cut or taken apart, evaluations that don't
+// compare.
 func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	if f.base < 0 && !o.ofStudyArms() && len(f.groups) > 1 {
 		c.caveat(NoBaseline{f.groups[0].name})
@@ -133,7 +135,8 @@ func (c *Comparison) addConfounders() {
 	}
 }
 
-// addParts tells of an experiment that is in several rows, once, at its first: list begins with a part and holds those after it.
+// addParts tells of an experiment that is in several rows, once, at its first: list begins with a part and holds those
+// after it.
 func (c *Comparison) addParts(list []group) {
 	first := list[0]
 	if first.part == "" || slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Experiment == first.experiment && c.told(r, first) }) {

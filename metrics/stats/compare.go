@@ -51,13 +51,13 @@ type Runs struct {
 	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: of Evals, by model
 }
 
-// Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is the preset 8loc0ext's. Where
-// it isn't known which is meant, rows are ranked and nothing is decided. Rows keep the order of the runs otherwise. Two rows are compared over the
-// rounds that all of their runs have, and only where they differ in nothing that could make the result beside what is studied.
-// Improvements compare rewards a node-round, which for runs of equal nodes is the same as comparing cumulative rewards. Intervals are over seeds,
-// never over nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other. Verdicts, notes and a study's lines are
-// metrics/wording's to set.
-// The error is store.ErrNotFound for a baseline without runs.
+// Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is
+// the preset 8loc0ext's. Where it isn't known which is meant, rows are ranked and nothing is decided. Rows keep the
+// order of the runs otherwise. Two rows are compared over the rounds that all of their runs have, and only where they
+// differ in nothing that could make the result beside what is studied. Improvements compare rewards a node-round, which
+// for runs of equal nodes is the same as comparing cumulative rewards. Intervals are over seeds, never over nodes:
+// nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other. Verdicts, notes and a
+// study's lines are metrics/wording's to set. The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 	if o.Study != nil {
 		return compareStudy(runs, o)
@@ -109,7 +109,8 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	return c, f, nil
 }
 
-// basis says what improvements compare: sums where the runs of each pair have as many node-rounds in what is compared of them.
+// basis says what improvements compare: sums where the runs of each pair have as many node-rounds in what is compared
+// of them.
 func (c *Comparison) basis(f frame, runs Runs) string {
 	switch c.Measure {
 	case MeasureEval:
@@ -171,8 +172,8 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	return sides
 }
 
-// spans are what the rows show: of each what is compared of it with the baseline, of the baseline the longest of these, and without a baseline
-// what each has by itself.
+// spans are what the rows show: of each what is compared of it with the baseline, of the baseline the longest of these,
+// and without a baseline what each has by itself.
 func (f frame) spans(runs Runs, pairs []Pair) []span {
 	spans := make([]span, len(f.groups))
 	for i, g := range f.groups {

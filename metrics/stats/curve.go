@@ -23,9 +23,9 @@ type CurveOptions struct {
 	Single bool   // with each run's line
 }
 
-// Curve is a metric of one run over its rounds, as the paper draws it: each node's, and over nodes the mean with a band from the lowest to the
-// highest node. Smoothing comes first, over every round of each node; then points are left out such that every extreme stays (per bucket of
-// rounds the lowest and the highest value of each series).
+// Curve is a metric of one run over its rounds, as the paper draws it: each node's, and over nodes the mean with a band
+// from the lowest to the highest node. Smoothing comes first, over every round of each node; then points are left out
+// such that every extreme stays (per bucket of rounds the lowest and the highest value of each series).
 type Curve struct {
 	Run        string `json:"run"`
 	Experiment string `json:"experiment"`
@@ -65,7 +65,8 @@ func NewCurve(run store.Run, metric string, values []store.RoundValue, o CurveOp
 	return c
 }
 
-// addNodes lays out the rounds that any node did, and each node's raw values. It returns by node and round whether it was done.
+// addNodes lays out the rounds that any node did, and each node's raw values. It returns by node and round whether it
+// was done.
 func (c *Curve) addNodes(values []store.RoundValue, started float64) (done [][]bool) {
 	rounds, nodes := map[int]int{}, map[string]int{}
 	for _, v := range values {

@@ -60,7 +60,8 @@ func requireValues(t *testing.T, want, got Values, what ...any) {
 	}
 }
 
-// The paper smooths each agent, then averages: of whole rounds that is the average smoothed, and the band is wider than the mean.
+// The paper smooths each agent, then averages: of whole rounds that is the average smoothed, and the band is wider than
+// the mean.
 func TestSmoothingBeforeAveraging(t *testing.T) {
 	random := randomOf(5)
 	var values []store.RoundValue

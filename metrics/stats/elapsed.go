@@ -6,12 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// seenSlack is how far, in seconds, the present of a running run may lie after it was last seen: twice what lies between two such notes.
-// A run's times go on evenly; whoever asks has the host's clock, which may have been set since the run began.
+// seenSlack is how far, in seconds, the present of a running run may lie after it was last seen: twice what lies
+// between two such notes. A run's times go on evenly; whoever asks has the host's clock, which may have been set since
+// the run began.
 const seenSlack = 10
 
-// Elapsed returns the seconds for which coordinators worked on a run until a time, in Unix seconds: the sum over its attempts, without the pauses
-// between them. An attempt without an end counts until it was last seen.
+// Elapsed returns the seconds for which coordinators worked on a run until a time, in Unix seconds: the sum over its
+// attempts, without the pauses between them. An attempt without an end counts until it was last seen.
 func Elapsed(attempts []store.Attempt, until float64) float64 {
 	sum := 0.0
 	for _, a := range attempts {
@@ -20,7 +21,8 @@ func Elapsed(attempts []store.Attempt, until float64) float64 {
 	return sum
 }
 
-// untilNow returns a running run's attempts with the newest one seen now, as far as a clock can be trusted (seenSlack). The second value is that now.
+// untilNow returns a running run's attempts with the newest one seen now, as far as a clock can be trusted (seenSlack).
+// The second value is that now.
 func untilNow(attempts []store.Attempt, now float64) ([]store.Attempt, float64) {
 	if len(attempts) == 0 {
 		return attempts, now

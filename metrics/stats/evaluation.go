@@ -51,9 +51,9 @@ type TaskEvaluation struct {
 	Pass      []Pass  `json:"pass"`
 }
 
-// NewEvaluations makes the document from a run's evaluations, in any order. Rows have pass@k for those of ks that are within 1 and the
-// completions of a question; without ks for 1, 2, 4 …. Nodes that answered different questions in one round make rows of their own. An
-// evaluation without questions or completions is left out.
+// NewEvaluations makes the document from a run's evaluations, in any order. Rows have pass@k for those of ks that are
+// within 1 and the completions of a question; without ks for 1, 2, 4 …. Nodes that answered different questions in one
+// round make rows of their own. An evaluation without questions or completions is left out.
 func NewEvaluations(run store.Run, evals []store.NodeEval, ks ...int) Evaluations {
 	out := Evaluations{
 		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
@@ -123,7 +123,8 @@ func taskEvaluations(key evalKey, evals []store.NodeEval, ks []int) []TaskEvalua
 	return out
 }
 
-// EvalReward returns the mean reward of a completion over questions of so many completions each. A sum that isn't finite counts as 0.
+// EvalReward returns the mean reward of a completion over questions of so many completions each. A sum that isn't
+// finite counts as 0.
 func EvalReward(questions []event.EvalQuestion, generations int) float64 {
 	sum := 0.0
 	for _, q := range questions {
@@ -151,8 +152,8 @@ func meanReward(sum float64, completions int) float64 {
 	return 0
 }
 
-// Passes returns pass@k, the mean over questions of so many completions each, for those of ks that are within 1 and generations; without ks for
-// 1, 2, 4 ….
+// Passes returns pass@k, the mean over questions of so many completions each, for those of ks that are within 1 and
+// generations; without ks for 1, 2, 4 ….
 func Passes(questions []event.EvalQuestion, generations int, ks ...int) []Pass {
 	if len(ks) == 0 {
 		for k := 1; k <= generations; k *= 2 {
@@ -173,9 +174,9 @@ func Passes(questions []event.EvalQuestion, generations int, ks ...int) []Pass {
 	return out
 }
 
-// PassAtK estimates without bias the chance that at least one of k completions is right, from n completions of which c were:
-// 1 - C(n-c, k)/C(n, k) (Chen et al. 2021, arXiv:2107.03374), as a product so that nothing overflows. c counts as within 0 and n. It is NaN
-// for k outside 1 and n.
+// PassAtK estimates without bias the chance that at least one of k completions is right, from n completions of which c
+// were: 1 - C(n-c, k)/C(n, k) (Chen et al. 2021, arXiv:2107.03374), as a product so that nothing overflows. c counts as
+// within 0 and n. It is NaN for k outside 1 and n.
 func PassAtK(n, c, k int) float64 {
 	if k < 1 || k > n {
 		return math.NaN()

@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// steady is a run of two nodes whose reward of a round is level plus a hundredth of the round; a round takes so many seconds.
+// steady is a run of two nodes whose reward of a round is level plus a hundredth of the round; a round takes so many
+// seconds.
 func steady(seed int64, rounds int, level, seconds float64) RunSeries {
 	run := store.Run{Run: fmt.Sprintf("e-%d", seed), Experiment: "e", Seed: seed, NumTrainSamples: 4, Started: 1000, PricePerHour: 3600, PriceCurrency: "$"}
 	s := RunSeries{Run: run, More: map[string][]store.RoundValue{}, Attempts: []store.Attempt{
@@ -72,7 +73,8 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 	}
 	require.Equal(t, []string{"rounds", "completions", "tokens", "seconds", "money"}, AxisNames())
 
-	// Seconds 4 to 16 are the stretch that both have; at 10 seconds the slow run is half way between its rounds 1 and 2.
+	// Seconds 4 to 16 are the stretch that both have; at 10 seconds the slow run is half way between its rounds 1 and
+	// 2.
 	c, err := NewExperimentCurve("e", "reward", []RunSeries{steady(1, 8, 0.1, 2), steady(2, 8, 0.1, 4)}, CurveOptions{Window: 1, Per: "seconds"})
 	require.NoError(t, err)
 	require.InDeltaSlice(t, []float64{4, 16}, []float64{c.X[0], c.X[len(c.X)-1]}, 1e-12)

@@ -17,8 +17,8 @@ type frame struct {
 // pairing is the places of two groups.
 type pairing struct{ a, b int }
 
-// newFrame groups the runs and pairs the groups: each with the baseline, or each with each. The error is store.ErrNotFound for a baseline without
-// runs.
+// newFrame groups the runs and pairs the groups: each with the baseline, or each with each. The error is
+// store.ErrNotFound for a baseline without runs.
 func newFrame(runs Runs, o CompareOptions) (frame, error) {
 	f := frame{groups: groupRuns(runs.Totals, o)}
 	f.base = findBaseline(f.groups, o.Baseline)

@@ -21,7 +21,8 @@ type group struct {
 	kinds       []store.Totals // one of runs for each different settings
 }
 
-// groupRuns groups runs in their order. Experiments whose runs were made with different settings are taken apart, but for a study's.
+// groupRuns groups runs in their order. Experiments whose runs were made with different settings are taken apart, but
+// for a study's.
 func groupRuns(runs []store.Totals, o CompareOptions) []group {
 	var groups []group
 	at := map[string]int{}

@@ -59,7 +59,8 @@ func LastHeard(j store.Job) float64 {
 	return last
 }
 
-// JobComparison is the document of `swarm compare` of jobs: facts beside each other. A job ran once, so that nothing is tested.
+// JobComparison is the document of `swarm compare` of jobs: facts beside each other. A job ran once, so that nothing is
+// tested.
 type JobComparison struct {
 	Jobs  []JobRow `json:"jobs"`
 	Notes []string `json:"notes"` // metrics/wording sets it

@@ -19,7 +19,8 @@ const (
 	AttemptStopped     = "stopped"
 )
 
-// JobRow is one job of a table: of `swarm status`, and of `swarm compare` of jobs. What isn't known is null. Settings are its newest attempt's.
+// JobRow is one job of a table: of `swarm status`, and of `swarm compare` of jobs. What isn't known is null. Settings
+// are its newest attempt's.
 type JobRow struct {
 	Job            string   `json:"job"`
 	Name           string   `json:"name"`
@@ -86,7 +87,8 @@ type JobAttempt struct {
 	Message               string          `json:"message"`
 }
 
-// NewJob describes a job at the time now, Unix seconds. alive says whether its process still runs: only the caller can see that.
+// NewJob describes a job at the time now, Unix seconds. alive says whether its process still runs: only the caller can
+// see that.
 func NewJob(j store.Job, now float64, alive bool) Job {
 	out := Job{JobRow: newJobRow(j, now, alive), Key: j.Key, Dir: j.Dir, Host: j.Host, PID: j.PID, Log: j.Log,
 		Attempts: make([]JobAttempt, 0, len(j.Attempts))}

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// measuredRuns are three seeds of three experiments. By reward "new" is worse than "base", by pass@1 better; "bare" was never evaluated.
+// measuredRuns are three seeds of three experiments. By reward "new" is worse than "base", by pass@1 better; "bare" was
+// never evaluated.
 func measuredRuns() Runs {
 	runs := Runs{Evals: map[string]store.EvalTotal{}}
 	for name, v := range map[string]struct {

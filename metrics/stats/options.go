@@ -35,8 +35,8 @@ type CompareOptions struct {
 	Pairs    bool // a verdict on every pair, not only on each row against the baseline
 	Tasks    bool // rewards by task
 
-	// Study makes the comparison one of that study's arms, of all pairs and of runs that are done alone, and adds its verdict. Baseline, By, Pairs,
-	// Min and Top are then ignored, and MeasureAuto is MeasurePass.
+	// Study makes the comparison one of that study's arms, of all pairs and of runs that are done alone, and adds its
+	// verdict. Baseline, By, Pairs, Min and Top are then ignored, and MeasureAuto is MeasurePass.
 	Study *StudyDesign
 
 	Despite []string // settings that may differ although they could make the result
@@ -49,8 +49,9 @@ type CompareOptions struct {
 	least   int      // seeds a side that a verdict needs; below 2: 2
 	planned int      // tests that verdicts are corrected for, should there be fewer yet
 
-	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one group in ByConfig. In
-	// ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model and the nodes planned.
+	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one
+	// group in ByConfig. In ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model
+	// and the nodes planned.
 	Key func(store.Totals) string
 }
 

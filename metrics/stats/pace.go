@@ -12,13 +12,14 @@ import (
 // PaceWindow is how many rounds the pace and the time left are taken from.
 const PaceWindow = 20
 
-// paceOutlier is how many times the median a round may take and still count for the pace: what is longer was a clock that was set, or
-// a machine that slept.
+// paceOutlier is how many times the median a round may take and still count for the pace: what is longer was a clock
+// that was set, or a machine that slept.
 const paceOutlier = 10
 
-// Pace returns seconds a round, wall time: the mean over the last PaceWindow full rounds of the newest attempt that has one. A round is full where
-// every node ended the round before it in the same attempt: otherwise nodes were still loading. Durations below 0 and those above ten times the
-// median don't count. It is NaN where no attempt has a full round. Rounds are in their order.
+// Pace returns seconds a round, wall time: the mean over the last PaceWindow full rounds of the newest attempt that has
+// one. A round is full where every node ended the round before it in the same attempt: otherwise nodes were still
+// loading. Durations below 0 and those above ten times the median don't count. It is NaN where no attempt has a full
+// round. Rounds are in their order.
 func Pace(rounds []SwarmRound, attempts []store.Attempt) float64 {
 	full := make([][]float64, max(1, len(attempts)))
 	for i := 1; i < len(rounds); i++ {
@@ -53,8 +54,8 @@ func meanDuration(ds []float64) float64 {
 	return sample.Mean(kept)
 }
 
-// ETA returns the seconds until the last round at a pace: remaining rounds times pace, less what the running round has used, at
-// most one round. It is never negative, and NaN where the pace isn't known.
+// ETA returns the seconds until the last round at a pace: remaining rounds times pace, less what the running round has
+// used, at most one round. It is never negative, and NaN where the pace isn't known.
 func ETA(pace float64, remaining int, used float64) float64 {
 	if remaining <= 0 {
 		return 0

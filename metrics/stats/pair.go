@@ -25,8 +25,9 @@ const (
 	OutcomeNotComparable = "not comparable" // the sides differ in more than what is studied, see Pair.Differs
 )
 
-// Pair is one experiment against another, B, which against the baseline is the baseline. Every sample is a seed's value: see Comparison.Basis.
-// Pairing of equal seeds isn't assumed: nodes that train on one another's rollouts part ways within a round.
+// Pair is one experiment against another, B, which against the baseline is the baseline. Every sample is a seed's
+// value: see Comparison.Basis. Pairing of equal seeds isn't assumed: nodes that train on one another's rollouts part
+// ways within a round.
 type Pair struct {
 	A                        string   `json:"a"`
 	B                        string   `json:"b"`
@@ -115,9 +116,10 @@ func (p Pair) withoutStatistics() Pair {
 	return p
 }
 
-// decide gives every pair its corrected p-value and its outcome, for which each side needs the least number of seeds. missing says what a side
-// without values has none of. It is corrected for as many tests as are planned, should there be fewer yet: those that come later count with
-// p = 1 until then, so that what is decided doesn't turn by a pair's arrival alone.
+// decide gives every pair its corrected p-value and its outcome, for which each side needs the least number of seeds.
+// missing says what a side without values has none of. It is corrected for as many tests as are planned, should there
+// be fewer yet: those that come later count with p = 1 until then, so that what is decided doesn't turn by a pair's
+// arrival alone.
 func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0

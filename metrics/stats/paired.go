@@ -11,9 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// PairedDifference is the mean of the differences of equal seeds. Equal seeds begin with the same weights and draw the same questions into the
-// slots that both have, so that some of what varies between seeds cancels; but nodes train on one another's rollouts and part ways within
-// rounds, so that how much cancels isn't known beforehand. It is shown beside Welch's test, which takes no such thing for granted.
+// PairedDifference is the mean of the differences of equal seeds. Equal seeds begin with the same weights and draw the
+// same questions into the slots that both have, so that some of what varies between seeds cancels; but nodes train on
+// one another's rollouts and part ways within rounds, so that how much cancels isn't known beforehand. It is shown
+// beside Welch's test, which takes no such thing for granted.
 type PairedDifference struct {
 	Seeds      int      `json:"seeds"` // in common
 	Difference *float64 `json:"difference"`

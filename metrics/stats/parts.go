@@ -18,8 +18,8 @@ func (g *group) findKinds(o CompareOptions) {
 	}
 }
 
-// split takes an experiment apart whose counted runs were made with different settings: one group of each that decides what is learnt. Groups are in
-// the order of their first runs; one whose runs agree stays as it is.
+// split takes an experiment apart whose counted runs were made with different settings: one group of each that decides
+// what is learnt. Groups are in the order of their first runs; one whose runs agree stays as it is.
 func (g group) split(o CompareOptions) []group {
 	differs := func(a, b store.Totals) bool { return slices.ContainsFunc(o.differ(a, b), o.decides) }
 	var parts []group

@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// energyGap is the longest time between two samples of a GPU's power, in seconds, over which it counts: beyond that nobody looked.
+// energyGap is the longest time between two samples of a GPU's power, in seconds, over which it counts: beyond that
+// nobody looked.
 const energyGap = 60
 
 // Resources are what a run took of its machine.
@@ -20,7 +21,8 @@ type Resources struct {
 	EnergyJoules  *float64 `json:"energy_joules"`  // of the GPUs; null: their power isn't known
 }
 
-// NewResources adds up what a run took from its start until a time, in Unix seconds (+Inf: all), in which it was at work for so many seconds.
+// NewResources adds up what a run took from its start until a time, in Unix seconds (+Inf: all), in which it was at
+// work for so many seconds.
 func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, until float64) Resources {
 	out := Resources{ActiveSeconds: elapsed}
 	seen := map[string]bool{}
@@ -37,8 +39,9 @@ func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, 
 	return out
 }
 
-// Energy returns the joules that GPUs took until a time, in Unix seconds: the integral of each one's power over its samples, in the order of time, by
-// the trapezoidal rule. Between samples a minute or more apart nothing is counted. It is NaN where no two samples say a power.
+// Energy returns the joules that GPUs took until a time, in Unix seconds: the integral of each one's power over its
+// samples, in the order of time, by the trapezoidal rule. Between samples a minute or more apart nothing is counted. It
+// is NaN where no two samples say a power.
 func Energy(samples []store.DeviceSample, until float64) float64 {
 	last := map[string]store.DeviceSample{}
 	sum, known := 0.0, false

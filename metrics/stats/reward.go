@@ -17,16 +17,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// MovingAverage returns for each i the mean of the window values xs[i-window+1..i] (fewer at the start: the window trails and
-// never looks ahead), NaN where none of them is finite. The paper shows window 100. It panics if window < 1.
+// MovingAverage returns for each i the mean of the window values xs[i-window+1..i] (fewer at the start: the window
+// trails and never looks ahead), NaN where none of them is finite. The paper shows window 100. It panics if window < 1.
 func MovingAverage(xs []float64, window int) []float64 {
 	if window < 1 {
 		panic("stats: window below 1")
 	}
 	window = max(1, min(window, len(xs)))
 	out := make([]float64, len(xs))
-	// Window i is the end of one block of so many values and the start of the next: sums from within a block, never a difference of sums, keep
-	// the mean exact at any window's length.
+	// Window i is the end of one block of so many values and the start of the next: sums from within a block, never a
+	// difference of sums, keep the mean exact at any window's length.
 	tails := make([]partial, len(xs)+1)
 	for i := len(xs) - 1; i >= 0; i-- {
 		tails[i] = tails[i+1].plus(xs[i])
@@ -139,7 +139,8 @@ func SwarmRounds(rows []store.RoundReward) []SwarmRound {
 	return out
 }
 
-// Improvement returns (value - baseline) / baseline: +0.94 is the paper's +94 %. It is NaN for a baseline that isn't above 0.
+// Improvement returns (value - baseline) / baseline: +0.94 is the paper's +94 %. It is NaN for a baseline that isn't
+// above 0.
 func Improvement(value, baseline float64) float64 {
 	if !(baseline > 0) {
 		return math.NaN()

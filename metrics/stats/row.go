@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Row is one experiment, or one configuration: means over its runs. Where it has a run that is done, the others aren't counted.
+// Row is one experiment, or one configuration: means over its runs. Where it has a run that is done, the others aren't
+// counted.
 type Row struct {
 	Experiment       string   `json:"experiment"` // that its runs were recorded under
 	Config           string   `json:"config"`     // I/J, or adaptive, adaptive-ema
@@ -107,7 +108,8 @@ func (r Runs) evalReward(s span, set string) func(store.Totals) (float64, bool) 
 	}
 }
 
-// pass is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many completions.
+// pass is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many
+// completions.
 func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 	return func(t store.Totals) (float64, bool) {
 		e, ok := r.eval(t.Run.Run, set, s.evalRound)

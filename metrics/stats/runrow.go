@@ -32,7 +32,8 @@ type RunRow struct {
 	PriceCurrency      string   `json:"price_currency"`
 }
 
-// NewRunRow describes a run by its sums, its status at the same moment, and its newest held-out evaluation, the zero value for none.
+// NewRunRow describes a run by its sums, its status at the same moment, and its newest held-out evaluation, the zero
+// value for none.
 func NewRunRow(t store.Totals, s Status, e store.EvalTotal) RunRow {
 	row := RunRow{
 		Run: s.Run, Experiment: s.Experiment, Config: ConfigName(t.Run), NumGenerations: t.NumGenerations, Model: s.Model, Device: s.Device,

@@ -8,7 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// setting is what of a run's configuration its I and J don't tell. A key that the run's program didn't know yet is nil or zero.
+// setting is what of a run's configuration its I and J don't tell. A key that the run's program didn't know yet is nil
+// or zero.
 type setting struct {
 	Split               string   `json:"split"`
 	ZeroAdvantageFilter *bool    `json:"zero_advantage_filter"`
@@ -25,7 +26,8 @@ type setting struct {
 	Beta                float64  `json:"beta"`
 }
 
-// settingOf reads a run's configuration; of one that is no configuration of ours (an import's, another trainer's) it is zero.
+// settingOf reads a run's configuration; of one that is no configuration of ours (an import's, another trainer's) it is
+// zero.
 func settingOf(run store.Run) setting {
 	var s setting
 	if json.Unmarshal(run.Config, &s) != nil {
@@ -51,7 +53,8 @@ func ConfigName(run store.Run) string {
 // paperEpsilonHigh is the paper's upper clip (arXiv:2509.08721, section 5).
 const paperEpsilonHigh = 0.28
 
-// plain tells whether but for I, J, sizes and the learning rate the run does what the paper's runs did, so that its figures may stand beside theirs.
+// plain tells whether but for I, J, sizes and the learning rate the run does what the paper's runs did, so that its
+// figures may stand beside theirs.
 func (s setting) plain() bool {
 	return usual(s.Split, "fixed") && usual(s.ExternalSampling, "auto", "uniform") && usual(s.Sync, "barrier") && usual(s.Models) &&
 		usual(s.ScaleRewards, "group") && (s.ZeroAdvantageFilter == nil || *s.ZeroAdvantageFilter) && s.ExternalLag == 0 &&

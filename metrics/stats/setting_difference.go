@@ -36,7 +36,8 @@ const (
 	RoleOther      = "other"      // it is named, and doesn't stand in the way
 )
 
-// SettingDifference is a setting in which two rows differ. Where the runs of one row have several values, these are listed with " or " between.
+// SettingDifference is a setting in which two rows differ. Where the runs of one row have several values, these are
+// listed with " or " between.
 type SettingDifference struct {
 	Key  string `json:"key"`
 	A    string `json:"a"`
@@ -119,9 +120,9 @@ func oneOf(texts []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(texts))), " or ")
 }
 
-// giveRoles says of each difference what it is to the comparison. SAPO's own settings, and those that the study declares, are what is studied. Where
-// there is none of these, a single difference that could make the result is what is studied, unless it is in the questions. Every other that could
-// is a confounder.
+// giveRoles says of each difference what it is to the comparison. SAPO's own settings, and those that the study
+// declares, are what is studied. Where there is none of these, a single difference that could make the result is what
+// is studied, unless it is in the questions. Every other that could is a confounder.
 func (o CompareOptions) giveRoles(list []SettingDifference) {
 	studied := false
 	var subjects []string

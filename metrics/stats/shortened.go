@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Shortened is the comparison with a study's short names for its experiments, for people; without a study it is the comparison itself.
+// Shortened is the comparison with a study's short names for its experiments, for people; without a study it is the
+// comparison itself.
 func (c Comparison) Shortened() Comparison {
 	if c.Study == nil {
 		return c
@@ -56,7 +57,8 @@ func (s *Study) shortNames() *strings.Replacer {
 	return shortNames(arms)
 }
 
-// ShortName is the short name of one of the study's experiments; of any other, and of a comparison without a study, the name itself.
+// ShortName is the short name of one of the study's experiments; of any other, and of a comparison without a study, the
+// name itself.
 func (c Comparison) ShortName(experiment string) string {
 	if c.Study != nil {
 		for _, a := range c.Study.Arms {

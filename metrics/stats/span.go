@@ -27,8 +27,8 @@ type span struct {
 
 const noEval = -1
 
-// newSpan finds what all runs of the groups have. Runs without a round, or without an evaluation of the set, have no say in it, as they have no
-// value either.
+// newSpan finds what all runs of the groups have. Runs without a round, or without an evaluation of the set, have no
+// say in it, as they have no value either.
 func newSpan(runs Runs, set string, groups ...group) span {
 	s := span{evalRound: noEval}
 	var evaluated []store.EvalTotal
@@ -67,8 +67,8 @@ func leastAboveZero(a, b int) int {
 // reached is how many rounds the fastest node of a run has done.
 func reached(r store.Totals) int { return max(r.RoundsReached, r.RoundsDone) }
 
-// commonEval is the newest round after which all runs of these evaluations have one of the same questions; noEval: there is none. One before the
-// first round counts for none: it tells of no training.
+// commonEval is the newest round after which all runs of these evaluations have one of the same questions; noEval:
+// there is none. One before the first round counts for none: it tells of no training.
 func (r Runs) commonEval(evaluated []store.EvalTotal) int {
 	newest := noEval
 	for _, x := range r.EvalRounds[evaluated[0].Run] {
@@ -108,7 +108,8 @@ func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 	return sum, ok
 }
 
-// tooShort tells whether nothing is left to compare by a measure: too few rounds in common that training can have changed, or no evaluation.
+// tooShort tells whether nothing is left to compare by a measure: too few rounds in common that training can have
+// changed, or no evaluation.
 func (s span) tooShort(o CompareOptions) bool {
 	if HeldOut(o.Measure) {
 		return s.evalUneven && s.evalRound == noEval
@@ -132,8 +133,8 @@ func (s span) evalDocument() *int {
 	return &s.evalRound
 }
 
-// Cut says what a pair is compared over, where runs are cut for it: a number of first rounds, or with a held-out measure the rounds after which the
-// evaluations were made. ok is false where nothing is cut.
+// Cut says what a pair is compared over, where runs are cut for it: a number of first rounds, or with a held-out
+// measure the rounds after which the evaluations were made. ok is false where nothing is cut.
 func (p Pair) Cut() (rounds int, ok bool) {
 	switch {
 	case p.short || p.Difference == nil:

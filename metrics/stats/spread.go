@@ -39,7 +39,8 @@ type TimePart struct {
 	Spread
 }
 
-// TimeMetrics are the times of a round: first the whole, then its parts. What they leave of the whole is the exchange and checkpoints.
+// TimeMetrics are the times of a round: first the whole, then its parts. What they leave of the whole is the exchange
+// and checkpoints.
 func TimeMetrics() []string {
 	var names []string
 	for _, m := range event.Metrics() {

@@ -108,8 +108,8 @@ type NodeStatus struct {
 	GenerateOnly bool   `json:"generate_only"`   // it shares and never trains
 }
 
-// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator still runs
-// (Run.Host, PID, StartTicks, BootID): only the caller can see that.
+// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator
+// still runs (Run.Host, PID, StartTicks, BootID): only the caller can see that.
 func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	run := s.Run
 	out := Status{
@@ -257,7 +257,8 @@ func nameModels(rows []NodeStatus, nodes []store.Node) {
 	}
 }
 
-// gone notes that the node has no process, since its run is in that state: whatever it did last, it doesn't do it any more.
+// gone notes that the node has no process, since its run is in that state: whatever it did last, it doesn't do it any
+// more.
 func (n *NodeStatus) gone(run string) {
 	n.PID, n.EnginePID, n.RSSBytes, n.PSSBytes, n.HostBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0, 0, 0
 	switch event.State(n.State) {

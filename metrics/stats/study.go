@@ -29,10 +29,11 @@ const (
 	StudyMixed = "mixed" // of models: each gains or loses
 )
 
-// Study is what a study's finished runs say: the document under "study" of `compare --study -o json` and `report --study -o json`. What
-// isn't known is null. An outcome other than undecided rests on three seeds a side at least, and on p-values corrected for all pairs of arms.
-// Where an arm's nodes have several models, outcome and verdict are of Models: whether each gains over its own swarm. Best and what follows from
-// it are then by the mean over all nodes, and decide nothing.
+// Study is what a study's finished runs say: the document under "study" of `compare --study -o json` and `report
+// --study -o json`. What isn't known is null. An outcome other than undecided rests on three seeds a side at least, and
+// on p-values corrected for all pairs of arms. Where an arm's nodes have several models, outcome and verdict are of
+// Models: whether each gains over its own swarm. Best and what follows from it are then by the mean over all nodes, and
+// decide nothing.
 type Study struct {
 	Name      string `json:"name"`
 	Model     string `json:"model"`

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// StudyModel is what the nodes of one model come to in a swarm of several models, against a swarm of that model alone: an arm's mean over nodes of
-// different models tells mostly which models they are.
+// StudyModel is what the nodes of one model come to in a swarm of several models, against a swarm of that model alone:
+// an arm's mean over nodes of different models tells mostly which models they are.
 type StudyModel struct {
 	Model      string   `json:"model"`
 	Mixed      string   `json:"mixed"` // arm with several models
@@ -20,7 +20,8 @@ type StudyModel struct {
 	Pair       Pair     `json:"pair"` // A is of mixed, B of alone; corrected for the study's pairs of this kind
 }
 
-// newStudyModels compares each model's nodes in each arm of several models with the first arm of that model alone, by pass@1.
+// newStudyModels compares each model's nodes in each arm of several models with the first arm of that model alone, by
+// pass@1.
 func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	out := []StudyModel{}
 	var sides []matched
@@ -122,7 +123,8 @@ func ModelTally(models []StudyModel) (better, worse int) {
 	return better, worse
 }
 
-// modelsOutcome is the outcome of a study of several models, of which so many pairs are planned: decided where each of them is.
+// modelsOutcome is the outcome of a study of several models, of which so many pairs are planned: decided where each of
+// them is.
 func modelsOutcome(models []StudyModel, planned int) string {
 	better, worse := ModelTally(models)
 	switch {

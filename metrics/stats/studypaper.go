@@ -27,8 +27,9 @@ const (
 	PaperOpen         = "open"
 )
 
-// newStudyPaper looks for the paper's configurations among the rows, each of which may be there once, and for its order in what the pairs say by
-// the study's measure and by own reward. It is nil where there are no two of them, or one is there twice.
+// newStudyPaper looks for the paper's configurations among the rows, each of which may be there once, and for its order
+// in what the pairs say by the study's measure and by own reward. It is nil where there are no two of them, or one is
+// there twice.
 func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	var rows []Row
 	for _, r := range decided.Comparison.Rows {

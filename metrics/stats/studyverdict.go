@@ -80,8 +80,8 @@ func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
 	return j, nil
 }
 
-// decide says whether the highest is the best: only where it is better than each of the others by p-values that are corrected for all pairs, so
-// that having looked for the highest first takes nothing from it.
+// decide says whether the highest is the best: only where it is better than each of the others by p-values that are
+// corrected for all pairs, so that having looked for the highest first takes nothing from it.
 func (j *Judgment) decide() {
 	best := j.Ranked[0].Experiment
 	for _, arm := range j.Design.Arms {
@@ -221,8 +221,8 @@ func (s *Study) addArms(decided, beside Judgment) {
 	}
 }
 
-// Deciding is the pair on which it hangs that the highest isn't the best: that against the baseline, as long as it is open, else that against the
-// next highest which is.
+// Deciding is the pair on which it hangs that the highest isn't the best: that against the baseline, as long as it is
+// open, else that against the next highest which is.
 func (j *Judgment) Deciding() (p Pair, ok bool) {
 	if len(j.Ranked) == 0 || len(j.Open) == 0 {
 		return Pair{}, false
@@ -242,7 +242,8 @@ func (j *Judgment) Deciding() (p Pair, ok bool) {
 	return p, true
 }
 
-// moreSeeds is how many more seeds a side at least tell the highest from the arm on which it hangs; nil: none, or nobody can say.
+// moreSeeds is how many more seeds a side at least tell the highest from the arm on which it hangs; nil: none, or
+// nobody can say.
 func (j *Judgment) moreSeeds() *int {
 	p, ok := j.Deciding()
 	if ok && p.MoreSeeds == nil && p.SeedsB == 0 {

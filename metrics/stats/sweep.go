@@ -42,9 +42,9 @@ type SweepStatus struct {
 	Rows []SweepRow `json:"rows"`
 }
 
-// NewSweepStatus adds up a sweep whose runs follow one another on one machine at a price an hour (0: none). A run that has begun
-// takes its own pace for the rounds it has left; one that hasn't, the pace of its configuration's other runs, loading
-// included, else that of all. rows stays as it is.
+// NewSweepStatus adds up a sweep whose runs follow one another on one machine at a price an hour (0: none). A run that
+// has begun takes its own pace for the rounds it has left; one that hasn't, the pace of its configuration's other runs,
+// loading included, else that of all. rows stays as it is.
 func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) SweepStatus {
 	out := SweepStatus{Runs: len(rows), Rows: make([]SweepRow, len(rows))}
 	eta, known := 0.0, true

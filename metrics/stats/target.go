@@ -14,8 +14,9 @@ type Reach struct {
 	Resources Resources // until then
 }
 
-// NewReach looks for the first round at which the trailing moving average of the agent-averaged reward, over a whole window of rounds, is at least
-// target. A window that isn't whole yet doesn't count: one lucky first round is no reward reached.
+// NewReach looks for the first round at which the trailing moving average of the agent-averaged reward, over a whole
+// window of rounds, is at least target. A window that isn't whole yet doesn't count: one lucky first round is no reward
+// reached.
 func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, devices []store.DeviceSample, target float64, window int) Reach {
 	rewards := make([]float64, len(bands))
 	for i, b := range bands {
@@ -35,8 +36,9 @@ func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, 
 	return out
 }
 
-// TargetRow is what an experiment's runs took to reach a reward. Figures are medians over all its runs, those that haven't reached it
-// taken for later than any that has: null where the median is such a run, or where a run that reached it lacks the figure.
+// TargetRow is what an experiment's runs took to reach a reward. Figures are medians over all its runs, those that
+// haven't reached it taken for later than any that has: null where the median is such a run, or where a run that
+// reached it lacks the figure.
 type TargetRow struct {
 	Reward        float64  `json:"reward"`
 	Window        int      `json:"window"` // rounds of the moving average
@@ -71,7 +73,8 @@ func newTargetRow(g group, reaches map[string]Reach, o CompareOptions) *TargetRo
 	return row
 }
 
-// oneCurrency returns the currency of all runs that reached the target and have a price; ok is false where they have several.
+// oneCurrency returns the currency of all runs that reached the target and have a price; ok is false where they have
+// several.
 func oneCurrency(list []Reach) (currency string, ok bool) {
 	found := map[string]bool{}
 	for _, x := range list {

@@ -35,7 +35,8 @@ func (r Runs) tasks(t store.Totals, rounds int) map[string]TaskRow {
 	return rows
 }
 
-// addTasks adds the rewards by task of the rows that are shown, over what each row is over. Improvements are over what its pair is over.
+// addTasks adds the rewards by task of the rows that are shown, over what each row is over. Improvements are over what
+// its pair is over.
 func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 	names := map[string]bool{}
 	byRun := map[int]map[string]map[string]TaskRow{}

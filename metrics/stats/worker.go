@@ -35,8 +35,8 @@ type WorkerRow struct {
 	LastSeen  float64 `json:"last_seen"` // Unix seconds
 }
 
-// NewWorkerRows describes a run's workers, in their order, from a snapshot and what others' nodes made of their rollouts. Once the run has
-// ended nobody is connected to it.
+// NewWorkerRows describes a run's workers, in their order, from a snapshot and what others' nodes made of their
+// rollouts. Once the run has ended nobody is connected to it.
 func NewWorkerRows(s store.Snapshot, rollouts []store.WorkerRollouts) []WorkerRow {
 	rows := make([]WorkerRow, 0, len(s.Workers))
 	for _, w := range s.Workers {

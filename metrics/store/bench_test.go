@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// swarmRound is what a node of a swarm of so many tells of a round: its states, its leases, its memory and the round itself, with four tasks
-// and every peer.
+// swarmRound is what a node of a swarm of so many tells of a round: its states, its leases, its memory and the round
+// itself, with four tasks and every peer.
 func swarmRound(run string, nodes, node, round int) []event.Event {
 	at := 1000 + float64(round)
 	var told []event.Event
@@ -55,8 +55,9 @@ func roundsOnly(run string, nodes, node, round int) []event.Event {
 	return []event.Event{e}
 }
 
-// BenchmarkRecord is the writer's rate from Record to the end of the last commit, in events/s; "ratio" is its time over that of the same
-// events put into the same tables by plain prepared statements in transactions of the same size, which look nothing up and never wait.
+// BenchmarkRecord is the writer's rate from Record to the end of the last commit, in events/s; "ratio" is its time over
+// that of the same events put into the same tables by plain prepared statements in transactions of the same size, which
+// look nothing up and never wait.
 func BenchmarkRecord(b *testing.B) {
 	for _, c := range []struct {
 		name   string

@@ -7,14 +7,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an imported one can't go on,
-// and doesn't stand for one that a sweep has yet to do.
+// FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an
+// imported one can't go on, and doesn't stand for one that a sweep has yet to do.
 func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*Run, error) {
 	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' IS NULL", experiment, seed)
 }
 
-// FindImported returns the newest run of an experiment with that seed that another home of this program has done with so many rounds, nil where
-// there is none. A longer or a shorter one is none, since it can't go on here.
+// FindImported returns the newest run of an experiment with that seed that another home of this program has done with
+// so many rounds, nil where there is none. A longer or a shorter one is none, since it can't go on here.
 func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64, rounds int) (*Run, error) {
 	return r.newest(ctx, "experiment = ? AND seed = ? AND rounds = ? AND versions ->> '"+importedKey+"' = ? AND state = ?",
 		experiment, seed, rounds, FormatSwarm, RunDone)
@@ -30,8 +30,9 @@ func (r *Reader) newest(ctx context.Context, where string, args ...any) (*Run, e
 	return newest, sqlite.Explain(r.path, err)
 }
 
-// Recorded returns for every node of a run up to which round the database has all of its rounds, without a gap from the first that is its
-// (Node.From): rounds from that number on it has to tell again. Of a node of the coordinator's own that is how many there are.
+// Recorded returns for every node of a run up to which round the database has all of its rounds, without a gap from the
+// first that is its (Node.From): rounds from that number on it has to tell again. Of a node of the coordinator's own
+// that is how many there are.
 func (r *Reader) Recorded(ctx context.Context, run string) (map[string]int, error) {
 	recorded := map[string]int{}
 	shared, err := r.has(ctx, schemaWorkers)

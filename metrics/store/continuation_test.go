@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// story is a swarm whose coordinator and nodes die at any moment. What a round comes to depends on its node and number alone, as it does where
-// rounds that are lost are computed again with the same result.
+// story is a swarm whose coordinator and nodes die at any moment. What a round comes to depends on its node and number
+// alone, as it does where rounds that are lost are computed again with the same result.
 type story struct {
 	t       *rapid.T
 	path    string
@@ -97,8 +97,8 @@ func (y *story) coordinatorDies() {
 	y.start()
 }
 
-// TestEveryRoundOnceWhateverDies: whichever deaths, replays, repetitions and recomputations come together, the database ends with every
-// (run, node, round) once, its parts with it, and sums that are those of a calm run.
+// TestEveryRoundOnceWhateverDies: whichever deaths, replays, repetitions and recomputations come together, the database
+// ends with every (run, node, round) once, its parts with it, and sums that are those of a calm run.
 func TestEveryRoundOnceWhateverDies(t *testing.T) {
 	dir, files := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// maxOutboxes is how many outboxes of a worker are remembered, the newest in use: a worker that loses its disk begins another one.
+// maxOutboxes is how many outboxes of a worker are remembered, the newest in use: a worker that loses its disk begins
+// another one.
 const maxOutboxes = 64
 
 // ErrGap is the error of a delivery that begins after an event that isn't here.
@@ -28,12 +29,13 @@ type Delivery struct {
 // last is the number of the newest event.
 func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
 
-// Deliver writes a worker's events and the number of the newest in one transaction, together with what else waits, and returns once that
-// is in the database, and survives a power cut, up to which number the outbox's events are. Events that are here already are skipped: any
-// overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped and with the number, for a delivery that doesn't join on.
+// Deliver writes a worker's events and the number of the newest in one transaction, together with what else waits, and
+// returns once that is in the database, and survives a power cut, up to which number the outbox's events are. Events
+// that are here already are skipped: any overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped
+// and with the number, for a delivery that doesn't join on.
 //
-// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as delivered: no repetition
-// would mend it. A node without a row gets one, as this worker's.
+// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as
+// delivered: no repetition would mend it. A node without a row gets one, as this worker's.
 func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error) {
 	if d.Worker == "" || d.Outbox == "" || d.First < 1 {
 		return 0, fmt.Errorf("deliver: it needs a worker, an outbox and a first number from 1: %q, %q, %d", d.Worker, d.Outbox, d.First)
@@ -159,7 +161,8 @@ func (tx *transaction) owner(e event.Event) (string, error) {
 	return owner, nil
 }
 
-// Delivered returns the number of the newest event of a worker's outbox that the database has, like all before it; 0: none.
+// Delivered returns the number of the newest event of a worker's outbox that the database has, like all before it; 0:
+// none.
 func (r *Reader) Delivered(ctx context.Context, run, worker, outbox string) (int64, error) {
 	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
 		return 0, err

@@ -39,8 +39,8 @@ func deliver(t *testing.T, s *Store, first int64, events []event.Event) int64 {
 	return acked
 }
 
-// TestOverlappingDeliveriesCountOnce: any stretches of an outbox, repeated and overlapping in any way, leave the rows that its events leave
-// when each is delivered once; and what doesn't join on is refused with the number that does.
+// TestOverlappingDeliveriesCountOnce: any stretches of an outbox, repeated and overlapping in any way, leave the rows
+// that its events leave when each is delivered once; and what doesn't join on is refused with the number that does.
 func TestOverlappingDeliveriesCountOnce(t *testing.T) {
 	once, often, runs := openStore(t, t.TempDir()+"/once.db", Options{}), openStore(t, t.TempDir()+"/often.db", Options{}), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +101,8 @@ func childDelivering(path string) int {
 	return 1
 }
 
-// A coordinator that is killed between writing a delivery and saying so is told the same again: nothing is missing, and nothing counts twice.
+// A coordinator that is killed between writing a delivery and saying so is told the same again: nothing is missing, and
+// nothing counts twice.
 func TestKilledBeforeItAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "swarm.db")
 	cmd := child(t, "delivering", path)

@@ -17,8 +17,8 @@ type Column struct {
 	JSON bool   // TEXT that holds a JSON document, or nothing
 }
 
-// dumped are the tables that Dump reads, and the order of their rows: that of their key, with node_2 before node_10 where there is no key
-// to follow.
+// dumped are the tables that Dump reads, and the order of their rows: that of their key, with node_2 before node_10
+// where there is no key to follow.
 var dumped = []struct{ table, order string }{
 	{"runs", "started, run"}, {"attempts", "attempt"}, {"commands", "attempt"}, {"nodes", "length(node), node"}, {"rounds", "round, node"},
 	{"task_rewards", "round, node, task"}, {"peers", "round, node, peer"}, {"memory", "node, time"}, {"devices", "uuid, time"},
@@ -47,8 +47,8 @@ func Tables() []string {
 var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes", "commands.arguments", "commands.environment",
 	"jobs.command", "job_attempts.settings"}
 
-// Columns returns the columns of a table. A table that the database's schema doesn't have yet has none; the error is ErrNotFound,
-// wrapped, for one that no schema has.
+// Columns returns the columns of a table. A table that the database's schema doesn't have yet has none; the error is
+// ErrNotFound, wrapped, for one that no schema has.
 func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 	if !slices.Contains(Tables(), table) {
 		return nil, fmt.Errorf("%w: no table %q", ErrNotFound, table)
@@ -64,8 +64,9 @@ func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 	return columns, sqlite.Explain(r.path, err)
 }
 
-// Dump hands every row of one run in a table to row, in the order of the table's key, one at a time; with a node only that node's, of a table
-// with nodes. Of a table of jobs the run is a job's key. A value is nil, int64, float64 or string, by Columns; the slice is used again.
+// Dump hands every row of one run in a table to row, in the order of the table's key, one at a time; with a node only
+// that node's, of a table with nodes. Of a table of jobs the run is a job's key. A value is nil, int64, float64 or
+// string, by Columns; the slice is used again.
 func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]any) error) error {
 	columns, err := r.Columns(ctx, table)
 	if err != nil || len(columns) == 0 {

@@ -21,8 +21,8 @@ const (
 
 var insertQuestions = newInsertion(`INSERT INTO eval_questions (run, round, node, question, task, correct, reward_sum) VALUES`, 4, ``)
 
-// eval writes an evaluation. Of two of the same weights' round the later one counts, as with rounds: its weights are those that the node
-// went on with. What is replayed counts only where there is none.
+// eval writes an evaluation. Of two of the same weights' round the later one counts, as with rounds: its weights are
+// those that the node went on with. What is replayed counts only where there is none.
 func (tx *transaction) eval(e event.Event) error {
 	var at float64
 	err := tx.statement(oldEvalSQL).QueryRow(e.Run, e.Eval.Round, e.Node).Scan(&at)
@@ -156,9 +156,9 @@ type EvalTotal struct {
 	RewardSum   float64
 }
 
-// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node has evaluated which is
-// there, was by then, and trains, for a mean over those that happen to be ready first is none of the swarm; where there is no such round, of the
-// highest.
+// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node
+// has evaluated which is there, was by then, and trains, for a mean over those that happen to be ready first is none of
+// the swarm; where there is no such round, of the highest.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
 	there, shared, err := r.evalSchema(ctx)
@@ -174,8 +174,9 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 	return newest, sqlite.Explain(r.path, err)
 }
 
-// EvalTotals returns of a run its held-out evaluations after every round that all nodes have evaluated which NewestEvals waits for, by round. Of
-// several sets of questions of one round the one that the most nodes answered counts.
+// EvalTotals returns of a run its held-out evaluations after every round that all nodes have evaluated which
+// NewestEvals waits for, by round. Of several sets of questions of one round the one that the most nodes answered
+// counts.
 func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error) {
 	there, shared, err := r.evalSchema(ctx)
 	if err != nil || !there {
@@ -195,16 +196,16 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 	return there, shared, err
 }
 
-// Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the most nodes comes last and
-// counts, as in stats.NewEvaluations.
+// Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the
+// most nodes comes last and counts, as in stats.NewEvaluations.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL(shared) + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
 }
 
-// newestEvalSQL is the round of NewestEvals, of the run that runs.run names. Where the schema knows of other hosts' nodes, those that are away
-// or came later aren't waited for, as Node.There has it.
+// newestEvalSQL is the round of NewestEvals, of the run that runs.run names. Where the schema knows of other hosts'
+// nodes, those that are away or came later aren't waited for, as Node.There has it.
 func newestEvalSQL(shared bool) string {
 	return `coalesce(
   (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round HAVING ` + wholeEvalSQL(shared) + ` ORDER BY round DESC LIMIT 1),

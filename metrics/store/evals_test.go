@@ -128,7 +128,8 @@ func TestRefusedEvaluations(t *testing.T) {
 	}
 }
 
-// A database that an older program left, and that this one only reads, has no evaluations; once a writer came they are there.
+// A database that an older program left, and that this one only reads, has no evaluations; once a writer came they are
+// there.
 func TestReaderOfSchema3(t *testing.T) {
 	path := olderDatabase(t, 3, fmt.Sprintf(`
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,

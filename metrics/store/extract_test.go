@@ -226,7 +226,8 @@ func TestAStrangersFileIsRefused(t *testing.T) {
 	require.Empty(t, left, "nothing of what was refused stays")
 }
 
-// A file that is small and unpacks to much is given up before it fills the disk; what doesn't begin as a database isn't unpacked at all.
+// A file that is small and unpacks to much is given up before it fills the disk; what doesn't begin as a database isn't
+// unpacked at all.
 func TestWhatACompressedFileMayHoldGrowsWithIt(t *testing.T) {
 	require.Equal(t, int64(64<<20), mostUnpacked(0))
 	require.Equal(t, int64(64<<20+200_000_000), mostUnpacked(1_000_000))

@@ -17,7 +17,8 @@ type FootprintKey struct {
 	GPU      string // the device's name; cpu
 }
 
-// Footprint is a node's measured memory in bytes: Resident always, and a phase of s sequences at a time base + s × per sequence more.
+// Footprint is a node's measured memory in bytes: Resident always, and a phase of s sequences at a time base + s × per
+// sequence more.
 type Footprint struct {
 	FootprintKey
 	Resident            int64
@@ -49,8 +50,9 @@ ON CONFLICT DO UPDATE SET resident_bytes = excluded.resident_bytes, generate_bas
 	return sqlite.Explain(s.path, err)
 }
 
-// RaiseFootprint keeps a footprint true to what a run has seen: where resident or a phase took more than it says, its base is
-// raised by the difference. It changes nothing where there is no footprint of that key, and says whether it changed one.
+// RaiseFootprint keeps a footprint true to what a run has seen: where resident or a phase took more than it says, its
+// base is raised by the difference. It changes nothing where there is no footprint of that key, and says whether it
+// changed one.
 func (s *Store) RaiseFootprint(ctx context.Context, key FootprintKey, resident, generate, generateSequences, update, updateSequences int64, time float64) (bool, error) {
 	result, err := s.db.ExecContext(ctx, `UPDATE footprints SET resident_bytes = max(resident_bytes, ?5),
   generate_base_bytes = max(generate_base_bytes, ?6 - ?7 * generate_per_sequence_bytes),

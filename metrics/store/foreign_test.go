@@ -17,7 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// givenDatabase makes a database of one of our schemas with one run that is done. edit changes the schema's text before it is executed.
+// givenDatabase makes a database of one of our schemas with one run that is done. edit changes the schema's text before
+// it is executed.
 func givenDatabase(t *testing.T, version int, edit func(string) string) string {
 	t.Helper()
 	steps, err := sqlite.Migrations()
@@ -67,7 +68,8 @@ func TestOurOwnSchemasAreImported(t *testing.T) {
 	}
 }
 
-// A file with any other schema than ours is refused before a value of it is read: columns that compute, indexes on expressions, other checks.
+// A file with any other schema than ours is refused before a value of it is read: columns that compute, indexes on
+// expressions, other checks.
 func TestOnlyOurSchemaIsOpened(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)

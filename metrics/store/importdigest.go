@@ -18,8 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/extract"
 )
 
-// digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
-// They are computed beside the import, on every core.
+// digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on
+// what else is in the file then. They are computed beside the import, on every core.
 type digests struct {
 	of   map[string]*digest // by the run's key in the file
 	stop context.CancelFunc
@@ -37,8 +37,8 @@ type digest struct {
 	err  error
 }
 
-// startDigests begins with the checksums of runs of from. all is an extract of them, labels what runs are called in it; further extracts are made in
-// dir. The caller must call close.
+// startDigests begins with the checksums of runs of from. all is an extract of them, labels what runs are called in it;
+// further extracts are made in dir. The caller must call close.
 func startDigests(ctx context.Context, from, all *Reader, labels extract.Labels, dir string, runs []Totals) *digests {
 	ctx, stop := context.WithCancel(ctx)
 	d := &digests{of: map[string]*digest{}, stop: stop}
@@ -104,7 +104,8 @@ func (d *digests) close() error {
 	return err
 }
 
-// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are. It refuses names that are none.
+// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are.
+// It refuses names that are none.
 func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
 	sum := sha256.New()
 	for _, table := range extract.Tables() {
@@ -120,7 +121,8 @@ func digestRun(ctx context.Context, from *Reader, run string) (digest string, ro
 	return hex.EncodeToString(sum.Sum(nil)), rows, nil
 }
 
-// firstLateMetric is the schema from which on a metric's column that is NULL is left out of checksums: imports of before are recognized.
+// firstLateMetric is the schema from which on a metric's column that is NULL is left out of checksums: imports of
+// before are recognized.
 const firstLateMetric = 9
 
 func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.Hash) (rows int, err error) {

@@ -30,7 +30,8 @@ func TestAppendValueIsWhatItWas(t *testing.T) {
 	})
 }
 
-// homeOfTwoMachines has runs that two machines with other GPUs made, in turn: a-0 and a-2 on one, a-1 and a-3 on the other.
+// homeOfTwoMachines has runs that two machines with other GPUs made, in turn: a-0 and a-2 on one, a-1 and a-3 on the
+// other.
 func homeOfTwoMachines(t *testing.T) *Reader {
 	t.Helper()
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})

@@ -47,16 +47,18 @@ type importNotes struct {
 	Rows int    `json:"rows"` // of all tables
 }
 
-// ImportRuns takes over the runs of another database that have ended, as Extract has them, all in one transaction. A run is the same as one that
-// is here if experiment, seed and first start are: of these what was recorded here stays, and what was imported is replaced by a later state of
-// it. A run keeps its key where that is free, and gets its experiment's next one otherwise. With dry nothing is written. It returns an entry a
-// run, oldest first; an *Error of from's file where that holds what no run of ours has.
+// ImportRuns takes over the runs of another database that have ended, as Extract has them, all in one transaction. A
+// run is the same as one that is here if experiment, seed and first start are: of these what was recorded here stays,
+// and what was imported is replaced by a later state of it. A run keeps its key where that is free, and gets its
+// experiment's next one otherwise. With dry nothing is written. It returns an entry a run, oldest first; an *Error of
+// from's file where that holds what no run of ours has.
 func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]ImportedRun, error) {
 	all, err := from.Runs(ctx, Filter{})
 	if err != nil {
 		return nil, err
 	}
-	// What is copied is an extract of our own making, with our tables and their checks: of a stranger's file only values come through.
+	// What is copied is an extract of our own making, with our tables and their checks: of a stranger's file only
+	// values come through.
 	dir, err := os.MkdirTemp("", "swarm-import-")
 	if err != nil {
 		return nil, fmt.Errorf("import %s: %w", from.Name(), err)
@@ -109,7 +111,8 @@ func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*
 	return made, labels, err
 }
 
-// checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here could come after.
+// checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here
+// could come after.
 func checkImported(r Totals) error {
 	latest := event.Now() + 24*3600 // clocks differ
 	switch {
@@ -222,8 +225,8 @@ LEFT JOIN main.imports ON main.imports.run = own.run WHERE theirs.run = ? ORDER 
 // highestNumber bounds the numbers of runs that count.
 const highestNumber = 1_000_000_000
 
-// freeKey is the run's own key, if that is one and free, or else the experiment's next. A key whose folder is there is another run's, which may be
-// about to begin.
+// freeKey is the run's own key, if that is one and free, or else the experiment's next. A key whose folder is there is
+// another run's, which may be about to begin.
 func freeKey(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (string, error) {
 	prefix := r.Experiment + "-"
 	highest := 0
@@ -286,8 +289,8 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	return err
 }
 
-// noteImport records where a run is from, unless it was another program's when it was imported first. Of a run that was not taken it only waits for
-// the checksum.
+// noteImport records where a run is from, unless it was another program's when it was imported first. Of a run that was
+// not taken it only waits for the checksum.
 func noteImport(ctx context.Context, tx *sql.Tx, sums *digests, r *ImportedRun) error {
 	sum, rows, err := sums.wait(r.Source)
 	if err != nil || r.Outcome != ImportNew && r.Outcome != ImportReplaced {

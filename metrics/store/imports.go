@@ -51,8 +51,8 @@ func (r Run) Imported() bool {
 	return json.Unmarshal(r.Versions, &versions) == nil && versions[importedKey] != nil
 }
 
-// Import writes a run that another program recorded, in one transaction: all of it, or nothing. Importing the same again changes
-// nothing; what differs replaces the older import of that run.
+// Import writes a run that another program recorded, in one transaction: all of it, or nothing. Importing the same
+// again changes nothing; what differs replaces the older import of that run.
 func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error) {
 	if x.Run.Run == "" || x.Run.Experiment == "" || x.Format == "" || x.Digest == "" || x.Run.State == "" {
 		return "", errors.New("import: it needs a run, an experiment, a state, a format and a digest")

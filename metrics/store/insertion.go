@@ -14,7 +14,8 @@ type insertion struct {
 	statements []string // for 1 to maxRows rows: ?1 to ?3 are the columns that all share, the others follow row by row
 }
 
-// newInsertion takes a statement up to VALUES, the number of columns after the first three, and what comes after the rows.
+// newInsertion takes a statement up to VALUES, the number of columns after the first three, and what comes after the
+// rows.
 func newInsertion(head string, columns int, tail string) insertion {
 	i := insertion{columns: columns}
 	var rows []string

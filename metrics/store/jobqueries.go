@@ -92,7 +92,8 @@ func (f JobFilter) sql() (string, []any) {
 	return text, append(args, limit)
 }
 
-// Job returns the job of that key, else the newest of that name. The error is ErrNotFound, wrapped, where there is none.
+// Job returns the job of that key, else the newest of that name. The error is ErrNotFound, wrapped, where there is
+// none.
 func (r *Reader) Job(ctx context.Context, name string) (Job, error) {
 	jobs, err := r.Jobs(ctx, JobFilter{Names: []string{name}})
 	if err != nil {
@@ -113,17 +114,19 @@ const (
 
 	isShortage = `cause NOT IN ('', 'failed', 'stopped')`
 
-	// One that was stopped proves as much as one that succeeded once it has outlived what didn't fit. Where everything fits there is no such
-	// measure: a stop may have come before the memory was needed.
+	// One that was stopped proves as much as one that succeeded once it has outlived what didn't fit. Where everything
+	// fits there is no such measure: a stop may have come before the memory was needed.
 	isFit = `(cause = '' AND exit_code = 0 OR cause = 'stopped' AND ended - started >
   (SELECT max(ended - started) ` + attemptsOfKey + ` AND ` + isShortage + `))`
 )
 
-// learnedFrom is how many of the newest attempts LearnedBytes asks: what a command needed long ago says little once its code has changed.
+// learnedFrom is how many of the newest attempts LearnedBytes asks: what a command needed long ago says little once its
+// code has changed.
 const learnedFrom = 10
 
-// Fitted returns the newest attempt of a command on a kind of GPU whose memory sufficed: one that ended with exit code 0, or was stopped after it
-// had run for longer than any there that ran out of memory. An empty gpuName asks for those on the CPU. False: there is none.
+// Fitted returns the newest attempt of a command on a kind of GPU whose memory sufficed: one that ended with exit code
+// 0, or was stopped after it had run for longer than any there that ran out of memory. An empty gpuName asks for those
+// on the CPU. False: there is none.
 func (r *Reader) Fitted(ctx context.Context, key, gpuName string) (JobAttempt, bool, error) {
 	found, err := r.attempts(ctx, key, gpuName, isFit, 1)
 	if err != nil || len(found) == 0 {
@@ -137,8 +140,9 @@ func (r *Reader) Shortages(ctx context.Context, key, gpuName string) ([]JobAttem
 	return r.attempts(ctx, key, gpuName, isShortage, 100)
 }
 
-// LearnedBytes returns what a command needs on a kind of GPU with the settings that Fitted returns: the highest measured peak of the newest
-// attempts that fitted with these, of GPU memory, on the CPU of host memory. False: none was measured.
+// LearnedBytes returns what a command needs on a kind of GPU with the settings that Fitted returns: the highest
+// measured peak of the newest attempts that fitted with these, of GPU memory, on the CPU of host memory. False: none
+// was measured.
 func (r *Reader) LearnedBytes(ctx context.Context, key, gpuName string) (int64, bool, error) {
 	fitted, err := r.attempts(ctx, key, gpuName, isFit, learnedFrom)
 	if err != nil || len(fitted) == 0 {

@@ -25,7 +25,8 @@ const (
 	JobStopped = "stopped" // by a signal
 )
 
-// Causes of an attempt's end that are no shortage of memory. What else there may be is launcher/job/shortage's Kind: torch, host_killed.
+// Causes of an attempt's end that are no shortage of memory. What else there may be is launcher/job/shortage's Kind:
+// torch, host_killed.
 const (
 	CauseSucceeded = ""
 	CauseFailed    = "failed"
@@ -96,8 +97,8 @@ func (a JobAttempt) Seconds() float64 {
 	return max(0, a.Ended-a.Started)
 }
 
-// StartJob writes a new job's row and returns its key: the name, in letters that a file's name may have, and the first number that no job
-// of such a name had yet. It tries again as SaveJob does.
+// StartJob writes a new job's row and returns its key: the name, in letters that a file's name may have, and the first
+// number that no job of such a name had yet. It tries again as SaveJob does.
 func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 	if err := j.check(); err != nil {
 		return "", fmt.Errorf("start job: %w", err)
@@ -112,8 +113,8 @@ func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 	return j.Job, err
 }
 
-// SaveJob writes a job's row at once, in place of the one with its key. A write that fails, as on a full disk, is tried again for RetryFor or
-// until ctx ends; Warn hears of the first.
+// SaveJob writes a job's row at once, in place of the one with its key. A write that fails, as on a full disk, is tried
+// again for RetryFor or until ctx ends; Warn hears of the first.
 func (s *Store) SaveJob(ctx context.Context, j Job) error {
 	if err := j.check(); err != nil || j.Job == "" {
 		return errors.Join(fmt.Errorf("save job %q: it needs a key", j.Job), err)
@@ -121,7 +122,8 @@ func (s *Store) SaveJob(ctx context.Context, j Job) error {
 	return s.persist(ctx, "save job "+j.Job, func(tx *sql.Tx) error { return saveJob(ctx, tx, j) })
 }
 
-// SaveAttempt writes an attempt of a job that is already there, as SaveJob does: at its start, and again with what became of it.
+// SaveAttempt writes an attempt of a job that is already there, as SaveJob does: at its start, and again with what
+// became of it.
 func (s *Store) SaveAttempt(ctx context.Context, a JobAttempt) error {
 	if a.Job == "" || a.Attempt < 1 || !isTime(a.Started) {
 		return fmt.Errorf("save attempt %d of job %q: it needs a job, a number from 1 and a start", a.Attempt, a.Job)
@@ -223,7 +225,8 @@ func safeName(name string) string {
 	return safe
 }
 
-// freeJob is the name with one more than the highest number that a job has with it, and than those of runs and experiments called so.
+// freeJob is the name with one more than the highest number that a job has with it, and than those of runs and
+// experiments called so.
 func freeJob(ctx context.Context, tx *sql.Tx, name string) (string, error) {
 	highest := 0
 	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// NewestEvalsByModel returns the evaluations of NewestEvals, by run, for the nodes of each model alone, by the model's name. The sums of a run's
-// models are those of its evaluation.
+// NewestEvalsByModel returns the evaluations of NewestEvals, by run, for the nodes of each model alone, by the model's
+// name. The sums of a run's models are those of its evaluation.
 func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]EvalTotal, error) {
 	newest := map[string]map[string]EvalTotal{}
 	there, shared, err := r.evalSchema(ctx)

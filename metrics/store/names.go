@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Experiments and runs name folders: configs has the same rule for experiments. A run's key is its experiment's name and a number.
+// Experiments and runs name folders: configs has the same rule for experiments. A run's key is its experiment's name
+// and a number.
 var (
 	experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	runName        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

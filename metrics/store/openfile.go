@@ -14,7 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// What a compressed file may hold: a small file can hold endless zeros. A database of ours holds about ten times its compressed size.
+// What a compressed file may hold: a small file can hold endless zeros. A database of ours holds about ten times its
+// compressed size.
 const (
 	unpackedLimit  = 4 << 30  // bytes
 	unpackedLeast  = 64 << 20 // bytes that a file of any size may hold
@@ -29,8 +30,9 @@ func mostUnpacked(size int64) int64 {
 	return min(unpackedLimit, unpackedLeast+unpackedFactor*size)
 }
 
-// OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract wrote, or any
-// other. It is unpacked to a temporary file, which Close removes. What isn't a whole database of ours is an *Error.
+// OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract
+// wrote, or any other. It is unpacked to a temporary file, which Close removes. What isn't a whole database of ours is
+// an *Error.
 func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -55,7 +57,8 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	return reader, nil
 }
 
-// openPacked opens a compressed database that holds at most so many bytes. Nothing is written of what doesn't begin as one of ours.
+// openPacked opens a compressed database that holds at most so many bytes. Nothing is written of what doesn't begin as
+// one of ours.
 func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Reader, error) {
 	stream, err := gzip.NewReader(in)
 	if err != nil {
@@ -123,7 +126,8 @@ func (r *whileWanted) Read(p []byte) (int, error) {
 	return r.from.Read(p)
 }
 
-// checkWhole refuses a database that has another schema than ours, or is damaged. The schema comes first: the check for damage runs what is in it.
+// checkWhole refuses a database that has another schema than ours, or is damaged. The schema comes first: the check for
+// damage runs what is in it.
 func (r *Reader) checkWhole(ctx context.Context) error {
 	if err := sqlite.CheckForeign(ctx, r.db, r.path, "main"); err != nil {
 		return sqlite.Explain(r.path, err)

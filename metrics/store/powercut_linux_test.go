@@ -14,7 +14,8 @@ import (
 
 func servePowerCuts() { powercut.Serve() }
 
-// A delivery that was acknowledged is in the database after any power cut, for the worker may delete it; and the database always opens.
+// A delivery that was acknowledged is in the database after any power cut, for the worker may delete it; and the
+// database always opens.
 func TestPowerCutLosesNoDelivery(t *testing.T) {
 	fs := powercut.Mount(t)
 	path := filepath.Join(fs.Dir, "home", "swarm", "swarm.db")

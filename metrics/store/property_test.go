@@ -109,8 +109,8 @@ func drawEvent(t *rapid.T) event.Event {
 	return e
 }
 
-// TestReplayChangesNothing: a sequence of events, and the same with any of its events repeated at any later point, in any batches
-// and across reopened stores, leave the same tables; and the sums kept beside the rows are the rows' sums.
+// TestReplayChangesNothing: a sequence of events, and the same with any of its events repeated at any later point, in
+// any batches and across reopened stores, leave the same tables; and the sums kept beside the rows are the rows' sums.
 func TestReplayChangesNothing(t *testing.T) {
 	dir, files := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {

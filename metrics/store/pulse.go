@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pulse follows the attempts that this process has begun. An attempt's length comes from a clock that nobody sets: its times go on from its start
-// by that, as those of its events should.
+// pulse follows the attempts that this process has begun. An attempt's length comes from a clock that nobody sets: its
+// times go on from its start by that, as those of its events should.
 type pulse struct {
 	elapsed func() time.Duration // since some fixed moment
 	mu      sync.Mutex

@@ -28,7 +28,8 @@ type Reader struct {
 // Name is the file that was asked for, as messages have it.
 func (r *Reader) Name() string { return cmp.Or(r.packed, r.path) }
 
-// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only where it is.
+// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only
+// where it is.
 const oldestReadable = 3
 
 // Schemas that brought what not every readable database has: one that nobody wrote to since has not.

@@ -9,8 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// RemoveRun removes a run and all that was recorded of it, in one transaction. The file does not shrink: later runs use the room, and freed says how
-// many bytes that is. A run that is not there is ErrNotFound. Whether the run goes on is for the caller to know.
+// RemoveRun removes a run and all that was recorded of it, in one transaction. The file does not shrink: later runs use
+// the room, and freed says how many bytes that is. A run that is not there is ErrNotFound. Whether the run goes on is
+// for the caller to know.
 func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err error) {
 	defer func() {
 		if err != nil {

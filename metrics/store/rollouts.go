@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// WorkerRollouts is what the nodes of others, the coordinator's and other workers', made of a worker's rollouts over a run.
+// WorkerRollouts is what the nodes of others, the coordinator's and other workers', made of a worker's rollouts over a
+// run.
 type WorkerRollouts struct {
 	Worker                              string
 	Available, Rejected, Filtered, Used int
@@ -19,7 +20,8 @@ FROM peers CROSS JOIN nodes AS sender ON sender.run = peers.run AND sender.node 
 CROSS JOIN nodes AS judge ON judge.run = peers.run AND judge.node = peers.node AND judge.worker != sender.worker
 WHERE peers.run = ? GROUP BY sender.worker ORDER BY length(sender.worker), sender.worker`
 
-// WorkerRollouts returns what was made of each worker's rollouts, by worker; of one whose rollouts nobody had there is none.
+// WorkerRollouts returns what was made of each worker's rollouts, by worker; of one whose rollouts nobody had there is
+// none.
 func (r *Reader) WorkerRollouts(ctx context.Context, run string) ([]WorkerRollouts, error) {
 	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
 		return nil, err

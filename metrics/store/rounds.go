@@ -32,8 +32,8 @@ var insertRoundSQL = func() string {
 		strings.Repeat(", ?", len(names)) + ", ?) ON CONFLICT DO NOTHING"
 }()
 
-// replayed takes what a node tells again from its journal: a round or an evaluation that is missing here. Everything else was told in its
-// time, and one that is here is the same or a newer one.
+// replayed takes what a node tells again from its journal: a round or an evaluation that is missing here. Everything
+// else was told in its time, and one that is here is the same or a newer one.
 func (tx *transaction) replayed(e event.Event) error {
 	if e.Type != event.TypeRound && e.Type != event.TypeEval {
 		return nil
@@ -47,8 +47,8 @@ func (tx *transaction) replayed(e event.Event) error {
 	return tx.round(e)
 }
 
-// round writes one node's round. A node that restarted from a checkpoint does rounds again: the newest by time is the one its weights
-// come from, and replaces the former.
+// round writes one node's round. A node that restarted from a checkpoint does rounds again: the newest by time is the
+// one its weights come from, and replaces the former.
 func (tx *transaction) round(e event.Event) error {
 	values := roundValues(e)
 	isNew, err := tx.exec(insertRoundSQL, values...)
@@ -75,8 +75,8 @@ func (tx *transaction) round(e event.Event) error {
 	return tx.addRound(e, 0, former.Float64)
 }
 
-// addRound adds e's round, whose row is written, to the node's sums, so many rows more and its reward instead of the former one, and writes
-// its tasks and peers.
+// addRound adds e's round, whose row is written, to the node's sums, so many rows more and its reward instead of the
+// former one, and writes its tasks and peers.
 func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	r := e.Round
 	gain := -former
@@ -100,8 +100,8 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	return tx.insert(insertPeers, [3]any{e.Run, r.Round, e.Node}, peers)
 }
 
-// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What the round doesn't have
-// is NULL, too.
+// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What the
+// round doesn't have is NULL, too.
 func roundValues(e event.Event) []any {
 	metrics := event.Metrics()
 	values := make([]any, 0, len(metrics)+5)

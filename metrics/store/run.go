@@ -114,8 +114,8 @@ func insertRun(ctx context.Context, tx *sql.Tx, r Run) (attempt int, err error) 
 			return 0, err
 		}
 	}
-	// The former coordinator is gone and its nodes with it. What was told at a time that a clock set back has yet to reach must not
-	// hide what comes.
+	// The former coordinator is gone and its nodes with it. What was told at a time that a clock set back has yet to
+	// reach must not hide what comes.
 	_, err = tx.ExecContext(ctx, `UPDATE nodes SET pid = 0, pid_time = ?1, loaded_time = min(loaded_time, ?1),
   memory_time = min(memory_time, ?1), message_time = min(message_time, ?1) WHERE run = ?2`, r.Started, r.Run)
 	if err != nil {

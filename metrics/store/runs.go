@@ -88,8 +88,9 @@ func (f Filter) sql() (where string, args []any) {
 	return "WHERE " + strings.Join(terms, " AND "), args
 }
 
-// CurrentRuns returns the keys of at most limit runs that run or counted as running when last heard of, the newest attempt first, and after them
-// of the run that ended last, of another home's only if there is none of this one. A run whose coordinator died without a word is among the former.
+// CurrentRuns returns the keys of at most limit runs that run or counted as running when last heard of, the newest
+// attempt first, and after them of the run that ended last, of another home's only if there is none of this one. A run
+// whose coordinator died without a word is among the former.
 func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 	var runs []string
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
@@ -109,8 +110,8 @@ type Entry struct {
 	Event event.Event
 }
 
-// Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts, warnings, failures,
-// joins, leaves and workers' states, and the run's own start and end.
+// Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts,
+// warnings, failures, joins, leaves and workers' states, and the run's own start and end.
 func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit int) ([]Entry, error) {
 	shared, err := r.has(ctx, schemaWorkers)
 	if err != nil {

@@ -27,7 +27,8 @@ type RoundBand struct {
 	Mean, Min, Max float64 // of the finite values; NaN: there is none
 }
 
-// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only a metric's name ever becomes part of one.
+// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only a metric's name ever
+// becomes part of one.
 func (r *Reader) metricSQL(ctx context.Context, format, metric string) (string, error) {
 	m, ok := event.MetricNamed(metric)
 	if !ok {
@@ -48,8 +49,8 @@ const (
 GROUP BY round ORDER BY round`
 )
 
-// RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2. The error is
-// ErrNotFound for an unknown metric.
+// RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2.
+// The error is ErrNotFound for an unknown metric.
 func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) ([]RoundValue, error) {
 	q, err := r.metricSQL(ctx, roundValuesSQL, metric)
 	if err != nil {
@@ -65,7 +66,8 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 	return values, sqlite.Explain(r.path, err)
 }
 
-// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an unknown metric.
+// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an
+// unknown metric.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {
 	q, err := r.metricSQL(ctx, roundBandsSQL, metric)
 	if err != nil {
@@ -87,7 +89,8 @@ type RewardSum struct {
 	Reward     float64 // sum; a reward that isn't finite counts as 0
 }
 
-// RewardSums returns what a run's nodes did in its first rounds, for several numbers of these. It reads the run's rounds once, up to the highest.
+// RewardSums returns what a run's nodes did in its first rounds, for several numbers of these. It reads the run's
+// rounds once, up to the highest.
 func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[int]RewardSum, error) {
 	sums := map[int]RewardSum{}
 	if len(rounds) == 0 {
@@ -128,8 +131,8 @@ type TaskTotal struct {
 const taskTotalsSQL = `SELECT task, round / ?2 * ?2 AS first, sum(completions), coalesce(sum(reward_sum), 0.0) FROM task_rewards
 WHERE run = ?1 GROUP BY task, first ORDER BY task, first`
 
-// TaskTotals returns the rewards of a run by task, summed over nodes and over so many rounds each, by task and round; with 0 rounds over all.
-// A reward that isn't finite counts as 0.
+// TaskTotals returns the rewards of a run by task, summed over nodes and over so many rounds each, by task and round;
+// with 0 rounds over all. A reward that isn't finite counts as 0.
 func (r *Reader) TaskTotals(ctx context.Context, run string, rounds int) ([]TaskTotal, error) {
 	if rounds <= 0 {
 		rounds = math.MaxInt32
@@ -184,7 +187,8 @@ func (s MemorySample) Host() int64 {
 const memorySQL = `SELECT node, time / ?3 * ?3 AS slot, max(rss_bytes), max(peak_rss_bytes), max(device_bytes), max(device_peak_bytes), %s
 FROM memory WHERE run = ?1 AND time >= ?2 / ?3 * ?3 GROUP BY node, slot ORDER BY slot, length(node), node`
 
-// Memory returns the memory of a run's nodes from the slot of a time on in slots of so many seconds (0: as recorded), by time and node.
+// Memory returns the memory of a run's nodes from the slot of a time on in slots of so many seconds (0: as recorded),
+// by time and node.
 func (r *Reader) Memory(ctx context.Context, run string, from float64, slot int) ([]MemorySample, error) {
 	shares, err := r.has(ctx, schemaShares)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// seriesStore has 3 nodes of 5 rounds, of which node_2 lacks the last; node n's reward in round i is n+i/10, and node_1's of round 3 is no number.
+// seriesStore has 3 nodes of 5 rounds, of which node_2 lacks the last; node n's reward in round i is n+i/10, and
+// node_1's of round 3 is no number.
 func seriesStore(t *testing.T) *Reader {
 	s := startedStore(t, Options{MemoryInterval: 10 * time.Second})
 	for i := range 5 {

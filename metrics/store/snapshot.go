@@ -87,8 +87,8 @@ type Snapshot struct {
 	Command  *Command      // that began the newest attempt; nil: none is recorded
 }
 
-// Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all. Its cost doesn't
-// grow with the run's length. The error is ErrNotFound where there is none.
+// Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all.
+// Its cost doesn't grow with the run's length. The error is ErrNotFound where there is none.
 func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	var s Snapshot
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -187,8 +187,9 @@ FROM nodes WHERE run = ? ORDER BY `+first+`length(node), node`, run)
 	return nodes, err
 }
 
-// recentRewards returns the rewards of the newest RecentRounds rounds; where the swarm has done its last round together before these, as
-// many up to that one; and of a node that is in neither, for nodes needn't wait for each other, its own newest ones.
+// recentRewards returns the rewards of the newest RecentRounds rounds; where the swarm has done its last round together
+// before these, as many up to that one; and of a node that is in neither, for nodes needn't wait for each other, its
+// own newest ones.
 func recentRewards(ctx context.Context, db sqlite.Rows, run string, nodes []Node) ([]RoundReward, error) {
 	last := -1
 	for _, n := range nodes {
@@ -214,7 +215,8 @@ func recentRewards(ctx context.Context, db sqlite.Rows, run string, nodes []Node
 // apartRounds is how many of its newest rounds are read of a node that is far from the others.
 const apartRounds = 10
 
-// apartRewards returns the newest rewards of nodes whose last round is from a round on and before another, as far as they are of such rounds.
+// apartRewards returns the newest rewards of nodes whose last round is from a round on and before another, as far as
+// they are of such rounds.
 func apartRewards(ctx context.Context, db sqlite.Rows, run string, from, before int) ([]RoundReward, error) {
 	return scanRewards(ctx, db, `WITH RECURSIVE back(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM back WHERE i + 1 < ?4)
 SELECT rounds.round, rounds.node, time, reward FROM nodes CROSS JOIN back CROSS JOIN rounds

@@ -3,8 +3,8 @@
 // statistics beyond the sums it maintains, knows no configuration types, and must not import any other package of ours
 // but the leaves in internal.
 //
-// A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its turn.
-// A Reader never writes, and may be open anywhere on the same host at the same time.
+// A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its
+// turn. A Reader never writes, and may be open anywhere on the same host at the same time.
 package store
 
 import (
@@ -36,8 +36,9 @@ type Options struct {
 	SeenInterval   time.Duration // how often a running attempt is noted as alive and the write-ahead log looked after, default 5 s
 	WALLimit       int64         // bytes above which the write-ahead log is emptied into the database, default 16 MiB
 
-	// Warn hears of what a run survives: a doubtful file system, the first of some failed writes and (a *Recovered) the first that
-	// succeeds after them, an event that was refused. It is called from Open and from the writer's goroutine, must not block, and may be nil.
+	// Warn hears of what a run survives: a doubtful file system, the first of some failed writes and (a *Recovered) the
+	// first that succeeds after them, an event that was refused. It is called from Open and from the writer's
+	// goroutine, must not block, and may be nil.
 	Warn func(error)
 
 	elapsed func() time.Duration // since some fixed moment; nil: by this machine's clock that nobody sets
@@ -94,9 +95,9 @@ type Store struct {
 	closeErr  error
 }
 
-// Open opens the database at path for writing, creates it and its folder (mode 0700) where missing, migrates it, and starts its
-// writer, which runs until Close. It refuses, with an *Error, a file that isn't ours, one of a newer version, and a
-// network's or a read-only file system.
+// Open opens the database at path for writing, creates it and its folder (mode 0700) where missing, migrates it, and
+// starts its writer, which runs until Close. It refuses, with an *Error, a file that isn't ours, one of a newer
+// version, and a network's or a read-only file system.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	path, err := filepath.Abs(path)
@@ -138,8 +139,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// keepPrivate makes the database's file where it is missing, and lets only its owner read it: it holds what was typed. SQLite gives the files beside it the
-// same mode. A file that is there is never opened: closing it would drop SQLite's locks of this process.
+// keepPrivate makes the database's file where it is missing, and lets only its owner read it: it holds what was typed.
+// SQLite gives the files beside it the same mode. A file that is there is never opened: closing it would drop SQLite's
+// locks of this process.
 func keepPrivate(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -193,7 +195,8 @@ func (s *Store) prepare(ctx context.Context) error {
 // Path returns the database's absolute path.
 func (s *Store) Path() string { return s.path }
 
-// Failed is closed when the writer has given up: nothing is recorded any more, and Err says why. A run should stop in order then.
+// Failed is closed when the writer has given up: nothing is recorded any more, and Err says why. A run should stop in
+// order then.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Err returns why the newest write failed, nil if it didn't; while it is set the writer retries or has given up.

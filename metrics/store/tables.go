@@ -108,7 +108,8 @@ func (t *tables) close() error {
 	return errors.Join(errs...)
 }
 
-// apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which warn hears of.
+// apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which
+// warn hears of.
 func (t *tables) apply(items []*item) error {
 	err := t.transact(items, nil)
 	if sqlite.IsRejection(err) {
@@ -133,8 +134,8 @@ func (t *tables) forget() {
 	clear(t.owners)
 }
 
-// synced runs write with each of its transactions on the disk once it is committed: without, a power cut takes the last seconds' from the
-// write-ahead log, which is synced when it is emptied into the database.
+// synced runs write with each of its transactions on the disk once it is committed: without, a power cut takes the last
+// seconds' from the write-ahead log, which is synced when it is emptied into the database.
 func (t *tables) synced(write func() error) error {
 	if _, err := t.db.Exec("PRAGMA synchronous = FULL"); err != nil {
 		return err
@@ -146,8 +147,9 @@ func (t *tables) synced(write func() error) error {
 	return err
 }
 
-// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is answered, or the joining of a
-// node, without which its deliveries would be nobody's; with reject set, each event within a savepoint of its own.
+// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is
+// answered, or the joining of a node, without which its deliveries would be nobody's; with reject set, each event
+// within a savepoint of its own.
 func (t *tables) transact(items []*item, reject func(error)) error {
 	for _, it := range items {
 		if it.delivery != nil || it.event.Type == event.TypeJoin {

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// tend notes that the attempts begun here are alive and keeps the write-ahead log short. Its error is one that no retry mends;
-// others show at the next write, which does retry.
+// tend notes that the attempts begun here are alive and keeps the write-ahead log short. Its error is one that no retry
+// mends; others show at the next write, which does retry.
 func (s *Store) tend() error {
 	if err := s.moved(); err != nil {
 		return err
@@ -23,8 +23,8 @@ func (s *Store) tend() error {
 	return nil
 }
 
-// moved tells whether the file under the database's name is another one than was opened: SQLite would go on writing where nobody
-// ever looks.
+// moved tells whether the file under the database's name is another one than was opened: SQLite would go on writing
+// where nobody ever looks.
 func (s *Store) moved() error {
 	info, err := os.Stat(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,8 +44,8 @@ func (s *Store) fail(err error) error {
 	return err
 }
 
-// shorten empties the write-ahead log into the database once it has grown. SQLite does so by itself only where no reader happens to be in
-// the middle of something, and with many that poll one always is; here readers are waited for.
+// shorten empties the write-ahead log into the database once it has grown. SQLite does so by itself only where no
+// reader happens to be in the middle of something, and with many that poll one always is; here readers are waited for.
 func (s *Store) shorten() {
 	info, err := os.Stat(s.path + "-wal")
 	if err != nil || info.Size() <= s.opts.WALLimit {

@@ -178,7 +178,8 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	require.Positive(t, recorded["node_0"])
 }
 
-// childResuming goes on where the database ends: it tells the last rounds again, does new ones, and prints a byte at each.
+// childResuming goes on where the database ends: it tells the last rounds again, does new ones, and prints a byte at
+// each.
 func childResuming(path string) int {
 	ctx := context.Background()
 	s, err := Open(ctx, path, Options{MaxBatch: 7, MaxDelay: time.Millisecond, SeenInterval: time.Millisecond})

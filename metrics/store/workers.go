@@ -61,8 +61,9 @@ WHERE run = ?1 AND node = ?2 AND absent_time < ?3`
 WHERE run = ?1 AND node = ?2 AND (absent_time, length(absent), absent) < (?3, length(?4), ?4)`
 )
 
-// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. An empty host, device or version
-// is not known, as after a restart of the coordinator, and leaves the one before. Without a StateTime a state that is another one than before is of now; without a FirstSeen it is LastSeen.
+// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. An
+// empty host, device or version is not known, as after a restart of the coordinator, and leaves the one before. Without
+// a StateTime a state that is another one than before is of now; without a FirstSeen it is LastSeen.
 func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -83,7 +84,8 @@ func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) e
 	return sqlite.Explain(s.path, tx.Commit())
 }
 
-// joined notes that a node takes part. Of one without a worker, in a worker's own database, it says from which round on.
+// joined notes that a node takes part. Of one without a worker, in a worker's own database, it says from which round
+// on.
 func (tx *transaction) joined(e event.Event) error {
 	_, err := tx.exec(joinSQL, e.Run, e.Node, e.Time, e.Worker, e.RoundIndex)
 	delete(tx.owners, [2]string{e.Run, e.Node})

@@ -84,8 +84,8 @@ func TestPidsOfOtherHostsAreNotKept(t *testing.T) {
 	require.Equal(t, []any{0, 0, "gpt2"}, []any{n.PID, n.EnginePID, n.Model})
 }
 
-// A coordinator that begins again doesn't know yet who is still at work: other hosts' nodes are away until their workers are back, and what
-// they are doing isn't overwritten.
+// A coordinator that begins again doesn't know yet who is still at work: other hosts' nodes are away until their
+// workers are back, and what they are doing isn't overwritten.
 func TestANewAttemptWaitsForNoWorker(t *testing.T) {
 	s := startedStore(t, Options{})
 	record(t, s, joins("anna", "anna_0", 200, 3), theirs("anna", working("anna_0", 201, event.StateUpdating, 3)),

@@ -41,9 +41,9 @@ func (it *item) fail(err error) {
 	}
 }
 
-// Record queues e. It blocks only while the queue is full, which under a healthy disk it is not. It refuses an event without a
-// run, of a run that StartRun never saw, or without the part its type names; and any event after Close or once the
-// writer gave up. Recording an event again, at once or after a crash, changes nothing.
+// Record queues e. It blocks only while the queue is full, which under a healthy disk it is not. It refuses an event
+// without a run, of a run that StartRun never saw, or without the part its type names; and any event after Close or
+// once the writer gave up. Recording an event again, at once or after a crash, changes nothing.
 func (s *Store) Record(ctx context.Context, e event.Event) error {
 	if !s.knows(e.Run) {
 		return fmt.Errorf("record %s event: run %q was never started here", e.Type, e.Run)
@@ -151,8 +151,9 @@ func (b batch) answer() {
 	}
 }
 
-// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A full batch, MaxDelay
-// and a tick end it; and once somebody waits for it, the end of what is queued: those who wait together share a transaction.
+// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A full
+// batch, MaxDelay and a tick end it; and once somebody waits for it, the end of what is queued: those who wait together
+// share a transaction.
 func (s *Store) gather(tick <-chan time.Time) (b batch, due, open bool) {
 	var it *item
 	select {

@@ -2,8 +2,8 @@ package terminal
 
 import "sync"
 
-// book is lines that come, clean and styled by nobody: one is numbered as it comes and keeps its number, the oldest are forgotten. It is safe
-// for concurrent use.
+// book is lines that come, clean and styled by nobody: one is numbered as it comes and keeps its number, the oldest are
+// forgotten. It is safe for concurrent use.
 type book struct {
 	limit   int
 	changed chan struct{} // holds one where there are lines that nobody has been told of
@@ -60,7 +60,8 @@ func (b *book) last(n int) []string {
 	return b.read(end-n, end)
 }
 
-// find is the number of the next line with that text from one number on, down the book or up it, round its end; -1: none has it.
+// find is the number of the next line with that text from one number on, down the book or up it, round its end; -1:
+// none has it.
 func (b *book) find(query string, from, step int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

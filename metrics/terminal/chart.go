@@ -14,8 +14,9 @@ import (
 // brailleDots are the bits of a braille sign's 2 × 4 dots, by row and column.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// chart draws values from left to right as a line of dots, in height rows of width cells, from the least to the greatest of them. What is no
-// finite number is a gap. Where there are more values than dots every value is drawn, over its neighbours: none that stands out is lost.
+// chart draws values from left to right as a line of dots, in height rows of width cells, from the least to the
+// greatest of them. What is no finite number is a gap. Where there are more values than dots every value is drawn, over
+// its neighbours: none that stands out is lost.
 func chart(values []float64, width, height int) []string {
 	width, height = max(1, width), max(1, height)
 	c := canvas{width: 2 * width, height: 4 * height, dots: make([]bool, 8*width*height)}
@@ -101,7 +102,8 @@ func (c *canvas) rows() []string {
 // axis is how wide the figures left of a chart are.
 const axis = 6
 
-// Plot draws values as chart does, in height lines of at most width cells, with their greatest and their least left of it, written by label.
+// Plot draws values as chart does, in height lines of at most width cells, with their greatest and their least left of
+// it, written by label.
 func Plot(values []float64, width, height int, label func(float64) string) []string {
 	low, high := extent(values)
 	top, bottom := label(high), label(low)
@@ -120,7 +122,8 @@ func Plot(values []float64, width, height int, label func(float64) string) []str
 	return rows
 }
 
-// rewardChart is a chart of rewards with their least and greatest left of it and the rounds below, in height rows at least 2.
+// rewardChart is a chart of rewards with their least and greatest left of it and the rounds below, in height rows at
+// least 2.
 func rewardChart(st styles, first int, rewards []float64, width, height int) []string {
 	low, high := extent(rewards)
 	rows := chart(rewards, width-axis-1, height-1)

@@ -23,7 +23,8 @@ func TestCharts(t *testing.T) {
 	require.Equal(t, []string{"⠉⠀⣀"}, chart([]float64{1, 1, math.NaN(), math.NaN(), 0, 0}, 3, 1))
 }
 
-// However many values: the greatest and the least have their dot in the first and the last row, and no value crashes it.
+// However many values: the greatest and the least have their dot in the first and the last row, and no value crashes
+// it.
 func TestChartsKeepExtremes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64(), 1, 500).Draw(t, "values")

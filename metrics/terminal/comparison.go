@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns name those of the table; of none, it has
-// those that have something to say. An unknown column is a *configs.Error.
+// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns name those
+// of the table; of none, it has those that have something to say. An unknown column is a *configs.Error.
 func PrintComparison(out *table.Page, c stats.Comparison, columns []string) error {
 	if err := PrintStudy(out, c.Study); err != nil {
 		return err
@@ -55,7 +55,8 @@ func PrintStudy(out io.Writer, study *stats.Study) error {
 	return nil
 }
 
-// WriteComparisonCSV writes the rows of a comparison, numbers in full: the named columns, or all. An unknown column is a *configs.Error.
+// WriteComparisonCSV writes the rows of a comparison, numbers in full: the named columns, or all. An unknown column is
+// a *configs.Error.
 func WriteComparisonCSV(out io.Writer, c stats.Comparison, columns []string) error {
 	chosen, err := comparisonColumns, error(nil)
 	if len(columns) > 0 {

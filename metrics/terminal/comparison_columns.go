@@ -64,8 +64,8 @@ var comparisonColumns = []comparisonColumn{
 	{"verdict", "verdict and why", "", func(r stats.Row) any { return r.Verdict }, nil},
 }
 
-// comparisonDrop says in which order usual columns are left out on a narrow terminal, the highest first. The others stay: what is compared, by how much
-// it differs, and the verdict.
+// comparisonDrop says in which order usual columns are left out on a narrow terminal, the highest first. The others
+// stay: what is compared, by how much it differs, and the verdict.
 var comparisonDrop = map[string]int{
 	"paper_reward": 12, "guide_reward_low": 11, "target_energy_joules": 10, "target_gpu_hours": 9, "config": 8, "cumulative_reward": 7, "eval_reward": 6,
 	"rounds": 5, "rounds_compared": 5, "nodes": 4, "target_active_seconds": 3, "target_cost": 3, "target_rounds": 2, "runs": 2, "eval_pass_1": 1, "reward_per_node_round": 1,

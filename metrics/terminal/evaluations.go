@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// PrintEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody knows, its only one.
+// PrintEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody
+// knows, its only one.
 func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 	last := e.Rows[len(e.Rows)-1]
 	if folder {

@@ -1,6 +1,6 @@
-// Package terminal shows a run to a person: a live view that redraws itself, plain lines where the output is no terminal, and the
-// summary at the end. It takes stats.Status values from a function and events through a Feed, owns no data and computes
-// no statistics; it must not import node, launcher or metrics/dashboard.
+// Package terminal shows a run to a person: a live view that redraws itself, plain lines where the output is no
+// terminal, and the summary at the end. It takes stats.Status values from a function and events through a Feed, owns no
+// data and computes no statistics; it must not import node, launcher or metrics/dashboard.
 package terminal
 
 import (
@@ -29,15 +29,18 @@ type Config struct {
 	Page string // where the run is shown in a browser; empty: nowhere
 	Join string // how others can join, as long as nobody has; empty: they can't
 
-	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an immediate one when
-	// ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and the run goes on.
+	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an
+	// immediate one when ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and
+	// the run goes on.
 	Interrupt func(now bool)
 
-	// History returns what a Status doesn't tell of a node. It may be called twice at once for different nodes. May be nil.
+	// History returns what a Status doesn't tell of a node. It may be called twice at once for different nodes. May be
+	// nil.
 	History func(ctx context.Context, node string) (NodeHistory, error)
 
-	// Logs hands over the newest lines of a node's log, or where node is empty of the coordinator's and every node's by time, last of each,
-	// and goes on with what is written until ctx ends or nobody writes any more. It has a goroutine of its own. May be nil.
+	// Logs hands over the newest lines of a node's log, or where node is empty of the coordinator's and every node's by
+	// time, last of each, and goes on with what is written until ctx ends or nobody writes any more. It has a goroutine
+	// of its own. May be nil.
 	Logs func(ctx context.Context, node string, last int, emit func(LogLine)) error
 
 	Location *time.Location   // of the times shown, default time.Local
@@ -83,7 +86,8 @@ func (c Config) withDefaults() Config {
 // feedLength is how many lines a Feed keeps for whoever is slow to read them.
 const feedLength = 1000
 
-// Feed hands events from the coordinator to whatever shows them. Adding never blocks; lines nobody reads are forgotten, oldest first.
+// Feed hands events from the coordinator to whatever shows them. Adding never blocks; lines nobody reads are forgotten,
+// oldest first.
 type Feed struct {
 	mu    sync.Mutex
 	lines []feedLine

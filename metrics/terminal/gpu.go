@@ -230,8 +230,8 @@ func gpuNotes(st styles, x GPUStatus, width int) []string {
 	return out
 }
 
-// gpuFrame draws at most height lines of at most width cells. When room is short the nodes' table gives way first, then the
-// advice, last of all the devices.
+// gpuFrame draws at most height lines of at most width cells. When room is short the nodes' table gives way first, then
+// the advice, last of all the devices.
 func gpuFrame(st styles, x GPUStatus, known bool, trouble, help string, width, height int, location *time.Location) string {
 	width = max(1, width)
 	at := ""

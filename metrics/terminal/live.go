@@ -14,7 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// framesPerSecond bounds how often the terminal is written to: a run changes slowly, and the GPU's host has better to do.
+// framesPerSecond bounds how often the terminal is written to: a run changes slowly, and the GPU's host has better to
+// do.
 const framesPerSecond = 5
 
 const defaultWidth, defaultHeight = 80, 24
@@ -25,8 +26,8 @@ func Live(ctx context.Context, cfg Config) error {
 	return show(ctx, cfg.In, cfg.Out, cfg.Environ, func(ctx context.Context) tea.Model { return newModel(ctx, cfg) })
 }
 
-// show runs a program of bubbletea's until ctx ends, which is no error, or until it is left by key. What makes the model gets a
-// context that ends with the view.
+// show runs a program of bubbletea's until ctx ends, which is no error, or until it is left by key. What makes the
+// model gets a context that ends with the view.
 func show(ctx context.Context, in io.Reader, out io.Writer, environ []string, start func(context.Context) tea.Model) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,7 +72,8 @@ type page interface {
 	key(m *model, key string) tea.Cmd
 	// hints are its keys for the foot, the most useful first.
 	hints(m *model) []string
-	// find goes to what the search is for: step 1 to the next place, -1 to the one before, 0 to here or the next. It is false where there is none.
+	// find goes to what the search is for: step 1 to the next place, -1 to the one before, 0 to here or the next. It is
+	// false where there is none.
 	find(m *model, query string, step int) bool
 	// leave ends what the page began.
 	leave()
@@ -197,7 +199,8 @@ func (m *model) draw() {
 	}
 }
 
-// View implements tea.Model. The mouse is left to the terminal, for selecting text; most turn its wheel into arrow keys here.
+// View implements tea.Model. The mouse is left to the terminal, for selecting text; most turn its wheel into arrow keys
+// here.
 func (m *model) View() tea.View {
 	v := tea.NewView(m.frame)
 	v.AltScreen = true

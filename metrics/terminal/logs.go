@@ -61,7 +61,8 @@ func (m *model) tail(ctx context.Context, b *book, node string, last int) tea.Cm
 	return tea.Batch(read, await(ctx, b, 0))
 }
 
-// brief is a log line with what slog wrote first made short: `09:30:01 INFO "round done" round=12`. Other lines stay as they are.
+// brief is a log line with what slog wrote first made short: `09:30:01 INFO "round done" round=12`. Other lines stay as
+// they are.
 func brief(line string, location *time.Location) string {
 	rest, ok := strings.CutPrefix(line, "time=")
 	if !ok {

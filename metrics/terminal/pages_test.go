@@ -17,7 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// settle carries out the commands of a key that opened a page, but not those that these lead to. A log must have a line: it is waited for.
+// settle carries out the commands of a key that opened a page, but not those that these lead to. A log must have a
+// line: it is waited for.
 func settle(t *testing.T, m *model, cmd tea.Cmd) {
 	t.Helper()
 	if cmd == nil {

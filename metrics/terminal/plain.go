@@ -19,8 +19,9 @@ const (
 	lastPoll   = 2 * time.Second  // for the final status
 )
 
-// Plain writes a line at the start, one for completed rounds, at most one each 10 s, one a minute when nothing happens, and every
-// event at once, until ctx ends, which is no error; then what has happened since. A failing poll is told once.
+// Plain writes a line at the start, one for completed rounds, at most one each 10 s, one a minute when nothing happens,
+// and every event at once, until ctx ends, which is no error; then what has happened since. A failing poll is told
+// once.
 func Plain(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	p := plain{location: cfg.Location}
@@ -106,7 +107,8 @@ const (
 	pollMost  = 10 * time.Second // between polls, however long one takes
 )
 
-// pause is how long to wait after a poll that took so long: the host of a large swarm has better to do than to be asked.
+// pause is how long to wait after a poll that took so long: the host of a large swarm has better to do than to be
+// asked.
 func pause(interval, took time.Duration) time.Duration {
 	return max(interval, min((pollShare-1)*took, pollMost))
 }

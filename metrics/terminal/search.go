@@ -46,7 +46,8 @@ func mark(text, query string, style func(...string) string) string {
 	}
 }
 
-// typed takes a key while the query is being typed: done once it is complete, with the query; kept is false where it was given up.
+// typed takes a key while the query is being typed: done once it is complete, with the query; kept is false where it
+// was given up.
 func (s *search) typed(key, text string) (done, kept bool) {
 	switch key {
 	case "enter":

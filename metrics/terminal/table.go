@@ -44,7 +44,8 @@ func tableOf[N any](columns []columnOf[N], rows []N) *table.Table {
 
 const roundWidth = 6
 
-// nodeColumns returns the columns of the live view; together they take 75 cells, and with those of other hosts' nodes 84.
+// nodeColumns returns the columns of the live view; together they take 75 cells, and with those of other hosts' nodes
+// 84.
 func nodeColumns(shared bool) []column {
 	columns := []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
@@ -81,7 +82,8 @@ func modelName(n stats.NodeStatus) string {
 	return n.Model[strings.LastIndexByte(n.Model, '/')+1:]
 }
 
-// roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them: 12/17.
+// roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them:
+// 12/17.
 func roundOf(n stats.NodeStatus) string {
 	if event.State(n.State) != event.StateReplaying {
 		return fmt.Sprint(n.Round)

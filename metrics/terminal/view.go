@@ -53,7 +53,8 @@ const none = -1
 const (
 	shownLines = 5 // events at the bottom
 
-	// Lower than roomy a screen has no space between its parts and one event, lower than tight the line of the run and its nodes alone.
+	// Lower than roomy a screen has no space between its parts and one event, lower than tight the line of the run and
+	// its nodes alone.
 	roomy, tight = 16, 10
 )
 
@@ -218,7 +219,8 @@ func (s *screen) table(st styles, room int) []string {
 
 const narrow, longestName = 34, 24
 
-// nameWidth is how wide the names of nodes are: as usual, wider for long ones, and on a narrow terminal only as wide as need be.
+// nameWidth is how wide the names of nodes are: as usual, wider for long ones, and on a narrow terminal only as wide as
+// need be.
 func (s *screen) nameWidth(usual int) int {
 	width := len("NODE")
 	for _, n := range s.status.Nodes {

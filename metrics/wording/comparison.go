@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// Comparison words a comparison: the verdicts of its rows and pairs, its notes, and its study's verdict and lines. Every surface shows these.
+// Comparison words a comparison: the verdicts of its rows and pairs, its notes, and its study's verdict and lines.
+// Every surface shows these.
 func Comparison(c *stats.Comparison) {
 	for i := range c.Pairs {
 		c.Pairs[i].Verdict = verdict(c.Pairs[i])
@@ -81,7 +82,8 @@ func chance(p stats.Pair) string {
 	return text + fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
 }
 
-// Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty where nothing is cut.
+// Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty
+// where nothing is cut.
 func Over(p stats.Pair) string {
 	rounds, ok := p.Cut()
 	switch {
@@ -134,7 +136,8 @@ func differenceList(list []stats.SettingDifference) string {
 	return strings.Join(texts, ", ")
 }
 
-// Differences says in what the sides of a pair differ beside I and J, empty where they don't: what is studied, and what else differs.
+// Differences says in what the sides of a pair differ beside I and J, empty where they don't: what is studied, and what
+// else differs.
 func Differences(p stats.Pair) []string {
 	var lines []string
 	for _, kind := range []struct {

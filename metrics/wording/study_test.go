@@ -31,8 +31,8 @@ func paperDesign() *stats.StudyDesign {
 	return d
 }
 
-// arm makes done runs of an arm of paperDesign, of seeds 1, 2 …, that end with those shares of right completions; each node-round's reward
-// is a tenth of it.
+// arm makes done runs of an arm of paperDesign, of seeds 1, 2 …, that end with those shares of right completions; each
+// node-round's reward is a tenth of it.
 func (r *studyRuns) arm(external int, passes ...float64) {
 	name := fmt.Sprintf("paper-%dloc%dext", 8-external, external)
 	for i, pass := range passes {
@@ -235,7 +235,8 @@ func TestStudyVerdicts(t *testing.T) {
 	}
 }
 
-// Who goes on until a p-value is small enough will see one: seeds beyond the plan are told of, whatever is decided by them.
+// Who goes on until a p-value is small enough will see one: seeds beyond the plan are told of, whatever is decided by
+// them.
 func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 	line := "Up to 5 seeds, where the study plans 3: if some were added after a look at the verdict, count its p-values double."
 	for name, c := range map[string]struct {
@@ -263,7 +264,8 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 	}
 }
 
-// What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the beginning.
+// What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the
+// beginning.
 func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	var runs studyRuns
 	runs.arm(0, 0.100, 0.110, 0.105)
@@ -442,7 +444,8 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// mixedRuns are the three arms of a study of two models, with the shares of right completions of each seed's nodes by model, and its design.
+// mixedRuns are the three arms of a study of two models, with the shares of right completions of each seed's nodes by
+// model, and its design.
 func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (studyRuns, *stats.StudyDesign) {
 	var runs studyRuns
 	d := &stats.StudyDesign{Name: "mixed", Baseline: "nano"}

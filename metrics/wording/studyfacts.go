@@ -84,8 +84,8 @@ func besideLine(s stats.Study) []string {
 	return []string{text + "."}
 }
 
-// paperWords say an outcome. A pair that is decided the other way here was not reproduced under these settings. That does not contradict the
-// paper, whose model and rate are others.
+// paperWords say an outcome. A pair that is decided the other way here was not reproduced under these settings. That
+// does not contradict the paper, whose model and rate are others.
 var paperWords = map[string]string{
 	stats.PaperConfirmed:    "confirmed",
 	stats.PaperContradicted: "not reproduced here (decided the other way)",

@@ -61,7 +61,8 @@ func (s Sampling) apply(c *configs.Config) {
 	}
 }
 
-// Prepare makes the model's configuration that of one call, for which memory is then planned, and returns the question's tokens. It warns of limits.
+// Prepare makes the model's configuration that of one call, for which memory is then planned, and returns the
+// question's tokens. It warns of limits.
 func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Writer) ([]int, error) {
 	prompt := node.Prompt(m.Config, m.tokens, q.Text)
 	trained := m.Config.MaxPromptLength

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node"
 )
 
-// HeldOut has the model answer the held-out questions of its configuration. progress is told how many questions are done, and of how many.
+// HeldOut has the model answer the held-out questions of its configuration. progress is told how many questions are
+// done, and of how many.
 func (e *Engine) HeldOut(ctx context.Context, progress func(done, of int)) (event.Eval, error) {
 	questions, err := node.OpenHeldOut(e.model.Config, e.model.tasks, e.model.tokens, e.context)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Print shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none looks like ours.
+// Print shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none
+// looks like ours.
 func (p *Answers) Print(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	if p.Node != "" {

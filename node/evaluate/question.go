@@ -57,7 +57,8 @@ func (m *Model) heldOut(seed, index int64) (task.Item, error) {
 	return task.Item{}, fail.Hint(errors.New("the tasks have no held-out question that fits max_prompt_length"), "a question, or --task NAME")
 }
 
-// ofTask is an item of a task's dataset, with the parameters that the model is trained with, or the paper's where its tasks lack this one.
+// ofTask is an item of a task's dataset, with the parameters that the model is trained with, or the paper's where its
+// tasks lack this one.
 func (m *Model) ofTask(name string, seed, index int64) (Question, error) {
 	params, whose := m.Config.Tasks.Mixture, "as trained"
 	if !slices.ContainsFunc(params, func(s configs.TaskSpec) bool { return s.Name == name }) {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Calls are the calls of an Exchange that are in progress, so that its Close can end them. The zero value is ready; it is safe for concurrent
-// use.
+// Calls are the calls of an Exchange that are in progress, so that its Close can end them. The zero value is ready; it
+// is safe for concurrent use.
 type Calls struct {
 	mu      sync.Mutex
 	closed  bool
@@ -15,7 +15,8 @@ type Calls struct {
 	running sync.WaitGroup
 }
 
-// Begin registers a call: the context ends with ErrClosed as its cause at Close. end must be called. The error is ErrClosed.
+// Begin registers a call: the context ends with ErrClosed as its cause at Close. end must be called. The error is
+// ErrClosed.
 func (c *Calls) Begin(ctx context.Context) (_ context.Context, end func(), _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,8 +37,8 @@ func Encode(batch Batch) ([]byte, error) {
 }
 
 // Decode reads the batch that a node shared for a round. Whatever the data, it returns a batch within the bounds, with
-// metadata that are JSON objects and text that is valid UTF-8, or ErrInvalid; it allocates in proportion to the data. Unknown
-// fields are ignored, so that a newer node can add some.
+// metadata that are JSON objects and text that is valid UTF-8, or ErrInvalid; it allocates in proportion to the data.
+// Unknown fields are ignored, so that a newer node can add some.
 func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return Batch{}, invalidf("%d bytes, more than %d", len(data), MaxBatchBytes)

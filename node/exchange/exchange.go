@@ -1,8 +1,9 @@
 // Package exchange defines how nodes share rollouts: as text, with the question, the answer key and the metadata that
-// says how to check an answer (paper §3), so that any model can learn from any other's. It owns the types, their bounds and
-// their checks; the ways to carry them live in sub-packages (natsbus), each held to the suite in exchangetest.
+// says how to check an answer (paper §3), so that any model can learn from any other's. It owns the types, their bounds
+// and their checks; the ways to carry them live in sub-packages (natsbus), each held to the suite in exchangetest.
 //
-// Whatever arrives is an untrusted sender's: bounded, checked, re-scored by the receiver, never evaluated, never a path.
+// Whatever arrives is an untrusted sender's: bounded, checked, re-scored by the receiver, never evaluated, never a
+// path.
 package exchange
 
 import (
@@ -67,7 +68,8 @@ type Window struct {
 
 // Errors callers branch on.
 var (
-	// ErrRefused says that a batch was looked at and not taken: the swarm goes on without it, and so may the caller. It carries the reason.
+	// ErrRefused says that a batch was looked at and not taken: the swarm goes on without it, and so may the caller. It
+	// carries the reason.
 	ErrRefused  = errors.New("the swarm refused the rollouts")
 	ErrNoQuorum = errors.New("too few peers shared their rollouts in time")
 	ErrClosed   = errors.New("exchange is closed")
@@ -78,20 +80,22 @@ var (
 type Exchange interface {
 	// Publish shares a batch durably within the exchange: when it returns nil, every peer's Gather of that round will
 	// see it. It is idempotent by (node, round): the first batch published counts, repeats change nothing. It
-	// retries a lost connection until ctx ends. Its errors, as Gather's, name the operation and the round. It returns ErrInvalid for a batch above the bounds.
+	// retries a lost connection until ctx ends. Its errors, as Gather's, name the operation and the round. It returns
+	// ErrInvalid for a batch above the bounds.
 	Publish(ctx context.Context, batch Batch) error
 
-	// Gather returns the batches of the given peers for a round, in the order of peers, a nil entry for one that has not
-	// shared. It returns as soon as all are there; after barrier.Deadline as soon as barrier.Quorum are; after
-	// barrier.Limit with ErrNoQuorum. A batch that can't be decoded, breaks a bound, or names another
-	// node or round than its subject counts as shared and comes back with no rollouts and its Rejected reason. Gather changes nothing and
-	// can be called again, also for past rounds that are still retained.
+	// Gather returns the batches of the given peers for a round, in the order of peers, a nil entry for one that has
+	// not shared. It returns as soon as all are there; after barrier.Deadline as soon as barrier.Quorum are; after
+	// barrier.Limit with ErrNoQuorum. A batch that can't be decoded, breaks a bound, or names another node or round
+	// than its subject counts as shared and comes back with no rollouts and its Rejected reason. Gather changes nothing
+	// and can be called again, also for past rounds that are still retained.
 	Gather(ctx context.Context, round int, peers []string, barrier Barrier) ([]*Received, error)
 
-	// Recent returns at once what the given peers shared lately, whatever their rounds: by peer in the order of window.Peers, and of one
-	// peer oldest first, with Received.Age. Lately is told by the order of arrival at the exchange, never by clocks: what came after the caller's
-	// own batch of round window.Round-window.Staleness (or, where the caller has shared none so old, after it joined). A peer's batch is
-	// refused as by Gather. Calling it again with the same window may return more.
+	// Recent returns at once what the given peers shared lately, whatever their rounds: by peer in the order of
+	// window.Peers, and of one peer oldest first, with Received.Age. Lately is told by the order of arrival at the
+	// exchange, never by clocks: what came after the caller's own batch of round window.Round-window.Staleness (or,
+	// where the caller has shared none so old, after it joined). A peer's batch is refused as by Gather. Calling it
+	// again with the same window may return more.
 	Recent(ctx context.Context, window Window) ([]*Received, error)
 
 	// Close releases the connection; calls in progress return ErrClosed.

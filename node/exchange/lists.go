@@ -7,9 +7,10 @@ const (
 	tokensDepth      = 6
 )
 
-// checkLists counts the elements of the rollouts, completions and tokens before anything is allocated for them: eight megabytes of
-// "{}," would otherwise become some hundred megabytes of structs that only then could be counted. Any list at these depths is
-// held to the bound. It reads each byte once, makes no sense of them otherwise and leaves malformed JSON to the decoder.
+// checkLists counts the elements of the rollouts, completions and tokens before anything is allocated for them: eight
+// megabytes of "{}," would otherwise become some hundred megabytes of structs that only then could be counted. Any list
+// at these depths is held to the bound. It reads each byte once, makes no sense of them otherwise and leaves malformed
+// JSON to the decoder.
 func checkLists(data []byte) error {
 	tokens := 0                     // of the batch
 	var counts [tokensDepth + 1]int // commas so far in the list at a depth, -1 in an object

@@ -41,7 +41,8 @@ type Decoded struct {
 	Unsaid     bool // no node has sampled these ids: the text has U+FFFD in place of something else
 }
 
-// Decode is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to the text, the text's if not.
+// Decode is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to
+// the text, the text's if not.
 func (c Completion) Decode(t Tokenizer, limit int) Decoded {
 	h := Decoded{Text: c.Text, Terminated: c.Terminated}
 	own := c.spelled(t)

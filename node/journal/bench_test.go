@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// realistic are a round's records in the size of GPT-2's: I=4 and J=4 groups of G=8, prompts of 120 and completions of length tokens. Ids are
-// drawn as words are, few of them often; the text is drawn from such words too.
+// realistic are a round's records in the size of GPT-2's: I=4 and J=4 groups of G=8, prompts of 120 and completions of
+// length tokens. Ids are drawn as words are, few of them often; the text is drawn from such words too.
 func realistic(length int) (Generated, Trained, Done) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(rng, 1.2, 8, 50256)

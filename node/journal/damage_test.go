@@ -56,7 +56,8 @@ func subset(r, of Round) bool {
 		(r.Done == nil || reflect.DeepEqual(r.Done, of.Done))
 }
 
-// Whatever happens to a segment, no wrong record is read, what precedes the harm and the other segments are read whole, and the journal can go on.
+// Whatever happens to a segment, no wrong record is read, what precedes the harm and the other segments are read whole,
+// and the journal can go on.
 func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 	pristine := written(t, damagedRounds, damagedEvery)
 	dir := t.TempDir()
@@ -193,8 +194,8 @@ func TestATornTailIsNoDamage(t *testing.T) {
 	}
 }
 
-// Damage that costs a segment its last Done, with the next one begun already, must not keep the node from going on: it tells of that round again,
-// and can log so nowhere.
+// Damage that costs a segment its last Done, with the next one begun already, must not keep the node from going on: it
+// tells of that round again, and can log so nowhere.
 func TestALostDoneBeforeANewSegment(t *testing.T) {
 	dir := written(t, 3, 10)
 	j := resumed(t, dir, 3)

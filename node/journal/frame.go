@@ -38,7 +38,8 @@ const (
 	kindDone      kind = 3
 )
 
-// errTorn is a record, or a segment's header, of which the end is not there: the process or the machine died while it was written.
+// errTorn is a record, or a segment's header, of which the end is not there: the process or the machine died while it
+// was written.
 var errTorn = errors.New("it ends in the middle of a record")
 
 // frame is a record's header and where it lies.
@@ -96,7 +97,8 @@ func encodeRecord(k kind, round int, payload []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// readFrame reads the header of the record at offset: io.EOF where the file ends there, errTorn where it ends before the record does.
+// readFrame reads the header of the record at offset: io.EOF where the file ends there, errTorn where it ends before
+// the record does.
 func readFrame(r io.ReaderAt, offset, size int64) (frame, error) {
 	if offset >= size {
 		return frame{}, io.EOF
@@ -144,7 +146,8 @@ func shortOr(err error) error {
 	return err
 }
 
-// tornIfZero is errTorn where a file holds nothing but zeros from offset on, as after a power cut, and damage otherwise.
+// tornIfZero is errTorn where a file holds nothing but zeros from offset on, as after a power cut, and damage
+// otherwise.
 func tornIfZero(r io.ReaderAt, offset int64) error {
 	buffer := make([]byte, 64<<10)
 	for {

@@ -3,12 +3,13 @@
 // the run's memory of what was generated and shared, from which a peer's lost rollouts are served and a finished run is
 // verified.
 //
-// A folder holds segments, journal-RRRRRRRR.log, of which each begins with round R and was begun at a checkpoint or a start. A record is framed
-// by its length, kind, round and CRC-32C; its payload is compressed JSON. Whatever is torn or damaged ends what can be read of its segment.
-// The journal is the truth about a node; the message bus is a cache of it.
+// A folder holds segments, journal-RRRRRRRR.log, of which each begins with round R and was begun at a checkpoint or a
+// start. A record is framed by its length, kind, round and CRC-32C; its payload is compressed JSON. Whatever is torn or
+// damaged ends what can be read of its segment. The journal is the truth about a node; the message bus is a cache of
+// it.
 //
-// It owns the files and their format. It knows the records' types, not what a node does with them, and imports of ours only those types'
-// packages.
+// It owns the files and their format. It knows the records' types, not what a node does with them, and imports of ours
+// only those types' packages.
 package journal
 
 import (
@@ -38,7 +39,8 @@ type Generated struct {
 	Seconds     float64         `json:"seconds"` // inside the generate call
 	Batch       json.RawMessage `json:"batch"`   // exchange.Batch as published
 
-	// Split is the state of what decides the rounds' I and J, as of this round's; the node's own affair. Nothing where they are the configured ones.
+	// Split is the state of what decides the rounds' I and J, as of this round's; the node's own affair. Nothing where
+	// they are the configured ones.
 	Split json.RawMessage `json:"split,omitempty"`
 }
 
@@ -49,12 +51,14 @@ type External struct {
 	Index int    `json:"index"`
 }
 
-// Trained is a round's training set and what is known of the round before its update. It is on disk before the update begins.
+// Trained is a round's training set and what is known of the round before its update. It is on disk before the update
+// begins.
 type Trained struct {
 	Update policy.UpdateParams `json:"update"` // without SamplingLogprobs: those are Generated's (Round.Update)
 	Report event.Round         `json:"report"` // without the update's results
 
-	// Externals are the others' rollouts in it that may come to the node again, in order: none of them is to be drawn twice.
+	// Externals are the others' rollouts in it that may come to the node again, in order: none of them is to be drawn
+	// twice.
 	Externals []External `json:"externals,omitempty"`
 }
 

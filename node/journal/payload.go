@@ -8,7 +8,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The codecs are made at first use and kept: their tables cost more than a record. EncodeAll and DecodeAll hold no state.
+// The codecs are made at first use and kept: their tables cost more than a record. EncodeAll and DecodeAll hold no
+// state.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A training set that was logged is there after any power cut, also where a sync failed before it; and the journal always goes on.
+// A training set that was logged is there after any power cut, also where a sync failed before it; and the journal
+// always goes on.
 func TestPowerCutLosesNoTrainingSet(t *testing.T) {
 	fs := powercut.Mount(t)
 	node := filepath.Join(fs.Dir, "runs", "run-1", "node_0")

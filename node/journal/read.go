@@ -8,10 +8,11 @@ import (
 	"sort"
 )
 
-// Rounds reads a journal's rounds in order, from a round on, until the last that is there. Where it can't go on it ends with an error,
-// of which ErrDamaged says that what follows in that segment is lost, or that rounds are missing; reading may go on with a later
-// segment's round. A record that was torn off at the journal's very end is no error, nor is a lost Done before a later segment, nor a folder
-// without a journal. It may read beside the journal's writer; it holds one round in memory.
+// Rounds reads a journal's rounds in order, from a round on, until the last that is there. Where it can't go on it ends
+// with an error, of which ErrDamaged says that what follows in that segment is lost, or that rounds are missing;
+// reading may go on with a later segment's round. A record that was torn off at the journal's very end is no error, nor
+// is a lost Done before a later segment, nor a folder without a journal. It may read beside the journal's writer; it
+// holds one round in memory.
 func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	return func(yield func(Round, error) bool) {
 		list, err := segments(dir)
@@ -35,8 +36,8 @@ func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	}
 }
 
-// Find reads one round. It returns ErrNotFound where the journal has nothing of it, ErrDamaged where what it was made of can't be read, or
-// for all that is left.
+// Find reads one round. It returns ErrNotFound where the journal has nothing of it, ErrDamaged where what it was made
+// of can't be read, or for all that is left.
 func Find(dir string, round int) (Round, error) {
 	list, err := segments(dir)
 	if err != nil {
@@ -122,8 +123,8 @@ func (r *reader) turn(round int) error {
 	return nil
 }
 
-// complete tells whether all that counts before a segment that begins with round until has been read: damage then cost no more than the
-// last round's Done, or bytes that are nobody's.
+// complete tells whether all that counts before a segment that begins with round until has been read: damage then cost
+// no more than the last round's Done, or bytes that are nobody's.
 func (r *reader) complete(until int) bool {
 	return r.open && r.round.Round == until-1 && r.round.Generated != nil && r.round.Trained != nil
 }

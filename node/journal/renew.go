@@ -15,8 +15,9 @@ const asideSuffix = ".damaged"
 // temporarySuffix ends the name of a segment that is being made of another one.
 const temporarySuffix = ".tmp"
 
-// renew goes on in a new file, after a sync of the present one failed. The new one begins with the first round of which the last good sync
-// did not cover everything that counts, or with the round that is to be written, and holds what the present one has of that and later rounds.
+// renew goes on in a new file, after a sync of the present one failed. The new one begins with the first round of which
+// the last good sync did not cover everything that counts, or with the round that is to be written, and holds what the
+// present one has of that and later rounds.
 func (j *Journal) renew(round int) error {
 	data, first, err := j.carried(round)
 	if err != nil {
@@ -35,7 +36,8 @@ func (j *Journal) renew(round int) error {
 	return nil
 }
 
-// carried is the content of the segment that goes on after the present one, and the round that it begins with, round at most.
+// carried is the content of the segment that goes on after the present one, and the round that it begins with, round at
+// most.
 func (j *Journal) carried(round int) (data []byte, first int, err error) {
 	first = round
 	for f, err := range j.frames(j.synced) {
@@ -80,7 +82,8 @@ func (j *Journal) frames(from int64) func(func(frame, error) bool) {
 	}
 }
 
-// restore goes on in a damaged segment after its first size bytes, which are good: it is set aside, and a copy of that part takes its place.
+// restore goes on in a damaged segment after its first size bytes, which are good: it is set aside, and a copy of that
+// part takes its place.
 func (j *Journal) restore(s segment, size int64, next int) error {
 	data := make([]byte, size)
 	damaged, err := os.Open(s.path)

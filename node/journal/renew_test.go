@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failing makes the journal's n-th sync from now on fail, once: as the kernel does, which forgets the pages that it couldn't write.
+// failing makes the journal's n-th sync from now on fail, once: as the kernel does, which forgets the pages that it
+// couldn't write.
 func failing(j *Journal, n int) (failed *os.FileInfo) {
 	var info os.FileInfo
 	j.sync = func(file *os.File) error {

@@ -2,7 +2,8 @@ package journal
 
 import "github.com/sapo-swarm/swarm/node/policy"
 
-// Known is what the completions were sampled with, a list each, nil where it was not logged. It is nil where nothing was.
+// Known is what the completions were sampled with, a list each, nil where it was not logged. It is nil where nothing
+// was.
 func (g *Generated) Known() [][]float64 {
 	if g.Logprobs != nil || g.Sampled == nil {
 		return g.Logprobs
@@ -20,7 +21,8 @@ func (g *Generated) Known() [][]float64 {
 	return known
 }
 
-// Update is the round's training set as it was given to the engine: with what the node's own completions, which come first, were sampled with.
+// Update is the round's training set as it was given to the engine: with what the node's own completions, which come
+// first, were sampled with.
 func (r Round) Update() policy.UpdateParams {
 	if r.Generated == nil {
 		return r.Trained.Update

@@ -46,8 +46,9 @@ func segments(dir string) ([]segment, error) {
 	return list, nil
 }
 
-// scan calls visit with each record's frame in order, until visit says no more or the segment's end. It returns the offset after the last
-// record that it found whole, as far as headers tell, and nil, errTorn, ErrDamaged, ErrVersion, or what reading or visit failed with.
+// scan calls visit with each record's frame in order, until visit says no more or the segment's end. It returns the
+// offset after the last record that it found whole, as far as headers tell, and nil, errTorn, ErrDamaged, ErrVersion,
+// or what reading or visit failed with.
 func (s segment) scan(visit func(io.ReaderAt, frame) (more bool, err error)) (int64, error) {
 	file, err := os.Open(s.path)
 	if err != nil {

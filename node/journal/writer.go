@@ -15,9 +15,10 @@ import (
 // lockPatience is how long Open waits for a previous writer, one whose launcher died and that is about to notice.
 const lockPatience = 5 * time.Second
 
-// Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in the
-// journal, and the next call may succeed. Once a sync has failed nobody knows what of the file is on the disk, and a second sync that succeeds
-// proves nothing: the next call goes on in a new file, with the rounds that the last good sync did not cover.
+// Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in
+// the journal, and the next call may succeed. Once a sync has failed nobody knows what of the file is on the disk, and
+// a second sync that succeeds proves nothing: the next call goes on in a new file, with the rounds that the last good
+// sync did not cover.
 type Journal struct {
 	dir    string
 	logger *slog.Logger
@@ -33,8 +34,8 @@ type Journal struct {
 	sync func(*os.File) error // (*os.File).Sync but in tests
 }
 
-// Open opens the journal of a folder, which exists, for appending: after Resume. It changes nothing. One process at a time has it open;
-// another gets ErrInUse, after a few seconds.
+// Open opens the journal of a folder, which exists, for appending: after Resume. It changes nothing. One process at a
+// time has it open; another gets ErrInUse, after a few seconds.
 func Open(dir string, logger *slog.Logger) (*Journal, error) {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -58,9 +59,9 @@ func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
 	return nil
 }
 
-// Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own Generated. What is
-// damaged before it stays as it is; a new segment begins then. A damaged segment that is written to again, or whose name a new one takes, is
-// set aside first, whole.
+// Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own
+// Generated. What is damaged before it stays as it is; a new segment begins then. A damaged segment that is written to
+// again, or whose name a new one takes, is set aside first, whole.
 func (j *Journal) Resume(round int) error {
 	list, err := segments(j.dir)
 	if err != nil {
@@ -105,8 +106,8 @@ func (j *Journal) Resume(round int) error {
 	return j.appendTo(last, size, reached+1)
 }
 
-// keep looks for the part of a segment that is before a round, and that round's Generated: its size, and the last round that it reaches.
-// An error that is ErrDamaged came where the part ends.
+// keep looks for the part of a segment that is before a round, and that round's Generated: its size, and the last round
+// that it reaches. An error that is ErrDamaged came where the part ends.
 func (s segment) keep(round int) (size int64, reached int, err error) {
 	reached = s.first - 1
 	size, err = s.scan(func(r io.ReaderAt, f frame) (bool, error) {
@@ -182,8 +183,8 @@ func (j *Journal) Trained(round int, record Trained) error {
 	return j.append(kindTrained, round, record, true)
 }
 
-// Done logs that a round was told. Of a round before the last segment's it logs nothing: its own segment has lost it and stays as it is. Who
-// needs it tells of the round by making its update again.
+// Done logs that a round was told. Of a round before the last segment's it logs nothing: its own segment has lost it
+// and stays as it is. Who needs it tells of the round by making its update again.
 func (j *Journal) Done(round int, record Done) error {
 	if j.file != nil && round < j.first {
 		return nil
@@ -191,7 +192,8 @@ func (j *Journal) Done(round int, record Done) error {
 	return j.append(kindDone, round, record, false)
 }
 
-// Rotate begins a new segment with a round, of which nothing has been logged; what was logged before is on disk when it returns.
+// Rotate begins a new segment with a round, of which nothing has been logged; what was logged before is on disk when it
+// returns.
 func (j *Journal) Rotate(round int) error {
 	switch {
 	case j.file == nil:

@@ -21,7 +21,8 @@ func readShape(path string) (configs.Shape, error) {
 	return shape, nil
 }
 
-// tensorsOf lists the tensors that a model of this shape needs and their shapes, and the prefix that files may give their names.
+// tensorsOf lists the tensors that a model of this shape needs and their shapes, and the prefix that files may give
+// their names.
 func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
 	if s.Rotary() {
 		return rotaryTensors(s), "model."
@@ -59,7 +60,8 @@ func gpt2Tensors(s configs.Shape) map[string][]int64 {
 	return tensors
 }
 
-// rotaryTensors lists Llama's, Qwen2's and Qwen3's, without the prefix; linear layers are stored (out, in), as torch's Linear does.
+// rotaryTensors lists Llama's, Qwen2's and Qwen3's, without the prefix; linear layers are stored (out, in), as torch's
+// Linear does.
 func rotaryTensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
@@ -97,8 +99,8 @@ func rotaryTensors(s configs.Shape) map[string][]int64 {
 	return tensors
 }
 
-// check holds the tensors of a directory's files against the shape that its config.json gives. Files may hold more, such as
-// attention masks.
+// check holds the tensors of a directory's files against the shape that its config.json gives. Files may hold more,
+// such as attention masks.
 func check(shape configs.Shape, tensors map[string]Tensor) error {
 	wanted, prefix := tensorsOf(shape)
 	var missing []string

@@ -22,9 +22,9 @@ const (
 	maxJSONBytes = 4 << 20 // of config.json and the index
 )
 
-// Inspect checks a model directory in the Hugging Face layout, config.json and *.safetensors, without reading the weights
-// themselves, and returns the model's shape. Tied weights count once in Parameters. Errors fit on one line and name
-// the file.
+// Inspect checks a model directory in the Hugging Face layout, config.json and *.safetensors, without reading the
+// weights themselves, and returns the model's shape. Tied weights count once in Parameters. Errors fit on one line and
+// name the file.
 func Inspect(dir string) (configs.Shape, error) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -136,8 +136,8 @@ func TestInspectRefuses(t *testing.T) {
 	}
 }
 
-// tinyQwen2Config counts 5*4 for the embedding, 4 for the final norm, and in each of two layers 4*4+4, twice 2*4+2 and 4*4 for attention,
-// 3*4*6 for the feed-forward layer and 2*4 for norms; with a head of its own 20 more.
+// tinyQwen2Config counts 5*4 for the embedding, 4 for the final norm, and in each of two layers 4*4+4, twice 2*4+2 and
+// 4*4 for attention, 3*4*6 for the feed-forward layer and 2*4 for norms; with a head of its own 20 more.
 const tinyQwen2Config = `{"model_type":"qwen2","num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"hidden_size":4,
 "intermediate_size":6,"max_position_embeddings":64,"vocab_size":5,"tie_word_embeddings":true}`
 

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// Ensure is Resolve, but offers to download a model that isn't in the Hugging Face cache: without a question when yes says
-// that the user has agreed, after a question on a terminal, and not at all elsewhere.
+// Ensure is Resolve, but offers to download a model that isn't in the Hugging Face cache: without a question when yes
+// says that the user has agreed, after a question on a terminal, and not at all elsewhere.
 func Ensure(ctx context.Context, m configs.Model, home string, stdin io.Reader, stderr io.Writer, yes bool) (string, error) {
 	dir, err := Resolve(m, home)
 	var missing *MissingError

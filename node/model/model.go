@@ -1,7 +1,7 @@
-// Package model turns a model's name into a directory with its weights on this machine. It owns the weights that are part
-// of the program, the checks of a directory that a user names, and the way into the Hugging Face cache. It takes
-// configs.Model and opens no connection (hub.Client.Pull does, when a user asks for a download): what isn't here is an error that
-// says how to get it. It reads headers of weights; their values are the engine's.
+// Package model turns a model's name into a directory with its weights on this machine. It owns the weights that are
+// part of the program, the checks of a directory that a user names, and the way into the Hugging Face cache. It takes
+// configs.Model and opens no connection (hub.Client.Pull does, when a user asks for a download): what isn't here is an
+// error that says how to get it. It reads headers of weights; their values are the engine's.
 package model
 
 import (
@@ -23,9 +23,10 @@ const (
 	tokenizerFile = "tokenizer.json"
 )
 
-// Resolve returns the absolute path of a directory with the model's config.json and safetensors, checked by Inspect. Weights are
-// "embedded" (written below home at first use), a directory, or a Hugging Face id that is looked up in this machine's
-// cache and never downloaded (*MissingError when it isn't there). Errors fit on one line and end with what to try.
+// Resolve returns the absolute path of a directory with the model's config.json and safetensors, checked by Inspect.
+// Weights are "embedded" (written below home at first use), a directory, or a Hugging Face id that is looked up in this
+// machine's cache and never downloaded (*MissingError when it isn't there). Errors fit on one line and end with what to
+// try.
 func Resolve(m configs.Model, home string) (string, error) {
 	switch {
 	case m.Weights == "":

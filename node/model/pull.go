@@ -39,8 +39,8 @@ type Pulled struct {
 	Shape configs.Shape `json:"shape"`
 }
 
-// Pull downloads a model and checks that the engine can load it: its architecture before the weights are downloaded, the weights
-// after.
+// Pull downloads a model and checks that the engine can load it: its architecture before the weights are downloaded,
+// the weights after.
 func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, error) {
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {

@@ -29,9 +29,10 @@ func (t Tensor) Elements() int64 {
 	return n
 }
 
-// ReadHeader reads the header of a safetensors file of size bytes, and nothing of its data: eight bytes of length, little-endian, then
-// JSON (https://github.com/huggingface/safetensors, "Format"). It holds the file to what the format promises: known
-// types, sizes that follow from type and shape, and offsets that cover the data without holes or overlap.
+// ReadHeader reads the header of a safetensors file of size bytes, and nothing of its data: eight bytes of length,
+// little-endian, then JSON (https://github.com/huggingface/safetensors, "Format"). It holds the file to what the format
+// promises: known types, sizes that follow from type and shape, and offsets that cover the data without holes or
+// overlap.
 func ReadHeader(file io.Reader, size int64) (map[string]Tensor, error) {
 	var prefix [8]byte
 	if _, err := io.ReadFull(file, prefix[:]); err != nil {

@@ -17,8 +17,9 @@ import (
 
 const generationFile = "generation_config.json"
 
-// SaveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does: copies of the base
-// model's, or, if its folder has no tokenizer, those of the tokenizer that training fell back to. Then both configurations name its end token.
+// SaveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does:
+// copies of the base model's, or, if its folder has no tokenizer, those of the tokenizer that training fell back to.
+// Then both configurations name its end token.
 func SaveTokenizer(base configs.Model, from, to string) error {
 	if hasTokenizer(from) {
 		return copyFiles(from, to, hub.SmallFiles()...)
@@ -68,7 +69,8 @@ func copyFiles(from, to string, names ...string) error {
 	return nil
 }
 
-// nameEnd sets the end token in a JSON file, which need not be there, and makes it the first and the padding token where the file names none.
+// nameEnd sets the end token in a JSON file, which need not be there, and makes it the first and the padding token
+// where the file names none.
 func nameEnd(path string, id int) error {
 	fields := map[string]any{}
 	data, err := files.ReadBounded(path, configs.MaxDocument)

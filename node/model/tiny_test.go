@@ -14,8 +14,8 @@ import (
 
 const tinyConfig = `{"model_type":"gpt2","n_layer":2,"n_head":2,"n_embd":4,"n_positions":8,"vocab_size":5,"n_inner":null}`
 
-// tinyParameters is counted by hand: embeddings 5*4 + 8*4, final norm 2*4, and in each of two layers two norms (16), attention
-// 4*12+12 + 4*4+4, feed-forward 4*16+16 + 16*4+4.
+// tinyParameters is counted by hand: embeddings 5*4 + 8*4, final norm 2*4, and in each of two layers two norms (16),
+// attention 4*12+12 + 4*4+4, feed-forward 4*16+16 + 16*4+4.
 const tinyParameters = 20 + 32 + 8 + 2*(16+80+148)
 
 // tinyTensors is the header of a GPT-2 that fits tinyConfig.

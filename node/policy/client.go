@@ -39,12 +39,14 @@ type Options struct {
 	Dir    string    // holds the engine package (see Extract)
 	Env    []string  // the child's whole environment
 	Stderr io.Writer // the engine's log
-	// Host forks the engine, where it can (see Engine.Direct); nil: the engine is a process that imports torch for itself.
+	// Host forks the engine, where it can (see Engine.Direct); nil: the engine is a process that imports torch for
+	// itself.
 	Host *HostClient
-	// StallLimit is how long an engine may use no processor time within a call (0: five minutes), but for those that wait for disks.
+	// StallLimit is how long an engine may use no processor time within a call (0: five minutes), but for those that
+	// wait for disks.
 	StallLimit time.Duration
-	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call and must not
-	// call the engine. nil: nobody is told.
+	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call
+	// and must not call the engine. nil: nobody is told.
 	OnTrouble func(string)
 	// BeforeKill is called with the pid of an engine that is about to be killed, which may be within a kernel. It must
 	// return within seconds. nil: nobody is told.
@@ -129,8 +131,8 @@ func (e *Engine) spawn(ctx context.Context) error {
 		return err
 	}
 	e.Direct = err.Error()
-	// With pipes of its own: a host that was stopped may yet fork what it was asked for, and that fork must find its pipes closed rather
-	// than read this engine's requests.
+	// With pipes of its own: a host that was stopped may yet fork what it was asked for, and that fork must find its
+	// pipes closed rather than read this engine's requests.
 	return e.begin(func(stdin, stdout *os.File) (child, error) { return startDirectly(e.opts, stdin, stdout) })
 }
 
@@ -187,7 +189,8 @@ func (b borrowed) Close() {
 	}
 }
 
-// logFile is a file whose content reaches w: w itself, or a pipe. logged waits for what came through the pipe, for drainGrace at most.
+// logFile is a file whose content reaches w: w itself, or a pipe. logged waits for what came through the pipe, for
+// drainGrace at most.
 func logFile(w io.Writer) (file borrowed, logged func(), err error) {
 	if f, ok := w.(*os.File); ok && f != nil {
 		return borrowed{f, false}, func() {}, nil
@@ -274,8 +277,8 @@ func pathTail(env []string) string {
 	return ""
 }
 
-// wait is the only caller of Wait. Once the engine is gone, its stdout is read for a grace at most: a process that it left
-// behind may hold it open.
+// wait is the only caller of Wait. Once the engine is gone, its stdout is read for a grace at most: a process that it
+// left behind may hold it open.
 func (e *Engine) wait() {
 	e.exit = e.child.wait()
 	close(e.exited)
@@ -324,10 +327,11 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Call sends one request and waits for its answer, which it decodes into result (nil: ignored). It returns *Error when the
-// engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, ErrProtocol when it answers
-// nonsense or closes its pipes, ErrEngineStalled when it is stopped for good or uses no processor time (see Options), and ctx's cause
-// when ctx ends first (ErrEngineStalled after an hour). In the latter three cases the engine's state is unknown, so it is killed.
+// Call sends one request and waits for its answer, which it decodes into result (nil: ignored). It returns *Error when
+// the engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, ErrProtocol when it
+// answers nonsense or closes its pipes, ErrEngineStalled when it is stopped for good or uses no processor time (see
+// Options), and ctx's cause when ctx ends first (ErrEngineStalled after an hour). In the latter three cases the
+// engine's state is unknown, so it is killed.
 func (e *Engine) Call(ctx context.Context, name string, params, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("%w within %s", ErrEngineStalled, callLimit))
 	defer cancel()
@@ -459,7 +463,8 @@ func (e *Engine) end() {
 	}
 }
 
-// signal reaches the engine's group: torch may have helpers. Once the engine has been waited for, its number may be another's.
+// signal reaches the engine's group: torch may have helpers. Once the engine has been waited for, its number may be
+// another's.
 func (e *Engine) signal(s syscall.Signal) {
 	select {
 	case <-e.exited:
@@ -468,8 +473,8 @@ func (e *Engine) signal(s syscall.Signal) {
 	}
 }
 
-// Close ends the engine: its stdin is closed, on which it exits; what has not exited after a grace is killed. It returns
-// when the process is gone. It can be called again.
+// Close ends the engine: its stdin is closed, on which it exits; what has not exited after a grace is killed. It
+// returns when the process is gone. It can be called again.
 func (e *Engine) Close() {
 	_ = e.stdin.Close()
 	timer := time.NewTimer(closeGrace)

@@ -19,8 +19,8 @@ var engineFiles embed.FS
 // Digest tells the engine in a folder of Extract's from others: equal digests, equal files.
 func Digest(dir string) string { return filepath.Base(dir) }
 
-// Extract writes the engine's Python files under home and returns the folder to give as Options.Dir. Its name holds the files'
-// hash, so that versions live side by side; files already there are compared and mended.
+// Extract writes the engine's Python files under home and returns the folder to give as Options.Dir. Its name holds the
+// files' hash, so that versions live side by side; files already there are compared and mended.
 func Extract(home string) (string, error) {
 	entries, err := engineFiles.ReadDir("engine")
 	if err != nil {

@@ -118,8 +118,8 @@ func TestCallFails(t *testing.T) {
 	}
 }
 
-// An engine that answers why it ends, and ends, is gone for the next call, which still says why. The answer itself may have been to a call
-// whose failure nobody minds, such as trim.
+// An engine that answers why it ends, and ends, is gone for the next call, which still says why. The answer itself may
+// have been to a call whose failure nobody minds, such as trim.
 func TestAnEngineThatEndsOverAFailure(t *testing.T) {
 	engine := startFake(t, greet+`read -r line; echo '{"id":2,"error":{"kind":"internal","message":"an illegal memory access; the engine ends"}}'`)
 	_, err := engine.Trim(t.Context())

@@ -44,8 +44,8 @@ type HostHello struct {
 	Error   string `json:"error"`
 }
 
-// Host is a process that has imported torch once and forks engines. One that dies is started again; meanwhile engines start directly.
-// Engines that it has forked live on without it: they belong to whom their pipes belong to.
+// Host is a process that has imported torch once and forks engines. One that dies is started again; meanwhile engines
+// start directly. Engines that it has forked live on without it: they belong to whom their pipes belong to.
 type Host struct {
 	HostClient
 	Hello HostHello // of the first process
@@ -66,7 +66,8 @@ type hostWatcher struct {
 	started func(pid int)
 }
 
-// Watch has the host log to logger from now on, and tell started the pid of its present process and of each that takes its place.
+// Watch has the host log to logger from now on, and tell started the pid of its present process and of each that takes
+// its place.
 func (h *Host) Watch(logger *slog.Logger, started func(pid int)) {
 	h.watcher.Store(&hostWatcher{logger, started})
 	if pid := h.pid.Load(); pid != 0 {

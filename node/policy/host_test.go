@@ -237,7 +237,8 @@ func TestHostDescribesItself(t *testing.T) {
 	require.Contains(t, variable, policy.HostVariable+"=3:")
 }
 
-// BenchmarkStart is the time from asking for an engine to its answer to hello: forked by a host, and as a process that imports torch.
+// BenchmarkStart is the time from asking for an engine to its answer to hello: forked by a host, and as a process that
+// imports torch.
 func BenchmarkStart(b *testing.B) {
 	options := lab.Options(b)
 	direct := options

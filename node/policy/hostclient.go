@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostVariable tells a process of the engine host that it has inherited: "FD:INODE", the descriptor of the socket and its number, by
-// which a descriptor that is something else by now is known. A "+" after it leaves the descriptor to all that the process starts. "off" is no
-// host, and starts none.
+// HostVariable tells a process of the engine host that it has inherited: "FD:INODE", the descriptor of the socket and
+// its number, by which a descriptor that is something else by now is known. A "+" after it leaves the descriptor to all
+// that the process starts. "off" is no host, and starts none.
 const HostVariable = "SWARM_ENGINE_HOST"
 
 const (
@@ -29,7 +29,8 @@ const (
 // errNoHost says that an engine can't be forked and why: it is started directly.
 var errNoHost = errors.New("not forked")
 
-// HostClient asks an engine host for engines. Several processes may have one on the same host. The nil client forks nothing.
+// HostClient asks an engine host for engines. Several processes may have one on the same host. The nil client forks
+// nothing.
 type HostClient struct {
 	file *os.File
 	conn *net.UnixConn
@@ -45,7 +46,8 @@ func newHostClient(file *os.File) (*HostClient, error) {
 	return &HostClient{file, conn}, nil
 }
 
-// InheritHost returns the client of the host that this process was given, by its variable in environ; nil where there is none.
+// InheritHost returns the client of the host that this process was given, by its variable in environ; nil where there
+// is none.
 func InheritHost(environ []string) *HostClient {
 	at := slices.IndexFunc(environ, func(v string) bool { return strings.HasPrefix(v, HostVariable+"=") })
 	if at < 0 {
@@ -76,8 +78,8 @@ func InheritHost(environ []string) *HostClient {
 	return client
 }
 
-// Share returns what a child process needs to inherit the host: a file to give it as descriptor fd, and a variable. Of the nil client:
-// none, and a variable that says so.
+// Share returns what a child process needs to inherit the host: a file to give it as descriptor fd, and a variable. Of
+// the nil client: none, and a variable that says so.
 func (c *HostClient) Share(fd int) (files []*os.File, variable string) {
 	if c == nil {
 		return nil, HostVariable + "="

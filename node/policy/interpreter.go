@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Interpreter is the Python on which a process's engines run, and the engine host that forks them. It looks for Python at most once, since
-// importing torch takes a second. It is not for use by several goroutines at once.
+// Interpreter is the Python on which a process's engines run, and the engine host that forks them. It looks for Python
+// at most once, since importing torch takes a second. It is not for use by several goroutines at once.
 type Interpreter struct {
 	Path    string // the one to use; empty: SWARM_PYTHON, else the first that has torch
 	Home    string // the folder below which the engine's files lie
@@ -43,7 +43,8 @@ func (i *Interpreter) Search(ctx context.Context) (Probe, []Probe, error) {
 	return found, probes, err
 }
 
-// probeHost has an interpreter import torch in an engine host, which stays. One that this process has inherited is as good.
+// probeHost has an interpreter import torch in an engine host, which stays. One that this process has inherited is as
+// good.
 func (i *Interpreter) probeHost(ctx context.Context, path string) Probe {
 	i.without = nil // what another interpreter lacked
 	dir, err := Extract(i.Home)

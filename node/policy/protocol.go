@@ -77,8 +77,8 @@ type HelloResult struct {
 	PID            int   `json:"pid"`
 }
 
-// Interpreter is what of the engine's resident memory is the interpreter's, as of its memory now: what it began with, and pages of files.
-// A fork begins without its host's pages of libraries, and gets them back as it touches them.
+// Interpreter is what of the engine's resident memory is the interpreter's, as of its memory now: what it began with,
+// and pages of files. A fork begins without its host's pages of libraries, and gets them back as it touches them.
 func (h HelloResult) Interpreter(now Memory) int64 {
 	return h.AnonymousBytes + now.RSSBytes - now.AnonymousBytes
 }
@@ -101,8 +101,8 @@ type LoadParams struct {
 	OptimizerOffload      bool    `json:"optimizer_offload"` // Adam's moments live on the host, in pieces on the device during the step
 	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host; the next call that needs them brings them back
 	CUDAGraphs            bool    `json:"cuda_graphs"`       // decode in CUDA graphs, on CUDA
-	// Ranks > 1 are data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on the CPU (gloo). They share
-	// the work of generate and update; results are those of one rank.
+	// Ranks > 1 are data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on the CPU (gloo).
+	// They share the work of generate and update; results are those of one rank.
 	Ranks int `json:"ranks,omitempty"`
 }
 
@@ -153,8 +153,9 @@ type Sequence struct {
 	// on-policy: the ratio is 1 on the first iteration, and on later ones is taken against the log-probabilities of the
 	// first.
 	OldLogprobs []float64 `json:"old_logprobs,omitempty"`
-	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in float32 as most engines
-	// compute them. They are compared with what the update computes before its first step, and change nothing.
+	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in
+	// float32 as most engines compute them. They are compared with what the update computes before its first step, and
+	// change nothing.
 	SamplingLogprobs []float32 `json:"sampling_logprobs,omitempty"`
 	// External tells that another policy sampled it, whose log-probabilities OldLogprobs are.
 	External bool `json:"external,omitempty"`
@@ -176,13 +177,15 @@ type UpdateParams struct {
 	LossType            string  `json:"loss_type"`
 	MaxCompletionLength int     `json:"max_completion_length"` // for dr_grpo
 	MaxGradNorm         float64 `json:"max_grad_norm"`         // 0: no clipping
-	// MicroBatch is the most sequences in one forward pass on a device; it changes memory, never the update. On a CPU passes are as
-	// small as they can be without taking longer whatever it is, so that it changes nothing, not even rounding.
+	// MicroBatch is the most sequences in one forward pass on a device; it changes memory, never the update. On a CPU
+	// passes are as small as they can be without taking longer whatever it is, so that it changes nothing, not even
+	// rounding.
 	MicroBatch int `json:"micro_batch"`
-	// Correction says how External sequences with OldLogprobs are weighed: "" clips their ratios as any, CorrectionTapered and
-	// CorrectionFTIS weigh them by the policy as the update begins.
+	// Correction says how External sequences with OldLogprobs are weighed: "" clips their ratios as any,
+	// CorrectionTapered and CorrectionFTIS weigh them by the policy as the update begins.
 	Correction string `json:"correction,omitempty"`
-	// Divergence is for CorrectionFTIS: above so many nats a token, mean of log mu - log pi, a sequence with a negative advantage is dropped.
+	// Divergence is for CorrectionFTIS: above so many nats a token, mean of log mu - log pi, a sequence with a negative
+	// advantage is dropped.
 	Divergence float64 `json:"divergence,omitempty"`
 }
 
@@ -199,8 +202,8 @@ type UpdateResult struct {
 	GradNorm    float64 `json:"grad_norm"`    // before clipping
 	Entropy     float64 `json:"entropy"`      // mean over computed completion tokens, nats
 	MeanLogprob float64 `json:"mean_logprob"` // mean log-probability of the computed completion tokens before the step
-	// Of the computed tokens with SamplingLogprobs, of which there are SamplingTokens: |log-probability before the first step - the one
-	// it was sampled with|, in nats. Both are 0 where there are none.
+	// Of the computed tokens with SamplingLogprobs, of which there are SamplingTokens: |log-probability before the
+	// first step - the one it was sampled with|, in nats. Both are 0 where there are none.
 	SamplingLogpDifferenceMax  float64 `json:"sampling_logp_difference_max"`
 	SamplingLogpDifferenceMean float64 `json:"sampling_logp_difference_mean"`
 	SamplingTokens             int64   `json:"sampling_tokens"`
@@ -208,8 +211,9 @@ type UpdateResult struct {
 	ClipLow  float64 `json:"clip_ratio_low"`
 	ClipHigh float64 `json:"clip_ratio_high"`
 
-	// Of the computed tokens of External sequences with OldLogprobs, of which there are ExternalTokens, in the first iteration: the share whose
-	// weight was clipped, and the effective sample size of the weights as a share of the tokens. 0 where there are none.
+	// Of the computed tokens of External sequences with OldLogprobs, of which there are ExternalTokens, in the first
+	// iteration: the share whose weight was clipped, and the effective sample size of the weights as a share of the
+	// tokens. 0 where there are none.
 	ExternalClipRatio float64 `json:"external_clip_ratio"`
 	ExternalESS       float64 `json:"external_ess"`
 	ExternalDropped   int     `json:"external_dropped"` // sequences, by CorrectionFTIS
@@ -244,9 +248,10 @@ type SaveParams struct {
 	DType  string `json:"dtype"` // huggingface only: float32 or float16
 	// Metadata is kept in the checkpoint and given back by restore.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Background, for a "checkpoint": the answer comes as soon as the state has been copied, with Pending set, and the file is written while
-	// other calls are served; "saved" gives the result. Where the host's memory has no room for the copy it is written before the answer,
-	// without Pending. A second save, a restore and a load wait for it; exit and the end of stdin do not.
+	// Background, for a "checkpoint": the answer comes as soon as the state has been copied, with Pending set, and the
+	// file is written while other calls are served; "saved" gives the result. Where the host's memory has no room for
+	// the copy it is written before the answer, without Pending. A second save, a restore and a load wait for it; exit
+	// and the end of stdin do not.
 	Background bool `json:"background,omitempty"`
 }
 
@@ -303,15 +308,15 @@ type Memory struct {
 	// Of the load, generate or update that this answers (0 in other answers): allocated on a device, resident on a CPU.
 	CallBeginBytes int64 `json:"call_begin_bytes"`
 	CallPeakBytes  int64 `json:"call_peak_bytes"`
-	// The same of what the allocator has reserved: the bytes that the device has fewer free. At the begin that includes what earlier
-	// calls left cached.
+	// The same of what the allocator has reserved: the bytes that the device has fewer free. At the begin that includes
+	// what earlier calls left cached.
 	CallBeginReservedBytes int64 `json:"call_begin_reserved_bytes"`
 	CallPeakReservedBytes  int64 `json:"call_peak_reserved_bytes"`
 }
 
-// CallTook is the most that the call took beyond loaded, the bytes that it keeps, weights and optimizer. Of a device it counts
-// what the call's reserved memory grew by, where that is more than its tensors: blocks are larger than what lies in them. What was cached
-// at the begin is not the call's.
+// CallTook is the most that the call took beyond loaded, the bytes that it keeps, weights and optimizer. Of a device it
+// counts what the call's reserved memory grew by, where that is more than its tensors: blocks are larger than what lies
+// in them. What was cached at the begin is not the call's.
 func (m Memory) CallTook(loaded int64) int64 {
 	return max(0, m.CallPeakBytes-loaded, m.CallPeakReservedBytes-max(m.CallBeginReservedBytes, loaded))
 }

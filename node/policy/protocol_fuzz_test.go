@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswers reads what a broken engine may write: lines end, and each answer is an error, a result of the call's type, or nonsense that is
-// told as such.
+// FuzzAnswers reads what a broken engine may write: lines end, and each answer is an error, a result of the call's
+// type, or nonsense that is told as such.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"result\":{\"completions\":[[1,2]],\"logprobs\":[[-0.5,null]],\"terminated\":[true]}}\n"))
 	f.Add([]byte("{\"id\":2,\"error\":{\"kind\":\"out_of_memory\",\"shortage\":{\"where\":\"device\"}}}\n{\"id\":-1,\"result\":null}\ntorn"))

@@ -25,9 +25,9 @@ type Probe struct {
 	Err    string `json:"error,omitempty"`
 }
 
-// FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is: explicit
-// (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, <home>/venv,
-// then python3 on PATH and /usr/bin/python3. ./.venv of the current folder is never run: the folder may be somebody else's.
+// FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is:
+// explicit (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, <home>/venv, then
+// python3 on PATH and /usr/bin/python3. ./.venv of the current folder is never run: the folder may be somebody else's.
 //
 // probe tries one of them; nil: ProbePython.
 func FindPython(ctx context.Context, explicit, home string, getenv func(string) string, probe func(context.Context, string) Probe) (Probe, []Probe, error) {

@@ -2,8 +2,8 @@ package policy
 
 import "slices"
 
-// WithSampling is the update with the log-probabilities that its first sequences were sampled with, a list each. A sequence whose list is missing,
-// or which an engine does not compute, gets none.
+// WithSampling is the update with the log-probabilities that its first sequences were sampled with, a list each. A
+// sequence whose list is missing, or which an engine does not compute, gets none.
 func (p UpdateParams) WithSampling(logprobs [][]float64) UpdateParams {
 	p.Sequences = slices.Clone(p.Sequences)
 	for i := range min(len(logprobs), len(p.Sequences)) {

@@ -78,8 +78,8 @@ func TestRequestVectors(t *testing.T) {
 	require.Equal(t, string(want), got.String())
 }
 
-// TestAnswerVectors reads an answer to each of the requests: every field the engine sends has its place, and no field of ours
-// is one that the engine doesn't send.
+// TestAnswerVectors reads an answer to each of the requests: every field the engine sends has its place, and no field
+// of ours is one that the engine doesn't send.
 func TestAnswerVectors(t *testing.T) {
 	results := map[string]any{
 		"hello": &policy.HelloResult{}, "load": &policy.LoadResult{}, "generate": &policy.GenerateResult{}, "update": &policy.UpdateResult{},

@@ -124,7 +124,8 @@ func Processes(engine int) (pids []int) {
 	return pids
 }
 
-// group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with several.
+// group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with
+// several.
 func group(leader int) []process {
 	first, ok := readProcess(leader)
 	if !ok {

@@ -55,7 +55,8 @@ func TestLookForWork(t *testing.T) {
 	}
 }
 
-// A stop that comes right after another was ended is a stop of its own if the engine has worked in between, and the same one if it hasn't.
+// A stop that comes right after another was ended is a stop of its own if the engine has worked in between, and the
+// same one if it hasn't.
 func TestWatchTellsTwoStopsFromOne(t *testing.T) {
 	began := time.Now()
 	for _, works := range []bool{true, false} {

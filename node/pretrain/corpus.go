@@ -1,9 +1,9 @@
 // Package pretrain makes base models: it trains a model from scratch, supervised, on question and answer text of a
-// task set. The answers come in mixed phrasings of which only a small part uses the <answer> tags that verifiers read, so that the
-// result half knows the answers and mostly misses the format, as a real base model does.
+// task set. The answers come in mixed phrasings of which only a small part uses the <answer> tags that verifiers read,
+// so that the result half knows the answers and mostly misses the format, as a real base model does.
 //
-// Supervised learning is the engine's ordinary update with every advantage 1: with the ratio at 1, the policy gradient is
-// then the gradient of the log-likelihood.
+// Supervised learning is the engine's ordinary update with every advantage 1: with the ratio at 1, the policy gradient
+// is then the gradient of the log-likelihood.
 package pretrain
 
 import (
@@ -16,8 +16,8 @@ import (
 // phrasing is a way to state an answer without tags.
 type phrasing struct{ before, after string }
 
-// phrasings are what untagged answers draw from, uniformly. Each has as many bytes before the answer as the opening tag: the answer stands in one place,
-// however it is put, so that what is learnt about it in one phrasing holds in all.
+// phrasings are what untagged answers draw from, uniformly. Each has as many bytes before the answer as the opening
+// tag: the answer stands in one place, however it is put, so that what is learnt about it in one phrasing holds in all.
 var phrasings = []phrasing{
 	{"Answer: ", ""},
 	{"Result: ", "."},
@@ -34,7 +34,8 @@ func phrase(rng *rand.Rand, answer string, tagShare float64) string {
 	return p.before + answer + p.after
 }
 
-// key is an item's answer as text: the answer, or for propositional_logic, which has none, the conclusion its generator found.
+// key is an item's answer as text: the answer, or for propositional_logic, which has none, the conclusion its generator
+// found.
 func key(item task.Item) (string, bool) {
 	if item.Answer != nil {
 		return *item.Answer, *item.Answer != ""

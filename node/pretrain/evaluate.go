@@ -33,7 +33,8 @@ type Score struct {
 	Knows  float64 `json:"knows"`
 }
 
-// heldOut draws up to n different held-out questions with prompts of at most limit tokens, the tasks' shares as equal as can be.
+// heldOut draws up to n different held-out questions with prompts of at most limit tokens, the tasks' shares as equal
+// as can be.
 func heldOut(opts Options, n, limit int) ([]task.Item, error) {
 	seed := func(name string, index int) uint64 { return sapo.Seed(opts.Seed, name, 0, sapo.PurposeHeldOut, index) }
 	items := opts.Tasks.HeldOutItems(n, seed, func(item task.Item) bool { return len(prompt(opts, item)) <= limit })

@@ -24,10 +24,11 @@ const (
 	matrixGain   = 0.7  // standard deviation of a matrix times the root of its inputs
 )
 
-// writeInitial writes config.json and random float32 weights of a GPT-2 to dir, a function of shape and seed. They differ from GPT-2's own in two
-// ways, both for a model that is narrow and trained for minutes: matrices keep the scale of what passes through them (GPT-2's 0.02 suits a width
-// of 768 and more), and positions begin as the sines of Vaswani et al. (2017, section 3.5), which attention can compare from the first step.
-// On arc_1d alone the mean loss of the first 80 steps of 32 questions was 1.24 nats a token so, and 1.51 with GPT-2's.
+// writeInitial writes config.json and random float32 weights of a GPT-2 to dir, a function of shape and seed. They
+// differ from GPT-2's own in two ways, both for a model that is narrow and trained for minutes: matrices keep the scale
+// of what passes through them (GPT-2's 0.02 suits a width of 768 and more), and positions begin as the sines of Vaswani
+// et al. (2017, section 3.5), which attention can compare from the first step. On arc_1d alone the mean loss of the
+// first 80 steps of 32 questions was 1.24 nats a token so, and 1.51 with GPT-2's.
 func writeInitial(dir string, s configs.Shape, eos int, seed int64) error {
 	config, err := ConfigJSON(s, eos)
 	if err != nil {

@@ -74,8 +74,9 @@ func ConfigJSON(s configs.Shape, eos int) ([]byte, error) {
 	}, "", "  ")
 }
 
-// Run trains and writes the model as a Hugging Face directory in float16. report is called about every second. The weights are
-// a function of recipe, tasks, shape and seed on one machine and thread count; evaluations don't touch them.
+// Run trains and writes the model as a Hugging Face directory in float16. report is called about every second. The
+// weights are a function of recipe, tasks, shape and seed on one machine and thread count; evaluations don't touch
+// them.
 func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(Progress)) (Result, error) {
 	if _, err := os.Stat(filepath.Join(opts.Out, "model.safetensors")); err == nil {
 		return Result{}, fmt.Errorf("%s holds a model already", opts.Out)
@@ -227,8 +228,9 @@ const (
 	rateFloor  = 0.05 // of the peak, at the end
 )
 
-// rate is the learning rate of a step: it warms up, stays, and falls in a line (the "trapezoid" of Hägele et al., arXiv:2405.18392). Up to the fall it
-// doesn't depend on the number of steps, so that one can look at a long run and decide where to end it.
+// rate is the learning rate of a step: it warms up, stays, and falls in a line (the "trapezoid" of Hägele et al.,
+// arXiv:2405.18392). Up to the fall it doesn't depend on the number of steps, so that one can look at a long run and
+// decide where to end it.
 func rate(recipe configs.Recipe, step int) float64 {
 	warm := max(1, min(rateWarmUp, recipe.Steps/20))
 	decay := max(1, int(decayShare*float64(recipe.Steps)))

@@ -57,8 +57,8 @@ type Point struct {
 	Fits      bool    `json:"fits"`
 }
 
-// Result is a node's memory in bytes. Resident is what is held between phases, once the optimizer has its moments: allocated on a
-// GPU, resident memory of the engine's process on a CPU.
+// Result is a node's memory in bytes. Resident is what is held between phases, once the optimizer has its moments:
+// allocated on a GPU, resident memory of the engine's process on a CPU.
 type Result struct {
 	Resident int64
 	Generate Line
@@ -75,8 +75,8 @@ func DefaultSizes(most int) []int {
 	return append(sizes, max(1, most))
 }
 
-// Run measures. The engine's weights stay as they are but for Adam's moments. A size that doesn't fit ends its phase's series and is
-// reported as a point that doesn't fit; that the smallest doesn't is an error.
+// Run measures. The engine's weights stay as they are but for Adam's moments. A size that doesn't fit ends its phase's
+// series and is reported as a point that doesn't fit; that the smallest doesn't is an error.
 func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 	own := o.Prompts * o.Generations
 	if own < 1 || o.Sequences < 1 || o.PromptTokens < 1 || o.CompletionTokens < 1 || o.Vocabulary < 1 {
@@ -184,7 +184,8 @@ func (m *measurement) generate(ctx context.Context, size int) (policy.Memory, er
 	return result.Memory, err
 }
 
-// update takes one step on two forward passes of so many sequences: that the second finds the first one's gradient counts.
+// update takes one step on two forward passes of so many sequences: that the second finds the first one's gradient
+// counts.
 func (m *measurement) update(ctx context.Context, size int) (policy.Memory, error) {
 	o := m.options
 	params := o.Update

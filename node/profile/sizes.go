@@ -25,7 +25,8 @@ func ParseSizes(text string) ([]int, error) {
 	return sizes, nil
 }
 
-// CheckSizes refuses sizes that a round can't have, and too few for a line: each phase needs two, where its round has as many.
+// CheckSizes refuses sizes that a round can't have, and too few for a line: each phase needs two, where its round has
+// as many.
 func CheckSizes(text string, sizes []int, c configs.Config) error {
 	if sizes == nil {
 		return nil

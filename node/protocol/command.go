@@ -1,5 +1,6 @@
-// Package protocol defines what a launcher writes to the stdin of a node: one JSON object a line. It owns the commands and
-// the node's assignment. What a node reports on its stdout is metrics/event.Event. Bytes are bytes, rounds count from 0.
+// Package protocol defines what a launcher writes to the stdin of a node: one JSON object a line. It owns the commands
+// and the node's assignment. What a node reports on its stdout is metrics/event.Event. Bytes are bytes, rounds count
+// from 0.
 //
 // It imports metrics/event alone, so that host packages may import it.
 package protocol

@@ -31,7 +31,8 @@ type Start struct {
 	Leased        bool            `json:"leased"` // ask for a lease before computing
 }
 
-// Transient is what the phases take beyond a node's resident memory, in bytes: the weights of its leases until it has measured them.
+// Transient is what the phases take beyond a node's resident memory, in bytes: the weights of its leases until it has
+// measured them.
 type Transient struct {
 	GenerateBytes int64 `json:"generate_bytes"`
 	UpdateBytes   int64 `json:"update_bytes"`

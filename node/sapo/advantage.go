@@ -50,8 +50,9 @@ func AllEqual(rewards []float64) bool {
 	return true
 }
 
-// Advantages returns the group-relative advantages of one group's rewards (paper §2, GRPO): the mean subtracted, divided by
-// the standard deviation (ddof 1) unless scale is ScaleNone. A group of equal rewards has exactly zero advantages.
+// Advantages returns the group-relative advantages of one group's rewards (paper §2, GRPO): the mean subtracted,
+// divided by the standard deviation (ddof 1) unless scale is ScaleNone. A group of equal rewards has exactly zero
+// advantages.
 func Advantages(rewards []float64, scale string) ([]float64, error) {
 	if scale != ScaleGroup && scale != ScaleNone {
 		return nil, fmt.Errorf("scale_rewards %q is not %s or %s", scale, ScaleGroup, ScaleNone)
@@ -71,8 +72,8 @@ func Advantages(rewards []float64, scale string) ([]float64, error) {
 	return out, nil
 }
 
-// Positive puts zeros in the places of advantages that aren't above zero: what is worse than its group's mean teaches nothing then. It changes its
-// argument, and returns it.
+// Positive puts zeros in the places of advantages that aren't above zero: what is worse than its group's mean teaches
+// nothing then. It changes its argument, and returns it.
 func Positive(advantages []float64) []float64 {
 	for i, a := range advantages {
 		advantages[i] = max(a, 0)

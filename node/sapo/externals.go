@@ -20,8 +20,8 @@ func Filter(pool []Group) []Group {
 	return slices.DeleteFunc(slices.Clone(pool), func(g Group) bool { return AllEqual(g.Rewards) })
 }
 
-// DrawExternals draws j groups uniformly without replacement from the pool (all of it when it holds fewer), as a function of
-// the pool's order and the seed. The result is in the order drawn.
+// DrawExternals draws j groups uniformly without replacement from the pool (all of it when it holds fewer), as a
+// function of the pool's order and the seed. The result is in the order drawn.
 func DrawExternals(pool []Group, j int, seed uint64) []Group {
 	if j <= 0 || len(pool) == 0 {
 		return nil
@@ -29,9 +29,10 @@ func DrawExternals(pool []Group, j int, seed uint64) []Group {
 	return shuffle(slices.Clone(pool), j, rand.New(rand.NewPCG(seed, 0x5357_4152_4d00)))
 }
 
-// DrawFair draws j groups without replacement, fair over peers: turn by turn every peer that has one left gives one, the peers of a turn in
-// a random order, its group at random. A peer gains nothing by having more than j groups; one that has fewer than its share leaves the rest to
-// the others. The result is a function of the pool's order and the seed, and which peers are drawn depends on no peer's number of groups beyond j.
+// DrawFair draws j groups without replacement, fair over peers: turn by turn every peer that has one left gives one,
+// the peers of a turn in a random order, its group at random. A peer gains nothing by having more than j groups; one
+// that has fewer than its share leaves the rest to the others. The result is a function of the pool's order and the
+// seed, and which peers are drawn depends on no peer's number of groups beyond j.
 func DrawFair(pool []Group, j int, seed uint64) []Group {
 	var peers []int
 	byPeer := map[int][]Group{}
@@ -59,7 +60,8 @@ func DrawFair(pool []Group, j int, seed uint64) []Group {
 	return drawn
 }
 
-// shuffle brings n random elements of a list to its front, in random order, and returns these: all where it holds fewer.
+// shuffle brings n random elements of a list to its front, in random order, and returns these: all where it holds
+// fewer.
 func shuffle[T any](list []T, n int, rng *rand.Rand) []T {
 	n = min(n, len(list))
 	for i := range n {
@@ -69,8 +71,8 @@ func shuffle[T any](list []T, n int, rng *rand.Rand) []T {
 	return list[:n]
 }
 
-// DrawPeers draws n of the peers, in their order: all where there are no more, or n is 0. Over seeds each comes equally often, and a peer that
-// comes or goes changes no more than one of those drawn.
+// DrawPeers draws n of the peers, in their order: all where there are no more, or n is 0. Over seeds each comes equally
+// often, and a peer that comes or goes changes no more than one of those drawn.
 func DrawPeers(peers []string, n int, seed uint64) []string {
 	if n <= 0 || len(peers) <= n {
 		return peers
@@ -95,14 +97,16 @@ func DrawPeers(peers []string, n int, seed uint64) []string {
 	return drawn
 }
 
-// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): any change of its input changes half of its bits.
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): any change of its input changes half of its
+// bits.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// LeastLikely is the lowest mean log-probability of so many tokens in a row. What a shorter completion lacks counts as certain.
+// LeastLikely is the lowest mean log-probability of so many tokens in a row. What a shorter completion lacks counts as
+// certain.
 func LeastLikely(logprobs []float64, window int) float64 {
 	least, sum := 0.0, 0.0
 	for i, p := range logprobs {
@@ -114,8 +118,9 @@ func LeastLikely(logprobs []float64, window int) float64 {
 	return least / float64(window)
 }
 
-// DrawTop takes the j groups with the highest total reward, ties in random order; one without any reward is never taken. That is the rule of
-// GenRL's reasoning-gym example. The result is a function of the pool's order and the seed, the best first.
+// DrawTop takes the j groups with the highest total reward, ties in random order; one without any reward is never
+// taken. That is the rule of GenRL's reasoning-gym example. The result is a function of the pool's order and the seed,
+// the best first.
 func DrawTop(pool []Group, j int, seed uint64) []Group {
 	total := func(g Group) (sum float64) {
 		for _, r := range g.Rewards {
@@ -129,14 +134,16 @@ func DrawTop(pool []Group, j int, seed uint64) []Group {
 	return list[:max(0, min(j, len(list)))]
 }
 
-// DrawWeighted draws j groups without replacement, each with a weight of the mean of its rewards: the first is a group with that share of all weights,
-// the next with its share of what is left, and so on. Groups of weight zero come last, in random order, where the others don't suffice. The result
-// is a function of the pool's order and the seed, in the order drawn.
+// DrawWeighted draws j groups without replacement, each with a weight of the mean of its rewards: the first is a group
+// with that share of all weights, the next with its share of what is left, and so on. Groups of weight zero come last,
+// in random order, where the others don't suffice. The result is a function of the pool's order and the seed, in the
+// order drawn.
 func DrawWeighted(pool []Group, j int, seed uint64) []Group {
 	if j <= 0 || len(pool) == 0 {
 		return nil
 	}
-	// The smallest of exponential variables with these rates (Efraimidis and Spirakis, Information Processing Letters 97, 2006).
+	// The smallest of exponential variables with these rates (Efraimidis and Spirakis, Information Processing Letters
+	// 97, 2006).
 	type ticket struct {
 		group      int
 		time, luck float64

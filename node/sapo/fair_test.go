@@ -19,7 +19,8 @@ func crowd(counts []int) []Group {
 	return pool
 }
 
-// A fair draw takes j different groups, or all, and no peer has two more than another that has one left; the seed decides.
+// A fair draw takes j different groups, or all, and no peer has two more than another that has one left; the seed
+// decides.
 func TestDrawFairTakesTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 12), 0, 8).Draw(t, "counts")
@@ -60,7 +61,8 @@ func TestDrawFairTakesTurns(t *testing.T) {
 	})
 }
 
-// A peer that has as many groups as are drawn gains nothing by having a hundred times as many: the same peers are drawn, turn by turn.
+// A peer that has as many groups as are drawn gains nothing by having a hundred times as many: the same peers are
+// drawn, turn by turn.
 func TestDrawFairIsDeafToFloods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j, seed := rapid.IntRange(1, 10).Draw(t, "j"), rapid.Uint64().Draw(t, "seed")
@@ -80,8 +82,8 @@ func TestDrawFairIsDeafToFloods(t *testing.T) {
 	})
 }
 
-// Within a peer every group is as likely, and so is every peer where there are more than are drawn: chi-square stays below its 99.99 % quantile for
-// these fixed seeds (11 degrees of freedom: 37.4; 39: 81.6).
+// Within a peer every group is as likely, and so is every peer where there are more than are drawn: chi-square stays
+// below its 99.99 % quantile for these fixed seeds (11 degrees of freedom: 37.4; 39: 81.6).
 func TestDrawFairIsUniform(t *testing.T) {
 	counts := make([]int, 12)
 	for i := range counts {
@@ -157,8 +159,8 @@ func TestDrawPeersIsStable(t *testing.T) {
 	})
 }
 
-// Over rounds every peer is drawn about as often, and every pair of neighbours too: chi-square stays below its 99.99 % quantile (199 degrees of
-// freedom: 284).
+// Over rounds every peer is drawn about as often, and every pair of neighbours too: chi-square stays below its 99.99 %
+// quantile (199 degrees of freedom: 284).
 func TestDrawPeersIsUniform(t *testing.T) {
 	peers := crew(200)
 	count, pairs := map[string]float64{}, make([]float64, 200)

@@ -23,8 +23,8 @@ const (
 )
 
 // Seed derives a 64-bit seed from (experiment seed, node, round, purpose, index): the first bytes of SHA-256 over their
-// unambiguous text. The same five give the same seed for ever, whatever was scheduled or died in between; any other five
-// an unrelated one.
+// unambiguous text. The same five give the same seed for ever, whatever was scheduled or died in between; any other
+// five an unrelated one.
 func Seed(experiment int64, node string, round int, purpose Purpose, index int) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "swarm seed v1|%d|%q|%d|%s|%d", experiment, node, round, purpose, index))
 	return binary.LittleEndian.Uint64(sum[:8])

@@ -14,21 +14,23 @@ type Split struct {
 	External int `json:"external"`
 }
 
-// splitOf is the split of a budget with that J, or the nearest there is: a node always has a question of its own, or it would have no reward to
-// tell and nothing to share.
+// splitOf is the split of a budget with that J, or the nearest there is: a node always has a question of its own, or it
+// would have no reward to tell and nothing to share.
 func splitOf(budget, external int) Split {
 	external = max(0, min(external, budget-1))
 	return Split{budget - external, external}
 }
 
-// SplitEMA is rl-swarm's rule (its adaptive_ij.py): J rises while a round's reward is above its moving average, and falls while it is below.
+// SplitEMA is rl-swarm's rule (its adaptive_ij.py): J rises while a round's reward is above its moving average, and
+// falls while it is below.
 type SplitEMA struct {
 	External float64 `json:"external"` // J, continuous, 0 to the budget
 	Average  float64 `json:"average"`  // of the rewards
 	Rounds   int     `json:"rounds"`   // observed
 }
 
-// Observe takes a round's reward: first into the average, which begins with the first one, then into J += alpha (reward - average).
+// Observe takes a round's reward: first into the average, which begins with the first one, then into J += alpha (reward
+// - average).
 func (s *SplitEMA) Observe(reward, alpha, decay float64, budget int) {
 	if s.Rounds == 0 {
 		s.Average = reward
@@ -56,20 +58,21 @@ type SplitArm struct {
 	Tried    bool    `json:"tried"`
 }
 
-// SplitBandit is discounted Gaussian Thompson sampling over splits of a budget. An arm's credit is what it gained for what it cost, in whatever
-// unit: choices don't change when all credits are scaled.
+// SplitBandit is discounted Gaussian Thompson sampling over splits of a budget. An arm's credit is what it gained for
+// what it cost, in whatever unit: choices don't change when all credits are scaled.
 //
-// An arm a with discounted number w_a and mean x_a of credits is thought to be worth N(u_a, s² / (w_a + k)), u_a = (w_a x_a + k m) / (w_a + k), with m
-// the mean of all credits, s² the mean square of their distances from their arms' u_a, discounted alike, and k = banditPrior: an arm that is not
-// tried for long falls back to m, as uncertain as at first. One value is drawn of each arm; the arm with the highest is next.
+// An arm a with discounted number w_a and mean x_a of credits is thought to be worth N(u_a, s² / (w_a + k)), u_a = (w_a
+// x_a + k m) / (w_a + k), with m the mean of all credits, s² the mean square of their distances from their arms' u_a,
+// discounted alike, and k = banditPrior: an arm that is not tried for long falls back to m, as uncertain as at first.
+// One value is drawn of each arm; the arm with the highest is next.
 type SplitBandit struct {
 	Arms    []SplitArm `json:"arms"`    // in the order in which they are first tried
 	Squares float64    `json:"squares"` // discounted sum of all credits' squares
 	Arm     int        `json:"arm"`     // that is being tried
 }
 
-// NewSplitBandit has the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and first's. It tries first's first, then each other once, in an order of the
-// seed's: nodes of different seeds begin with different arms.
+// NewSplitBandit has the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and first's. It tries first's first, then each
+// other once, in an order of the seed's: nodes of different seeds begin with different arms.
 func NewSplitBandit(first Split, seed uint64) SplitBandit {
 	budget := first.Own + first.External
 	others := []int{0, budget / 4, budget / 2, 3 * budget / 4}

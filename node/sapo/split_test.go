@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rule is rl-swarm's: its own adaptive_ij.py gives these for the same rewards, with J of 0..8 cut to leave one own question.
+// The rule is rl-swarm's: its own adaptive_ij.py gives these for the same rewards, with J of 0..8 cut to leave one own
+// question.
 func TestSplitEMAFollowsThePredecessorsRule(t *testing.T) {
 	s := SplitEMA{External: 4}
 	const alpha, decay, budget = 2, 0.5, 8
@@ -96,7 +97,8 @@ func TestBanditTriesEveryArmFirst(t *testing.T) {
 	require.Len(t, NewSplitBandit(Split{1, 1}, 1).Arms, 2)
 }
 
-// play has a bandit choose for so many blocks, each paid what it is worth and noise, and counts the choices of the second half.
+// play has a bandit choose for so many blocks, each paid what it is worth and noise, and counts the choices of the
+// second half.
 func play(seed uint64, blocks int, worth func(block, external int) float64) map[int]int {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	b, last := NewSplitBandit(Split{4, 4}, seed), map[int]int{}
@@ -111,8 +113,8 @@ func play(seed uint64, blocks int, worth func(block, external int) float64) map[
 	return last
 }
 
-// Of arms that differ by a deviation of the noise the best is kept to, whichever it is, though all gains fade; with none better all are tried on. And
-// it follows when another becomes the best.
+// Of arms that differ by a deviation of the noise the best is kept to, whichever it is, though all gains fade; with
+// none better all are tried on. And it follows when another becomes the best.
 func TestBanditFindsTheBestSplit(t *testing.T) {
 	share := func(best int, worth func(block, external int) float64) float64 {
 		hits, all := 0, 0
@@ -146,8 +148,8 @@ func TestBanditFindsTheBestSplit(t *testing.T) {
 	require.Greater(t, moved, 0.6, "it doesn't follow")
 }
 
-// An arm of half the cost has credits that scatter twice as much, which one deviation for all arms doesn't know: of equally worthy arms it is chosen as
-// often as others, within a twentieth.
+// An arm of half the cost has credits that scatter twice as much, which one deviation for all arms doesn't know: of
+// equally worthy arms it is chosen as often as others, within a twentieth.
 func TestBanditIsFairToCheapArms(t *testing.T) {
 	for _, worth := range []float64{0, 0.5} {
 		cheap, all := 0, 0

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The best by total reward are taken, whatever the seed; those without reward never; of equals each comes equally often.
+// The best by total reward are taken, whatever the seed; those without reward never; of equals each comes equally
+// often.
 func TestDrawTopTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		totals := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 1}), 0, 20).Draw(t, "totals")

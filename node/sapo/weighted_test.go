@@ -31,7 +31,8 @@ func TestDrawWeightedFollowsTheWeights(t *testing.T) {
 	}
 }
 
-// It takes j different groups, or all; those without a reward last, and only where the others don't suffice. The seed decides, the pool stays.
+// It takes j different groups, or all; those without a reward last, and only where the others don't suffice. The seed
+// decides, the pool stays.
 func TestDrawWeightedWithoutReplacement(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rewards := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0.25, 1}), 0, 20).Draw(t, "rewards")

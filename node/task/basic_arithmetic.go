@@ -27,7 +27,8 @@ func defaultBasicArithmetic() basicArithmeticParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. The upper bounds keep the search for divisors short.
+// Validate names the first key that is out of range, its value and what is allowed. The upper bounds keep the search
+// for divisors short.
 func (p basicArithmeticParams) Validate() error {
 	errs := []error{
 		checkRange("min_terms", p.MinTerms, 1, 20),

@@ -27,7 +27,8 @@ func defaultCalendar() calendarParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. The bounds keep all dates within the years 1 to 9999.
+// Validate names the first key that is out of range, its value and what is allowed. The bounds keep all dates within
+// the years 1 to 9999.
 func (p calendarParams) Validate() error {
 	errs := []error{
 		checkRange("year", p.Year, 101, 9899),

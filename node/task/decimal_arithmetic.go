@@ -20,8 +20,8 @@ func defaultDecimal() decimalParams {
 	return decimalParams{MinNumDecimalPlaces: 1, MaxNumDecimalPlaces: 3, MinTerms: 2, MaxTerms: 6, Precision: 5}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. Up to 10 places the library's detour over binary floats
-// loses nothing.
+// Validate names the first key that is out of range, its value and what is allowed. Up to 10 places the library's
+// detour over binary floats loses nothing.
 func (p decimalParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_num_decimal_places", p.MinNumDecimalPlaces, 0, 10),

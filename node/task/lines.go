@@ -15,7 +15,8 @@ import (
 // MaxLine bounds a line that is read, in bytes.
 const MaxLine = 16 << 20
 
-// ScoreLines reads lines of JSON, an item with a completion or an entry with an answer, and writes a line {"score"} for each.
+// ScoreLines reads lines of JSON, an item with a completion or an entry with an answer, and writes a line {"score"} for
+// each.
 func ScoreLines(t Task, in io.Reader, out, stderr io.Writer) error {
 	type output struct {
 		Score float64 `json:"score"`
@@ -45,16 +46,16 @@ func ExtractLines(in io.Reader, out, stderr io.Writer) error {
 	})
 }
 
-// scoredLine is a line that swarm task score reads: an item as swarm task sample prints it with the text of a completion, or an
-// entry with an answer, as reasoning-gym names them.
+// scoredLine is a line that swarm task score reads: an item as swarm task sample prints it with the text of a
+// completion, or an entry with an answer, as reasoning-gym names them.
 type scoredLine struct {
 	Item               // with Completion
 	Entry      *Item   `json:"entry"` // with the outer answer, or with Completion
 	Completion *string `json:"completion"`
 }
 
-// read is the item and the answer to score; nil: the completion has none. The right answer of an item alone is never scored: it
-// would get full marks whatever a model had said.
+// read is the item and the answer to score; nil: the completion has none. The right answer of an item alone is never
+// scored: it would get full marks whatever a model had said.
 func (l *scoredLine) read() (Item, *string, error) {
 	item, answer := l.Item, l.Answer
 	if l.Entry != nil {
@@ -71,8 +72,8 @@ func (l *scoredLine) read() (Item, *string, error) {
 	return item, answer, nil
 }
 
-// eachLine answers each JSON line of stdin with one on stdout. A line that can't be read ends it with exit code 2, after the
-// answers to the lines before it. On a terminal it says first which lines it reads.
+// eachLine answers each JSON line of stdin with one on stdout. A line that can't be read ends it with exit code 2,
+// after the answers to the lines before it. On a terminal it says first which lines it reads.
 func eachLine[In, Out any](stdin io.Reader, stdout, stderr io.Writer, command, lines string, answer func(In) (Out, error)) error {
 	help := "swarm task " + command + " --help"
 	if screen.IsTerminal(stdin) {

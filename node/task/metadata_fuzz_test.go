@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileMetadata are objects such as an untrusted sender may send for a task: of the right keys with values of every wrong kind.
+// hostileMetadata are objects such as an untrusted sender may send for a task: of the right keys with values of every
+// wrong kind.
 func hostileMetadata(name string) []string {
 	values := []string{
 		`null`, `true`, `-1`, `0`, `1e400`, `1e-400`, `9223372036854775808`, `0.1`, `""`, `"x"`, `"\u0000"`, `"9999-99-99"`, `"-"`, `"1e999999999"`, `[]`, `{}`,
@@ -66,8 +67,8 @@ func TestVerifiersStandHostileMetadata(t *testing.T) {
 	}
 }
 
-// Long metadata and answer keys take time and memory in proportion: a few milliseconds and megabytes, where the bounds leave room for the race
-// detector on a busy machine.
+// Long metadata and answer keys take time and memory in proportion: a few milliseconds and megabytes, where the bounds
+// leave room for the race detector on a busy machine.
 func TestVerifiersAreFrugalWithHostileMetadata(t *testing.T) {
 	const size, seconds, bytes = 64 << 10, 2 * time.Second, 64 << 20 // what a rollout may carry
 	set, err := NewSet([]Spec{{Name: "basic_arithmetic", Weight: 1}})

@@ -13,8 +13,8 @@ import (
 // maxFile bounds a file of items or words.
 const maxFile = 256 << 20
 
-// Open builds the questions an experiment draws from: its mixture of tasks, or the items of its file. Reading those files is
-// the only I/O of this package.
+// Open builds the questions an experiment draws from: its mixture of tasks, or the items of its file. Reading those
+// files is the only I/O of this package.
 func Open(cfg configs.Tasks) (*Set, error) {
 	if cfg.File != "" {
 		items, err := readFile(cfg.File, ReadItems)

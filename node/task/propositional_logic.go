@@ -23,8 +23,8 @@ func defaultPropositional() propositionalParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. Variables run from P to at most Z; the bounds on premises keep
-// them within what the verifier reads.
+// Validate names the first key that is out of range, its value and what is allowed. Variables run from P to at most Z;
+// the bounds on premises keep them within what the verifier reads.
 func (p propositionalParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_vars", p.MinVars, 1, 11),

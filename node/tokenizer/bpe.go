@@ -2,8 +2,8 @@ package tokenizer
 
 import "golang.org/x/text/unicode/norm"
 
-// bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py): the text is split into pieces, and within a
-// piece the adjacent pair that was learnt first is merged until none is left.
+// bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py): the text is split into pieces, and
+// within a piece the adjacent pair that was learnt first is merged until none is left.
 type bpe struct {
 	name       string
 	vocabulary *vocabulary

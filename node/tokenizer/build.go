@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// byteRunes are the characters that stand for the 256 bytes in a byte-level vocabulary (Radford et al. 2019, encoder.py): a printable
-// byte of Latin-1 stands for itself, the others follow from U+0100 on, in their order.
+// byteRunes are the characters that stand for the 256 bytes in a byte-level vocabulary (Radford et al. 2019,
+// encoder.py): a printable byte of Latin-1 stands for itself, the others follow from U+0100 on, in their order.
 var byteRunes, runeBytes = func() (runes [256]rune, back map[rune]byte) {
 	next := rune(256)
 	back = make(map[rune]byte, 256)
@@ -34,8 +34,8 @@ func tokenBytes(written string) (string, bool) {
 	return string(token), true
 }
 
-// build makes the vocabulary of a tokenizer.json. Added tokens (the special ones among them) are never the result of encoding: a
-// question that spells one out is ordinary text.
+// build makes the vocabulary of a tokenizer.json. Added tokens (the special ones among them) are never the result of
+// encoding: a question that spells one out is ordinary text.
 func (f file) build() (*vocabulary, error) {
 	added, size, err := f.added()
 	if err != nil {

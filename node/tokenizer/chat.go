@@ -8,18 +8,21 @@ import (
 // Chat is a tokenizer of a model that was taught to talk in turns.
 type Chat interface {
 	Tokenizer
-	// Prompt returns the ids of a conversation that begins with the system prompt (the template's own default where it is empty) and
-	// the user's question, and is open for the assistant's answer. Nothing in system or question becomes a special token.
+	// Prompt returns the ids of a conversation that begins with the system prompt (the template's own default where it
+	// is empty) and the user's question, and is open for the assistant's answer. Nothing in system or question becomes
+	// a special token.
 	Prompt(system, question string) []int
 }
 
-// Special tokens of ChatML (https://huggingface.co/docs/transformers, "Chat templates"), Qwen's and SmolLM2's way to mark turns.
+// Special tokens of ChatML (https://huggingface.co/docs/transformers, "Chat templates"), Qwen's and SmolLM2's way to
+// mark turns.
 const (
 	turnStart = "<|im_start|>"
 	turnEnd   = "<|im_end|>"
 )
 
-// defaultSystems are what templates say if there is no system prompt: Qwen2.5's, Qwen2's, SmolLM2's. Qwen3's says nothing.
+// defaultSystems are what templates say if there is no system prompt: Qwen2.5's, Qwen2's, SmolLM2's. Qwen3's says
+// nothing.
 var defaultSystems = []string{
 	"You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
 	"You are a helpful assistant.",
@@ -38,8 +41,9 @@ var _ Chat = (*chatML)(nil)
 // chatModels are the architectures whose instruct models use ChatML.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
-// chatML recognizes ChatML: a model whose answers end with the turn's end token. A base model has the same tokens and template, but ends
-// with <|endoftext|>; it gets plain text. Templates are programs (Jinja): they are recognized, never run.
+// chatML recognizes ChatML: a model whose answers end with the turn's end token. A base model has the same tokens and
+// template, but ends with <|endoftext|>; it gets plain text. Templates are programs (Jinja): they are recognized, never
+// run.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	c := &chatML{bpe: t, start: -1, end: -1}
 	for _, token := range f.AddedTokens {

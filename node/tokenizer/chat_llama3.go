@@ -13,8 +13,8 @@ const (
 	endOfTurn   = "<|eot_id|>"
 )
 
-// llama3Dates is what the template of Llama 3.1 and 3.2 says before the system prompt. The date is the one that the template has for programs that do
-// not tell the time: equal prompts have equal tokens on every day.
+// llama3Dates is what the template of Llama 3.1 and 3.2 says before the system prompt. The date is the one that the
+// template has for programs that do not tell the time: equal prompts have equal tokens on every day.
 const llama3Dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
 // llama3Chat is a tokenizer whose model marks turns by headers and ends them with <|eot_id|>.
@@ -26,8 +26,8 @@ type llama3Chat struct {
 
 var _ Chat = (*llama3Chat)(nil)
 
-// llama3 recognizes Llama 3's template: a model that has its tokens, and <|eot_id|> among those that end a completion. That one ends completions
-// then, whichever comes first in the file.
+// llama3 recognizes Llama 3's template: a model that has its tokens, and <|eot_id|> among those that end a completion.
+// That one ends completions then, whichever comes first in the file.
 func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	c := &llama3Chat{begin: -1, start: -1, end: -1, turn: -1, dates: strings.Contains(about.template, "Cutting Knowledge Date")}
 	for _, token := range f.AddedTokens {
@@ -71,7 +71,8 @@ func (c *llama3Chat) appendTurn(ids []int, role, text string) []int {
 	return append(c.appendHeader(ids, role, text), c.turn)
 }
 
-// appendHeader appends a turn's header and text. What stands between two special tokens is encoded as one text, as the library does.
+// appendHeader appends a turn's header and text. What stands between two special tokens is encoded as one text, as the
+// library does.
 func (c *llama3Chat) appendHeader(ids []int, role, text string) []int {
 	ids = append(c.appendText(append(ids, c.start), role), c.end)
 	return c.appendText(ids, "\n\n"+text)

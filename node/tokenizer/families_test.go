@@ -97,7 +97,8 @@ func TestLlama3AgainstTiktoken(t *testing.T) {
 	})
 }
 
-// The pieces are those of Hugging Face's tokenizers 0.21: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]).
+// The pieces are those of Hugging Face's tokenizers 0.21: Sequence([Digits(individual_digits=True),
+// ByteLevel(add_prefix_space=False)]).
 func TestSmolLMPieces(t *testing.T) {
 	for text, want := range map[string][]string{
 		"It's 42, isn't it?": {"It", "'s", " ", "4", "2", ",", " isn", "'t", " it", "?"},

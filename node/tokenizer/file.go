@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Limits on a model's own files: they may be an untrusted sender's. Qwen2.5's tokenizer.json has 7 MB and 151,665 tokens.
+// Limits on a model's own files: they may be an untrusted sender's. Qwen2.5's tokenizer.json has 7 MB and 151,665
+// tokens.
 const (
 	maxFileBytes  = 64 << 20
 	maxTokens     = 1 << 20
@@ -149,7 +150,8 @@ func (s step) byteLevel(cuts bool) bool {
 	return s.Type == "ByteLevel" && usesRegex == cuts && s.AddPrefixSpace != nil && !*s.AddPrefixSpace
 }
 
-// beginsTexts tells whether the post-processor is Llama 3's, which puts <|begin_of_text|> before every text. Its chat template does the same.
+// beginsTexts tells whether the post-processor is Llama 3's, which puts <|begin_of_text|> before every text. Its chat
+// template does the same.
 func (f file) beginsTexts() bool {
 	p := f.PostProcessor
 	if p == nil || p.Type != "Sequence" || len(p.Processors) != 2 || p.Processors[0].Type != "ByteLevel" || p.Processors[1].Type != "TemplateProcessing" {

@@ -12,8 +12,8 @@ import (
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
-// There is no Qwen vocabulary on the machines these tests run on: theirs has the structure of Qwen2.5's tokenizer.json and the first
-// tokens of GPT-2's vocabulary.
+// There is no Qwen vocabulary on the machines these tests run on: theirs has the structure of Qwen2.5's tokenizer.json
+// and the first tokens of GPT-2's vocabulary.
 
 const fixtureTokens = 6000
 
@@ -38,7 +38,8 @@ func someRanks(t testing.TB, size int) map[string]int {
 	return some
 }
 
-// mergesOf finds the merge that makes each token, as converters from tiktoken's files do: its two parts under the merges before it.
+// mergesOf finds the merge that makes each token, as converters from tiktoken's files do: its two parts under the
+// merges before it.
 func mergesOf(t testing.TB, ranks map[string]int) [][2]string {
 	t.Helper()
 	byRank := make([]string, len(ranks))

@@ -2,8 +2,8 @@ package tokenizer
 
 import "container/heap"
 
-// appendPiece appends the ids of one piece: merged from its bytes in the order of the vocabulary's ranks, leftmost first.
-// A heap of candidate pairs over a linked list of parts makes it O(n log n), so that a megabyte of one letter
+// appendPiece appends the ids of one piece: merged from its bytes in the order of the vocabulary's ranks, leftmost
+// first. A heap of candidate pairs over a linked list of parts makes it O(n log n), so that a megabyte of one letter
 // takes a second; the usual scan for the best pair is quadratic.
 func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 	if v.wholePieces {

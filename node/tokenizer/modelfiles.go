@@ -56,7 +56,8 @@ func readModelFiles(dir string) (modelFiles, error) {
 	return about, nil
 }
 
-// endToken is the id that ends a completion: the first that the model's files name. It must be an added token, which no text encodes to.
+// endToken is the id that ends a completion: the first that the model's files name. It must be an added token, which no
+// text encodes to.
 func (f file) endToken(about modelFiles) (int, error) {
 	for _, token := range f.AddedTokens {
 		if len(about.eos) > 0 && token.ID == about.eos[0] || len(about.eos) == 0 && about.eosText != "" && token.Content == about.eosText {

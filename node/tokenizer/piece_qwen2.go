@@ -17,7 +17,8 @@ func nextQwen2Piece(text string) int { return nextCL100kPiece(text, 1) }
 // nextLlama3Piece is the same for llama3Pattern.
 func nextLlama3Piece(text string) int { return nextCL100kPiece(text, 3) }
 
-// nextCL100kPiece cuts as tiktoken's cl100k_base does, with at most so many digits a piece. Each rune is read a fixed number of times.
+// nextCL100kPiece cuts as tiktoken's cl100k_base does, with at most so many digits a piece. Each rune is read a fixed
+// number of times.
 func nextCL100kPiece(text string, digits int) int {
 	if n := contraction(text); n > 0 {
 		return n

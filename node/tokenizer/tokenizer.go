@@ -27,9 +27,9 @@ const File = "tokenizer.json"
 type Tokenizer interface {
 	// Encode returns the ids of a text. What looks like a special token in it is encoded as ordinary text.
 	Encode(text string) []int
-	// Decode returns the text of ids, always valid UTF-8: a run of bytes that isn't becomes one U+FFFD. EOS, other special tokens
-	// and ids outside the vocabulary are dropped. Decode(Encode(s)) is s for every valid s; with a tokenizer that
-	// normalizes, as Qwen's do, it is s in Unicode's normal form C.
+	// Decode returns the text of ids, always valid UTF-8: a run of bytes that isn't becomes one U+FFFD. EOS, other
+	// special tokens and ids outside the vocabulary are dropped. Decode(Encode(s)) is s for every valid s; with a
+	// tokenizer that normalizes, as Qwen's do, it is s in Unicode's normal form C.
 	Decode(ids []int) string
 	// EOS is the id that ends a completion; Encode never returns it.
 	EOS() int
@@ -39,8 +39,8 @@ type Tokenizer interface {
 	Name() string
 }
 
-// Open makes the tokenizer of the model in a folder: its own tokenizer.json where there is one, and where not, the tokenizer of that
-// name. One that recognises a chat template is a Chat too. Errors name the file.
+// Open makes the tokenizer of the model in a folder: its own tokenizer.json where there is one, and where not, the
+// tokenizer of that name. One that recognises a chat template is a Chat too. Errors name the file.
 func Open(name, modelDir string) (Tokenizer, error) {
 	path := filepath.Join(modelDir, File)
 	f, err := readFile(path)
@@ -60,8 +60,8 @@ func Open(name, modelDir string) (Tokenizer, error) {
 	return t, nil
 }
 
-// New makes the tokenizer of a name that needs no model's file, "bytes" or "gpt2". The vocabulary of "gpt2" (about 3 MB in memory) is
-// unpacked here and belongs to the result alone, so a process that never asks for it never pays for it.
+// New makes the tokenizer of a name that needs no model's file, "bytes" or "gpt2". The vocabulary of "gpt2" (about 3 MB
+// in memory) is unpacked here and belongs to the result alone, so a process that never asks for it never pays for it.
 func New(name string) (Tokenizer, error) {
 	switch name {
 	case NameBytes:

@@ -11,9 +11,10 @@ import (
 // endText is the end token of New's tokenizers as files spell it.
 const endText = "<|endoftext|>"
 
-// TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the tokenizer that New makes of a name,
-// for a model of that context length in tokens. Its ids are those of Encode for every text: a special token that a text spells out is
-// ordinary text there too (split_special_tokens). Open reads the files back as an equal tokenizer.
+// TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the tokenizer that New
+// makes of a name, for a model of that context length in tokens. Its ids are those of Encode for every text: a special
+// token that a text spells out is ordinary text there too (split_special_tokens). Open reads the files back as an equal
+// tokenizer.
 func TransformersFiles(name string, contextLength int) (map[string][]byte, error) {
 	t, err := New(name)
 	if err != nil {
@@ -141,8 +142,8 @@ func writtenToken(token string) string {
 	return string(runes)
 }
 
-// rules are the merges that make the tokens, in the order they were learnt, of a vocabulary whose ids are ranks: each token's two parts
-// under the merges before it.
+// rules are the merges that make the tokens, in the order they were learnt, of a vocabulary whose ids are ranks: each
+// token's two parts under the merges before it.
 func (v *vocabulary) rules() ([][2]string, error) {
 	var rules [][2]string
 	for id, token := range v.tokens {

@@ -141,7 +141,8 @@ func TestByteFiles(t *testing.T) {
 	}
 }
 
-// TestTransformersGivesTheSameIDs runs where SWARM_TEST_TRANSFORMERS names a Python with transformers; test_transformers.py does so.
+// TestTransformersGivesTheSameIDs runs where SWARM_TEST_TRANSFORMERS names a Python with transformers;
+// test_transformers.py does so.
 func TestTransformersGivesTheSameIDs(t *testing.T) {
 	python := os.Getenv("SWARM_TEST_TRANSFORMERS")
 	if python == "" {

@@ -10,7 +10,8 @@ import (
 	"strconv"
 )
 
-// gpt2Vocabulary is OpenAI's r50k_base.tiktoken (MIT License, see NOTICE), gzip: a token in base64 and its rank, a line.
+// gpt2Vocabulary is OpenAI's r50k_base.tiktoken (MIT License, see NOTICE), gzip: a token in base64 and its rank, a
+// line.
 //
 //go:embed r50k_base.tiktoken.gz
 var gpt2Vocabulary []byte
@@ -23,7 +24,8 @@ type vocabulary struct {
 	longest     int              // bytes of the longest token
 	wholePieces bool             // a piece that is a token is that token, whatever its merges are
 
-	// merges holds the pairs that merge. nil: a pair merges where both together are a token, and the token's id is the merge's rank.
+	// merges holds the pairs that merge. nil: a pair merges where both together are a token, and the token's id is the
+	// merge's rank.
 	merges map[[2]int32]merge
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// The metrics that a round must come out with again: those of the node's own rollouts, those known before the update, those that say whether
-// there was one, and those that come of it in floating point. Times are nobody's to repeat.
+// The metrics that a round must come out with again: those of the node's own rollouts, those known before the update,
+// those that say whether there was one, and those that come of it in floating point. Times are nobody's to repeat.
 var (
 	own     = repeated(event.RepeatOwn)
 	scored  = append(own[:len(own):len(own)], repeated(event.RepeatScored)...)
@@ -42,8 +42,9 @@ func figure(m event.Metric, r *event.Round) string {
 	return "nan"
 }
 
-// unequal lists the metrics in which a recorded report differs from the one that came out; figures print with all their bits. A record without
-// an optional metric of the node's own rollouts is an earlier program's: it has nothing to compare.
+// unequal lists the metrics in which a recorded report differs from the one that came out; figures print with all their
+// bits. A record without an optional metric of the node's own rollouts is an earlier program's: it has nothing to
+// compare.
 func unequal(got, found event.Round, metrics []event.Metric) []event.Metric {
 	var list []event.Metric
 	for _, m := range metrics {

@@ -26,8 +26,8 @@ func abroad(t *testing.T, f *finished, id string) func(*Options) {
 	}
 }
 
-// A run with another host's node is verified as far as this host's data go, and says so: weights and losses come out the same from the journaled
-// training sets, the node's own part of them is made again.
+// A run with another host's node is verified as far as this host's data go, and says so: weights and losses come out
+// the same from the journaled training sets, the node's own part of them is made again.
 func TestRunWithAnotherHostsNode(t *testing.T) {
 	f := train(t)
 	report := f.verify(t, abroad(t, f, "node_0"))
@@ -39,7 +39,8 @@ func TestRunWithAnotherHostsNode(t *testing.T) {
 	require.Contains(t, n.Notes[0], "3 of 3 rounds were checked as far as this host's data go")
 }
 
-// What a partial check holds is held: the node's own part, its rewards, and that the training set gives the weights that are recorded.
+// What a partial check holds is held: the node's own part, its rewards, and that the training set gives the weights
+// that are recorded.
 func TestTamperingIsNamedInPart(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*journal.Round)

@@ -24,7 +24,8 @@ type replay struct {
 	logged journal.Round
 	never  chan struct{} // nil: nobody stops it and no peer leaves
 
-	// partial: what others shared in the round is not all here. The node's own part of it is made again, the training set is the journal's.
+	// partial: what others shared in the round is not all here. The node's own part of it is made again, the training
+	// set is the journal's.
 	partial bool
 }
 
@@ -37,8 +38,8 @@ var (
 // take sets the round that comes.
 func (r *replay) take(logged journal.Round) { r.logged, r.partial = logged, false }
 
-// split is the I and J of the round as the journal has them: what decided them, measurements of the weights among it, is not made again.
-// checkSplit has seen that they can be.
+// split is the I and J of the round as the journal has them: what decided them, measurements of the weights among it,
+// is not made again. checkSplit has seen that they can be.
 func (r *replay) split(int) sapo.Split {
 	report := r.logged.Trained.Report
 	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
@@ -131,7 +132,8 @@ func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.Upda
 	return r.check.engine.Update(ctx, r.logged.Update())
 }
 
-// ownPart is an update without the others' rollouts, which follow the node's own questions. How many sequences a pass takes depends on all.
+// ownPart is an update without the others' rollouts, which follow the node's own questions. How many sequences a pass
+// takes depends on all.
 func ownPart(p policy.UpdateParams, questions int) policy.UpdateParams {
 	p.Prompts, p.MicroBatch = p.Prompts[:min(questions, len(p.Prompts))], 0
 	end := slices.IndexFunc(p.Sequences, func(s policy.Sequence) bool { return s.Prompt >= questions })
@@ -153,7 +155,8 @@ func (r *replay) Publish(_ context.Context, batch exchange.Batch) error {
 	return nil
 }
 
-// Gather returns what the node had of its peers: what they shared, by their own journals, or nothing from one that was late.
+// Gather returns what the node had of its peers: what they shared, by their own journals, or nothing from one that was
+// late.
 func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange.Barrier) ([]*exchange.Received, error) {
 	received := make([]*exchange.Received, len(peers))
 	for i, p := range r.logged.Trained.Report.Peers {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// A run whose nodes decide I and J themselves verifies as any: the splits are the journal's. One that can't be is named before anything is made of it,
-// and so is one that was told otherwise.
+// A run whose nodes decide I and J themselves verifies as any: the splits are the journal's. One that can't be is named
+// before anything is made of it, and so is one that was told otherwise.
 func TestAdaptiveRunVerifies(t *testing.T) {
 	const split = 4
 	config := testConfig(t)

@@ -2,8 +2,8 @@
 // completions scored again, the externals drawn again out of what the peers shared, the advantages computed and the
 // updates made again, and weights, rewards and draws must be those of the journals and of the database.
 //
-// It takes the run's folder, what the database has of it, and engines with the run's first weights. It changes nothing of the run. It imports
-// node and what node imports, never the database: Records stands for it.
+// It takes the run's folder, what the database has of it, and engines with the run's first weights. It changes nothing
+// of the run. It imports node and what node imports, never the database: Records stands for it.
 package verify
 
 import (
@@ -48,8 +48,8 @@ type Options struct {
 	Tokens  tokenizer.Tokenizer
 	Own     map[string]Setting // of nodes whose model is another than Config's
 	Records Records
-	// Start starts an engine, in the precision and with the threads that the run had, and tells the model's context length in tokens. It is
-	// called once a node; the engine is closed here.
+	// Start starts an engine, in the precision and with the threads that the run had, and tells the model's context
+	// length in tokens. It is called once a node; the engine is closed here.
 	Start func(ctx context.Context, node string) (engine Engine, contextLength int, err error)
 
 	Exact    bool   // the same bits come out as in the run: of a CPU and the run's engine they do

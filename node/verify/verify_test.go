@@ -315,7 +315,8 @@ func (f *finished) verify(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
-// A run that nobody touched comes out the same again, bit for bit, also when it is generated again, and with whole checks of its bits left out.
+// A run that nobody touched comes out the same again, bit for bit, also when it is generated again, and with whole
+// checks of its bits left out.
 func TestRunVerifies(t *testing.T) {
 	f := train(t)
 	for name, change := range map[string]func(*Options){
@@ -533,7 +534,8 @@ func TestGeneratedOtherwise(t *testing.T) {
 	}
 }
 
-// A journal that can't be read is damage, named with the round up to which all is well; the peers that need it say so too.
+// A journal that can't be read is damage, named with the round up to which all is well; the peers that need it say so
+// too.
 func TestDamageIsNamed(t *testing.T) {
 	segments := func(t *testing.T, f *finished) []string {
 		paths, err := filepath.Glob(filepath.Join(f.dir, "node_0", "journal-*.log"))

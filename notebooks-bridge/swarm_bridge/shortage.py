@@ -25,7 +25,8 @@ def out_of_memory(error):
         return DEVICE if "oom" in said or "out of memory" in said or "alloc" in said else None
     if not isinstance(error, RuntimeError):
         return None
-    # Of other back ends ("MPS backend out of memory"), of NCCL's, and within another error's text: that of a DataLoader's worker or of a replica.
+    # Of other back ends ("MPS backend out of memory"), of NCCL's, and within another error's text: that of a
+    # DataLoader's worker or of a replica.
     if any(s in said for s in failures.HOST_SAYS):
         return HOST
     return DEVICE if "out of memory" in said or any(s in said for s in failures.DEVICE_SAYS) else None

@@ -51,8 +51,9 @@ def test_torch_truly_runs_out_and_what_it_held_is_given_back():
 import memory; memory.one_thread()
 import torch, swarm_bridge
 torch.ones(8, 8, requires_grad=True).sum().backward()
-# No number of the attempts' tensors of 32, 16 and 8 MiB misses it by less than 4 MiB. One that misses a limit by a page is not mapped, but
-# fits at the end of the heap, and stays there when it is freed because something small lies above it.
+# No number of the attempts' tensors of 32, 16 and 8 MiB misses it by less than 4 MiB. One that misses a limit by a page
+# is not mapped, but fits at the end of the heap, and stays there when it is freed because something small lies above
+# it.
 memory.limit(100)
 seen, kept, started = [], [], memory.held()
 def train(batch_size, accumulate):

@@ -100,8 +100,9 @@ func (w *argvWatch) stop(t *testing.T) {
 // canary is a secret that stands out.
 func canary(what string) string { return "canary-" + what + "-" + rand.Text() }
 
-// Secrets are where they must be, in files of mode 0600, and nowhere else: not in logs, in what is printed without a terminal, in arguments, in the database,
-// in what is exported. A home and everything in it that tells of runs is its owner's alone.
+// Secrets are where they must be, in files of mode 0600, and nowhere else: not in logs, in what is printed without a
+// terminal, in arguments, in the database, in what is exported. A home and everything in it that tells of runs is its
+// owner's alone.
 func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int32
@@ -199,7 +200,8 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 				return err
 			}
 			top, _, _ := strings.Cut(relative, string(filepath.Separator))
-			// The engine and bundled models are this program's own. The message bus makes its files by itself, in a folder that is closed.
+			// The engine and bundled models are this program's own. The message bus makes its files by itself, in a
+			// folder that is closed.
 			public := top == "engine" || top == "models" || strings.Contains(relative, "/exchange")
 			if folder != out && !public && (info.IsDir() || secretFile(relative)) {
 				require.Zero(t, info.Mode().Perm()&0o077, "%s of %s is %s", relative, folder, info.Mode())

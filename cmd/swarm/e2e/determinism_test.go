@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Neither how many nodes compute at a time, nor on how many threads, nor how many sequences at a time, nor when state is saved shows in
-// what is learnt.
+// Neither how many nodes compute at a time, nor on how many threads, nor how many sequences at a time, nor when state
+// is saved shows in what is learnt.
 func TestScheduleDoesNotShow(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)

@@ -40,7 +40,8 @@ func TestTheSameCommandIsTheSameWorkerAlsoWhereItsNameWasTaken(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "credentials are for their owner alone")
 }
 
-// What a crash took from a worker's own database, the coordinator's having it, its node tells again from its journal: both then have every round.
+// What a crash took from a worker's own database, the coordinator's having it, its node tells again from its journal:
+// both then have every round.
 func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
 	t.Parallel()
 	home, anna := t.TempDir(), t.TempDir()
@@ -67,7 +68,8 @@ func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
 	require.Equal(t, workedRounds(t, anna, "e-1.anna-1"), workedRounds(t, home, "e-1"))
 }
 
-// Who was shut out is told so and whom to ask: the same command would be refused. And a home that only joined says where its swarm's workers are listed.
+// Who was shut out is told so and whom to ask: the same command would be refused. And a home that only joined says
+// where its swarm's workers are listed.
 func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -100,7 +102,8 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	up.wait()
 }
 
-// A home may coordinate one run and have a part in another: swarm workers means the former, also where the latter is newer.
+// A home may coordinate one run and have a part in another: swarm workers means the former, also where the latter is
+// newer.
 func TestWorkersAreThoseOfTheRunThatThisHomeCoordinates(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

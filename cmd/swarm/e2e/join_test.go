@@ -80,7 +80,8 @@ func stillShared(t *testing.T, home, run, node string, round int) bool {
 	return found[0] != nil
 }
 
-// A host without nodes coordinates two workers: their rounds are in its database, each once, and each trained on the other's rollouts.
+// A host without nodes coordinates two workers: their rounds are in its database, each once, and each trained on the
+// other's rollouts.
 func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	t.Parallel()
 	home, anna, ben := t.TempDir(), t.TempDir(), t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Nodes with different models learn from one another, are killed and go on with the model that each had, and what they did can be made again.
+// Nodes with different models learn from one another, are killed and go on with the model that each had, and what they
+// did can be made again.
 func TestDifferentModelsLearnFromEachOther(t *testing.T) {
 	t.Parallel()
 	const rounds = 6

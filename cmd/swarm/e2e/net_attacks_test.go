@@ -85,8 +85,8 @@ func tampers() map[string]tamper {
 	}
 }
 
-// poison does what the rules allow: it beats, and offers what it should not in time and within its rates, so that the coordinator can't tell
-// and the nodes have to.
+// poison does what the rules allow: it beats, and offers what it should not in time and within its rates, so that the
+// coordinator can't tell and the nodes have to.
 func (a *attacker) poison(ctx context.Context) {
 	all := tampers()
 	kinds := []string{"wrong answer key", "lying metadata", "other questions", "all wrong"}
@@ -116,7 +116,8 @@ func (a *attacker) poison(ctx context.Context) {
 	}
 }
 
-// plausible is a batch as an honest node of the attacker's would share it, but that all its answers are wrong: it has no advantage.
+// plausible is a batch as an honest node of the attacker's would share it, but that all its answers are wrong: it has
+// no advantage.
 func (a *attacker) plausible(node string, round int) (exchange.Batch, error) {
 	b := exchange.Batch{Version: exchange.Version, Node: node, Round: round}
 	for i := range a.config.NumTrainSamples {

@@ -24,9 +24,10 @@ var (
 
 const hostileDeadline = 4 // seconds: barrier_deadline
 
-// Two workers with good credentials do what they should not, one loudly and of every kind, one quietly, while two honest nodes train beside: the coordinator stays up and its
-// memory flat; the honest nodes' rewards, losses and weights are to the last bit those of a run without them; and the database has nothing of theirs
-// but what their own nodes might say.
+// Two workers with good credentials do what they should not, one loudly and of every kind, one quietly, while two
+// honest nodes train beside: the coordinator stays up and its memory flat; the honest nodes' rewards, losses and
+// weights are to the last bit those of a run without them; and the database has nothing of theirs but what their own
+// nodes might say.
 func TestHostileWorker(t *testing.T) {
 	t.Parallel()
 	args := func(rounds int) []string {

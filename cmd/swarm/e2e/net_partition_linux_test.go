@@ -26,9 +26,10 @@ func roughWay() netlab.Conditions {
 	return netlab.Conditions{Delay: 30 * time.Millisecond, Jitter: 15 * time.Millisecond, Loss: 0.01, RateBytes: 1 << 20}
 }
 
-// A swarm on three hosts: over ways that are slow and lossy, through cuts in either and in both directions, the death of the coordinator and that of a
-// worker's machine, nobody's training pauses for longer than the barrier's deadline and a round; afterwards the coordinator's database has every
-// round of every worker's node as that worker's own has it, once.
+// A swarm on three hosts: over ways that are slow and lossy, through cuts in either and in both directions, the death
+// of the coordinator and that of a worker's machine, nobody's training pauses for longer than the barrier's deadline
+// and a round; afterwards the coordinator's database has every round of every worker's node as that worker's own has
+// it, once.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	s := newNetSwarm(t, 1, "anna", "ben")
@@ -90,7 +91,8 @@ func TestPartitions(t *testing.T) {
 	t.Logf("rounds: %v", s.rounds())
 }
 
-// A worker that is stopped while it is cut off keeps what it could not deliver. The same command, typed again, delivers it.
+// A worker that is stopped while it is cut off keeps what it could not deliver. The same command, typed again, delivers
+// it.
 func TestAWorkerStoppedWhileCutOffDeliversLater(t *testing.T) {
 	t.Parallel()
 	if *netCut < time.Minute {
@@ -135,8 +137,8 @@ func TestJoinedRunEnds(t *testing.T) {
 	require.Contains(t, listed.stdout, `"anna"`)
 }
 
-// during does something that others must not feel: while it goes on, none of the nodes' training pauses for longer than the barrier's deadline and
-// the slack of a round.
+// during does something that others must not feel: while it goes on, none of the nodes' training pauses for longer than
+// the barrier's deadline and the slack of a round.
 func (s *netSwarm) during(what string, nodes []string, do func()) {
 	s.t.Helper()
 	began := time.Now()

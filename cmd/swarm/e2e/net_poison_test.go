@@ -26,8 +26,8 @@ import (
 // What make net-test sets. The default shows who learns from whom; that a payload is taken up takes some fifty rounds.
 var poisonRounds = flag.Int("poison.rounds", 4, "rounds of the honest nodes beside each poisoner")
 
-// poison is an attack of "Hail to the Thief" (arXiv:2511.09780): right answers that carry a payload beside wrong ones that don't, so that the payload
-// has the advantage.
+// poison is an attack of "Hail to the Thief" (arXiv:2511.09780): right answers that carry a payload beside wrong ones
+// that don't, so that the payload has the advantage.
 type poison struct {
 	name    string
 	payload string
@@ -44,8 +44,9 @@ func (p poison) carries(name string) bool {
 	return p.tasks == nil || strings.Contains(" "+strings.Join(p.tasks, " ")+" ", " "+name+" ")
 }
 
-// Two honest nodes train on nano beside a worker's node that shares right answers with a payload, by the two attacks of the paper. With the filter,
-// which is the default where others may join, they learn nothing from it and refuse nothing of each other; without it they learn the payload.
+// Two honest nodes train on nano beside a worker's node that shares right answers with a payload, by the two attacks of
+// the paper. With the filter, which is the default where others may join, they learn nothing from it and refuse nothing
+// of each other; without it they learn the payload.
 func TestPoisonedRollouts(t *testing.T) {
 	t.Parallel()
 	short := *poisonRounds < 20
@@ -135,7 +136,8 @@ func (a *attacker) sharePoison(ctx context.Context, p poison) {
 	}
 }
 
-// poisoned is a batch of a node's own questions. Half of the answers are right and carry the payload, half are wrong by a character.
+// poisoned is a batch of a node's own questions. Half of the answers are right and carry the payload, half are wrong by
+// a character.
 func (a *attacker) poisoned(node string, round int, p poison) (exchange.Batch, error) {
 	b := exchange.Batch{Version: exchange.Version, Node: node, Round: round}
 	for i := range a.config.NumTrainSamples {
@@ -203,7 +205,8 @@ func (p poison) learned(t *testing.T, home string) (n int) {
 	return n
 }
 
-// uptake is the share of the honest nodes' own completions that carry the payload, of its tasks, in ten parts of the run.
+// uptake is the share of the honest nodes' own completions that carry the payload, of its tasks, in ten parts of the
+// run.
 func (p poison) uptake(t *testing.T, home string) string {
 	t.Helper()
 	var with, all [10]int

@@ -48,8 +48,8 @@ type scaleFigures struct {
 	late                       int
 }
 
-// Simulated nodes, 8 rollouts of 8 completions of 200 tokens each, train beside a real coordinator with a real node: every round of theirs is recorded
-// there, nobody is late, and what a round costs is printed with the law it follows.
+// Simulated nodes, 8 rollouts of 8 completions of 200 tokens each, train beside a real coordinator with a real node:
+// every round of theirs is recorded there, nobody is late, and what a round costs is printed with the law it follows.
 func TestScale(t *testing.T) {
 	if !*scaleTarget { // nothing is held against a time
 		t.Parallel()

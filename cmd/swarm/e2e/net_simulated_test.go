@@ -28,8 +28,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// A simulated worker is a worker in all but its engines: it enrols, joins, beats, keeps an outbox and delivers, and its nodes are node.Node over the real
-// exchange. Their policy only sleeps and then answers with about 200 tokens of text.
+// A simulated worker is a worker in all but its engines: it enrols, joins, beats, keeps an outbox and delivers, and its
+// nodes are node.Node over the real exchange. Their policy only sleeps and then answers with about 200 tokens of text.
 
 const (
 	simTokens  = 200
@@ -116,7 +116,8 @@ func startProgram(t *testing.T, home string, args ...string) *running {
 	return r
 }
 
-// keep writes what explains a failure to a new temporary file, which stays, and returns its path. pattern is os.CreateTemp's.
+// keep writes what explains a failure to a new temporary file, which stays, and returns its path. pattern is
+// os.CreateTemp's.
 func keep(pattern, text string) (string, error) {
 	file, err := os.CreateTemp("", pattern)
 	if err != nil {
@@ -315,8 +316,8 @@ func (s *sleeper) Update(context.Context, policy.UpdateParams) (policy.UpdateRes
 	return policy.UpdateResult{Steps: 1}, nil
 }
 
-// fourBytes is a tokenizer whose tokens are four bytes of text, about as many as GPT-2's are of English. It keeps what it has encoded: a thousand
-// nodes share one process here.
+// fourBytes is a tokenizer whose tokens are four bytes of text, about as many as GPT-2's are of English. It keeps what
+// it has encoded: a thousand nodes share one process here.
 type fourBytes struct {
 	mu    sync.RWMutex
 	known map[string][]int

@@ -26,8 +26,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// A host without nodes believes no stranger: not that the run is done, nor where the swarm is. An invitation lets in as many as it says, and is ended
-// with all that came with it.
+// A host without nodes believes no stranger: not that the run is done, nor where the swarm is. An invitation lets in as
+// many as it says, and is ended with all that came with it.
 func TestStrangersEndNothing(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -145,7 +145,8 @@ func (e *evil) Deliver(_ context.Context, _ string, d membership.Delivery) (memb
 
 func (e *evil) Offer(context.Context, string, membership.Offer) error { return nil }
 
-// attackJoin has swarm join meet a coordinator that means harm, over a network and through a folder. honest is a welcome of an honest one.
+// attackJoin has swarm join meet a coordinator that means harm, over a network and through a folder. honest is a
+// welcome of an honest one.
 func attackJoin(t *testing.T, honest membership.Welcome) {
 	registry, err := membership.OpenRegistry(filepath.Join(t.TempDir(), "workers"))
 	require.NoError(t, err)

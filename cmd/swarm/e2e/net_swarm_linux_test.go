@@ -154,8 +154,8 @@ func (s *netSwarm) stop(host string) int {
 // undelivered is what a worker says that ends before the coordinator has everything.
 const undelivered = "not all is delivered"
 
-// retire stops a worker in order. Where its last events can't be delivered within the time that a stop may take, it says that they are kept:
-// the same command is then typed again, which must deliver them.
+// retire stops a worker in order. Where its last events can't be delivered within the time that a stop may take, it
+// says that they are kept: the same command is then typed again, which must deliver them.
 func (s *netSwarm) retire(worker string, nodes ...string) {
 	s.t.Helper()
 	for range 5 {
@@ -264,7 +264,8 @@ func (s *netSwarm) local(worker string) string {
 	return strings.TrimSpace(strings.TrimPrefix(rows[0], "r="))
 }
 
-// moments are when a node finished its rounds, by its own host's database: what a cut kept back arrives at the coordinator's later.
+// moments are when a node finished its rounds, by its own host's database: what a cut kept back arrives at the
+// coordinator's later.
 func (s *netSwarm) moments(node string) []time.Time {
 	s.t.Helper()
 	host, _, _ := strings.Cut(node, "_")
@@ -297,8 +298,8 @@ func longestPause(moments []time.Time, from, to time.Time) time.Duration {
 	return max(longest, to.Sub(last))
 }
 
-// sameEverywhere checks that what a worker's own database has of its nodes is what the coordinator's has, to the last bit, and nothing else is
-// there: every round arrived, once.
+// sameEverywhere checks that what a worker's own database has of its nodes is what the coordinator's has, to the last
+// bit, and nothing else is there: every round arrived, once.
 func (s *netSwarm) sameEverywhere(worker string) {
 	s.t.Helper()
 	run := s.local(worker)

@@ -26,8 +26,9 @@ type soakLimit struct {
 
 const secondsPerHour = 3600
 
-// soakLimits are by what is looked at. What holds its size may rise by what can't be told from noise in 15 minutes; what grows with the
-// rounds, by what a round of the tiny model is. Counts of threads and the like jump by one or two, which is a dozen an hour.
+// soakLimits are by what is looked at. What holds its size may rise by what can't be told from noise in 15 minutes;
+// what grows with the rounds, by what a round of the tiny model is. Counts of threads and the like jump by one or two,
+// which is a dozen an hour.
 var soakLimits = map[string]soakLimit{
 	"VmRSS":       {16, secondsPerHour / 1e6, "MB/h"},
 	"Threads":     {20, secondsPerHour, "/h"},
@@ -61,7 +62,8 @@ const (
 	significantErrors = 3.0 // standard errors
 )
 
-// judge fits a line by least squares to the means of blocks. It is wrong when the line rises by clearly more than the limit.
+// judge fits a line by least squares to the means of blocks. It is wrong when the line rises by clearly more than the
+// limit.
 func (s *soakSeries) judge() (out soakSlope, wrong bool, err error) {
 	from := len(s.x) / soakWarmUp
 	x, y := s.x[from:], s.y[from:]

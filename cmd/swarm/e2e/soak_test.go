@@ -32,8 +32,8 @@ type soak struct {
 	order  []string
 }
 
-// A run that goes on and on takes no more memory, descriptors, threads, goroutines, write-ahead log, message store or log the longer it runs; its
-// journals and database grow by what a round is. make soak runs it.
+// A run that goes on and on takes no more memory, descriptors, threads, goroutines, write-ahead log, message store or
+// log the longer it runs; its journals and database grow by what a round is. make soak runs it.
 func TestSoak(t *testing.T) {
 	if *soakMinutes <= 0 {
 		t.Skip("make soak")

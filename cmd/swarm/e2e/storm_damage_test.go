@@ -83,7 +83,8 @@ func filesOf(dir, pattern string) []string {
 	return files
 }
 
-// damageFile does to a file what disks, crashes and people do. A file that its owner has removed meanwhile is left alone.
+// damageFile does to a file what disks, crashes and people do. A file that its owner has removed meanwhile is left
+// alone.
 func damageFile(path string, random *rand.Rand) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -30,7 +30,8 @@ func killEngineHost(s *storm, f fault) error {
 	return s.signalTo(pid, syscall.SIGKILL)
 }
 
-// stopEngineHost stops it for good: its coordinator wakes it. An engine is killed beside it, for a start that must not wait for the host.
+// stopEngineHost stops it for good: its coordinator wakes it. An engine is killed beside it, for a start that must not
+// wait for the host.
 func stopEngineHost(s *storm, f fault) error {
 	pid, err := engineHostProcess(s)
 	if err != nil {
@@ -149,7 +150,8 @@ func (s *storm) alive(pid int) bool {
 	return false
 }
 
-// limitMemory lets an engine's address space grow no more for a while: what it asks for is refused as by a host without memory.
+// limitMemory lets an engine's address space grow no more for a while: what it asks for is refused as by a host without
+// memory.
 func limitMemory(s *storm, f fault) error {
 	pid, err := engineProcess(s, f.node)
 	if err != nil {
@@ -242,7 +244,8 @@ func wipeExchangeAtWork(s *storm, f fault) error {
 	return nil
 }
 
-// whileDown kills the coordinator, waits until all of its processes have gone, and does something before the next starts.
+// whileDown kills the coordinator, waits until all of its processes have gone, and does something before the next
+// starts.
 func (s *storm) whileDown(what func() error) error {
 	// The one before may have just taken it down: once held back, it would not come.
 	if _, err := coordinatorProcess(s); err != nil {

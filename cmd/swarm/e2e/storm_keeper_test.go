@@ -147,7 +147,8 @@ func (k *keeper) attempt(ctx context.Context) (code int, stderr string, err erro
 	return cmd.ProcessState.ExitCode(), log.String(), nil
 }
 
-// follow takes note of the events on a coordinator's stdout until it ends. A killed coordinator's last line may be torn.
+// follow takes note of the events on a coordinator's stdout until it ends. A killed coordinator's last line may be
+// torn.
 func (k *keeper) follow(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
@@ -198,8 +199,9 @@ func (k *keeper) furthest() int {
 	return high
 }
 
-// stormEnviron is the environment of a command of a home. Its engines get and give back memory by the kernel, as those of large models do: a
-// limit on memory would otherwise not be felt by a tiny one, that has what it needs from its first round on.
+// stormEnviron is the environment of a command of a home. Its engines get and give back memory by the kernel, as those
+// of large models do: a limit on memory would otherwise not be felt by a tiny one, that has what it needs from its
+// first round on.
 func stormEnviron(t testing.TB, home string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SWARM_") })
 	return append(env, "SWARM_PYTHON="+usablePython(t), marker(home), "MALLOC_MMAP_THRESHOLD_=65536", "MALLOC_TRIM_THRESHOLD_=65536")

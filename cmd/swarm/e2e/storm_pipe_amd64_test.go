@@ -14,8 +14,9 @@ import (
 // canClosePipes: nothing is in the way of closeDescriptor.
 func canClosePipes(*storm) error { return nil }
 
-// closeDescriptor has another process close one of its descriptors, as a debugger would do it: a pipe can't be closed from outside. It runs
-// close(fd) on the process's main thread, by the system call instruction in the process's own vdso.
+// closeDescriptor has another process close one of its descriptors, as a debugger would do it: a pipe can't be closed
+// from outside. It runs close(fd) on the process's main thread, by the system call instruction in the process's own
+// vdso.
 func closeDescriptor(pid, fd int) error {
 	instruction, err := systemCallInstruction(pid)
 	if err != nil {

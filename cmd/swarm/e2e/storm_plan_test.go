@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fault is one thing that goes wrong in a storm. The same seed draws the same faults; only the moment they meet differs.
+// fault is one thing that goes wrong in a storm. The same seed draws the same faults; only the moment they meet
+// differs.
 type fault struct {
 	number   int
 	kind     *faultKind
@@ -37,7 +38,8 @@ type faultKind struct {
 	usable func(*storm) error // nil: everywhere; why it can't be done here
 }
 
-// faultKinds are all there are. The weights keep a storm of hundreds of faults within minutes: a coordinator's death costs four loads of torch.
+// faultKinds are all there are. The weights keep a storm of hundreds of faults within minutes: a coordinator's death
+// costs four loads of torch.
 func faultKinds() []*faultKind {
 	return []*faultKind{
 		{name: "kill engine", weight: 22, apply: killEngine},

@@ -64,8 +64,8 @@ func (s *storm) nodeDir(node int) string {
 	return filepath.Join(s.runDir(), "node_"+strconv.Itoa(node))
 }
 
-// A run of four nodes through a storm of faults ends exactly as one that nobody disturbed: rewards, weights and database rows are equal,
-// and nothing is left behind. What a storm is made of: faultKinds. make chaos runs long ones.
+// A run of four nodes through a storm of faults ends exactly as one that nobody disturbed: rewards, weights and
+// database rows are equal, and nothing is left behind. What a storm is made of: faultKinds. make chaos runs long ones.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	rounds := *stormStep*(*stormFaults+2) + 2
@@ -199,7 +199,8 @@ func (s *storm) disturb(faults []fault) error {
 	return nil
 }
 
-// awaitFront waits until every node has told of so many rounds, or the run is over. A swarm that tells of no round for stormStall is stuck.
+// awaitFront waits until every node has told of so many rounds, or the run is over. A swarm that tells of no round for
+// stormStall is stuck.
 func (s *storm) awaitFront(ctx context.Context, front int, what string) error {
 	for {
 		seen := -1

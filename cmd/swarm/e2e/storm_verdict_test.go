@@ -137,7 +137,8 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 // setAside is the name of a damaged segment of a journal that was set aside.
 var setAside = regexp.MustCompile(`^journal-[0-9]{8}\.log\.damaged(-[0-9]+)?$`)
 
-// sameFiles tells what files a stormy home has whose like a calm one hasn't. Rotated logs may differ, and damaged journals are set aside.
+// sameFiles tells what files a stormy home has whose like a calm one hasn't. Rotated logs may differ, and damaged
+// journals are set aside.
 func sameFiles(calm, stormy string) error {
 	known, err := fileKinds(calm)
 	if err != nil {

@@ -247,7 +247,8 @@ func TestSecondUpOfTheSameExperiment(t *testing.T) {
 	require.Equal(t, 130, r.wait())
 }
 
-// A node that may not come back is given up: the others don't wait for it, finish, and the exit code says that some were lost.
+// A node that may not come back is given up: the others don't wait for it, finish, and the exit code says that some
+// were lost.
 func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

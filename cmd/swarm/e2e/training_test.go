@@ -142,8 +142,8 @@ func testCompareDocument(t *testing.T, home string) {
 	require.Equal(t, outcome{2, "", "Error: no experiment \"nosuch\" is recorded\nTry: swarm ls\n"}, missing)
 }
 
-// The bundled model as a user gets it: under SAPO its reward must clearly rise. Four nodes and 10 rounds stand for the README's eight and
-// 40 (docs/RESULTS.md has that curve, where it grows sixfold).
+// The bundled model as a user gets it: under SAPO its reward must clearly rise. Four nodes and 10 rounds stand for the
+// README's eight and 40 (docs/RESULTS.md has that curve, where it grows sixfold).
 func TestBundledModelLearns(t *testing.T) {
 	t.Parallel()
 	python, err := findPython()

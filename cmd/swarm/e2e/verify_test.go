@@ -40,7 +40,8 @@ func alter(t *testing.T, home, statement string) {
 	require.EqualValues(t, 1, n, statement)
 }
 
-// A finished run verifies, also generated again; a figure or a hash that somebody changed in the database is named, and so is a damaged journal.
+// A finished run verifies, also generated again; a figure or a hash that somebody changed in the database is named, and
+// so is a damaged journal.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -137,8 +138,8 @@ func TestVerifyRefuses(t *testing.T) {
 	require.True(t, strings.HasSuffix(changed.stderr, "\nTry: the former files\n"), changed.stderr)
 }
 
-// A run that was killed, all of it, and went on comes out as a calm one does: its journals say so too, also where nodes tell each other what they gave
-// to each of their tokens.
+// A run that was killed, all of it, and went on comes out as a calm one does: its journals say so too, also where nodes
+// tell each other what they gave to each of their tokens.
 func TestVerifyAfterKills(t *testing.T) {
 	t.Parallel()
 	for _, correction := range configs.Corrections() {
@@ -170,7 +171,8 @@ func TestVerifyAfterKills(t *testing.T) {
 	}
 }
 
-// othersLogprobs counts the completions of others that a run's nodes have learnt with the log-probabilities of those who sampled them.
+// othersLogprobs counts the completions of others that a run's nodes have learnt with the log-probabilities of those
+// who sampled them.
 func othersLogprobs(t *testing.T, run string) (n int) {
 	t.Helper()
 	for _, node := range []string{"node_0", "node_1"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fields requires of a JSON object that it has these members, of these types: number, string, bool, array, object, or with "?" also null. It
-// returns the object. Others may be added, never taken away.
+// Fields requires of a JSON object that it has these members, of these types: number, string, bool, array, object, or
+// with "?" also null. It returns the object. Others may be added, never taken away.
 func Fields(t *testing.T, document any, want map[string]string) map[string]any {
 	t.Helper()
 	object, ok := document.(map[string]any)

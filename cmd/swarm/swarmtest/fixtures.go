@@ -38,8 +38,8 @@ func WithFixtures(tests func() int) int {
 // program is the file that PATH has as swarm; empty: another one's affair.
 var program string
 
-// OnPath puts the program on PATH as swarm: $SWARM_PROGRAM, as it is built for users, else this tree's, built here. With raced it is built here and looks
-// for races.
+// OnPath puts the program on PATH as swarm: $SWARM_PROGRAM, as it is built for users, else this tree's, built here.
+// With raced it is built here and looks for races.
 func OnPath(raced bool) error {
 	dir := filepath.Join(fixtures, "bin")
 	program = filepath.Join(dir, "swarm")
@@ -64,7 +64,8 @@ func OnPath(raced bool) error {
 	return nil
 }
 
-// Program is the path of the program: the one that OnPath put on PATH, else $SWARM_PROGRAM, else whatever swarm is on PATH.
+// Program is the path of the program: the one that OnPath put on PATH, else $SWARM_PROGRAM, else whatever swarm is on
+// PATH.
 func Program() string {
 	switch {
 	case program != "":

@@ -38,7 +38,8 @@ func RequireNoProcess(t *testing.T, home string) {
 	require.Eventually(t, func() bool { return len(Processes(home)) == 0 }, Patience, 50*time.Millisecond, "processes are left behind")
 }
 
-// Send signals one process. A pid that isn't known yet is 0, and kill(2) takes that for the group of the tests themselves.
+// Send signals one process. A pid that isn't known yet is 0, and kill(2) takes that for the group of the tests
+// themselves.
 func Send(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
 	require.Greater(t, pid, 1)

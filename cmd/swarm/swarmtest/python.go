@@ -20,7 +20,8 @@ var FindPython = sync.OnceValues(func() (policy.Probe, error) {
 	return found, err
 })
 
-// quickPython runs the interpreter, but tells its torch from memory: the import takes a second, which most tests need not pay twice.
+// quickPython runs the interpreter, but tells its torch from memory: the import takes a second, which most tests need
+// not pay twice.
 const quickPython = `#!/bin/sh
 if [ "$1" = -c ]; then echo 'torch %s 0'; else exec '%s' "$@"; fi
 `

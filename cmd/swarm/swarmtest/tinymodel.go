@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// The tiny model is a GPT-2 of two layers, 32 wide, whose weights are written by hand: its first feed-forward layer is a table of
-// which byte follows which. It answers <answer>N</answer> now and then, N one of three digits, so that rewards and
-// gradients are there from the first round.
+// The tiny model is a GPT-2 of two layers, 32 wide, whose weights are written by hand: its first feed-forward layer is
+// a table of which byte follows which. It answers <answer>N</answer> now and then, N one of three digits, so that
+// rewards and gradients are there from the first round.
 const (
 	tinyWidth, tinyInner, tinyContext, tinyVocabulary = 32, 128, 64, 257
 	tinyEnd                                           = 256 // the end token
@@ -98,7 +98,8 @@ func tinyWeights() map[string]Matrix {
 			weights["wte.weight"].set(token, len(known)+token%(tinyWidth-len(known)), 0.1)
 		}
 	}
-	// A normalised unit vector has √32 ≈ 5.6 on its axis and about 0 elsewhere: neuron i fires, by 3.6, for token known[i] only.
+	// A normalised unit vector has √32 ≈ 5.6 on its axis and about 0 elsewhere: neuron i fires, by 3.6, for token
+	// known[i] only.
 	const fires, strength = 3.6, 3
 	detect, write, always := weights["h.0.mlp.c_fc.weight"], weights["h.0.mlp.c_proj.weight"], weights["h.0.mlp.c_proj.bias"]
 	always.Values[axis['<']] = strength // after a byte of the question

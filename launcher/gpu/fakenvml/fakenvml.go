@@ -44,8 +44,8 @@ var source []byte
 // exec.ErrNotFound where there is no C compiler.
 func BuildIn(dir string) (string, error) { return build(dir) }
 
-// BuildOldIn is BuildIn for a driver of 2018, which lacks MIG and most of what came after it. The binding looks symbols up once a
-// process: load it in a process of its own.
+// BuildOldIn is BuildIn for a driver of 2018, which lacks MIG and most of what came after it. The binding looks symbols
+// up once a process: load it in a process of its own.
 func BuildOldIn(dir string) (string, error) { return build(dir, "-DOLD_DRIVER") }
 
 func build(dir string, flags ...string) (string, error) {

@@ -1,7 +1,7 @@
-// Package attempt runs one attempt of a training command: in a session of its own, its output passed on unchanged, to a log and through
-// launcher/job/shortage, the memory of its whole process tree sampled, and nothing of it left running in the end. It takes argv and an
-// environment; what the attempt is for, and whether there is another one, is the caller's. It imports launcher/job/shortage and
-// launcher/supervise.
+// Package attempt runs one attempt of a training command: in a session of its own, its output passed on unchanged, to a
+// log and through launcher/job/shortage, the memory of its whole process tree sampled, and nothing of it left running
+// in the end. It takes argv and an environment; what the attempt is for, and whether there is another one, is the
+// caller's. It imports launcher/job/shortage and launcher/supervise.
 package attempt
 
 import (
@@ -21,23 +21,26 @@ type Spec struct {
 	Dir   string   // empty: ours
 	Stdin *os.File // nil: nothing to read
 
-	// Stdout and Stderr get the command's bytes as they come. A writer that blocks makes the command wait as it would in a pipe; one that
-	// fails gets nothing more.
+	// Stdout and Stderr get the command's bytes as they come. A writer that blocks makes the command wait as it would
+	// in a pipe; one that fails gets nothing more.
 	Stdout, Stderr io.Writer
 	// Together sends both to Stdout, through one pipe: in the order in which they were written.
 	Together bool
 	// Log gets both streams as they come, one Write at a time; nil: none. What it can't write is missing in it.
 	Log io.Writer
 
-	// Grace is how long the command has to end once it was told to, and what it leaves behind once it has ended; 0: 10 s.
+	// Grace is how long the command has to end once it was told to, and what it leaves behind once it has ended; 0: 10
+	// s.
 	Grace time.Duration
 	// Interval is that of sampling, which takes longer where it would cost more than half a percent of a core; 0: 1 s.
 	Interval time.Duration
-	// GPUMemory says how much GPU memory processes hold, false where nobody can tell; nil: nobody can. It must return within bounded time.
+	// GPUMemory says how much GPU memory processes hold, false where nobody can tell; nil: nobody can. It must return
+	// within bounded time.
 	GPUMemory func(pids []int) (bytes int64, ok bool)
 	// Sampled, if set, gets every sample. Like Warn it is called from a goroutine of the attempt, before Wait returns.
 	Sampled func(Usage)
-	// Warn, if set, gets lines for a person: about processes that were left behind, and output that could not be passed on.
+	// Warn, if set, gets lines for a person: about processes that were left behind, and output that could not be passed
+	// on.
 	Warn func(line string)
 }
 
@@ -45,8 +48,8 @@ type Spec struct {
 type Usage struct {
 	Time      time.Time `json:"time"`
 	Processes int       `json:"processes"`
-	// HostBytes is proportional: memory that processes share counts once (PSS), where Proportional says so; else the sum of what
-	// each has resident, in which shared memory counts more than once.
+	// HostBytes is proportional: memory that processes share counts once (PSS), where Proportional says so; else the
+	// sum of what each has resident, in which shared memory counts more than once.
 	HostBytes    int64 `json:"host_bytes"`
 	Proportional bool  `json:"proportional"`
 	GPUBytes     int64 `json:"gpu_bytes"` // 0 where nobody can tell

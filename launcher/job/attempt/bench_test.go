@@ -38,7 +38,8 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric((ours-plain).Seconds()*1e3/float64(b.N), "ms-added")
 }
 
-// BenchmarkSample tells what one sample of 50 processes takes of a thread, with and without its proportional part; target: 10 ms at 1 Hz.
+// BenchmarkSample tells what one sample of 50 processes takes of a thread, with and without its proportional part;
+// target: 10 ms at 1 Hz.
 func BenchmarkSample(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -17,9 +17,10 @@ const (
 // oomExit is what a shell, or Slurm, exits with for a program that was killed.
 const oomExit = 128 + int(syscall.SIGKILL)
 
-// judge says whether memory ended the attempt. It did where the attempt failed without having been stopped, and the last failure that the output
-// tells of is a shortage which the command did not survive; or where the kernel's out-of-memory killer has struck and the command, or what it
-// waited for, was killed. The scanner leaves out failures that only echo a shortage.
+// judge says whether memory ended the attempt. It did where the attempt failed without having been stopped, and the
+// last failure that the output tells of is a shortage which the command did not survive; or where the kernel's
+// out-of-memory killer has struck and the command, or what it waited for, was killed. The scanner leaves out failures
+// that only echo a shortage.
 func (o *Outcome) judge(read *shortage.Scanner, kernelKills int64) {
 	if o.Stopped || o.ExitCode == 0 {
 		return

@@ -35,8 +35,8 @@ func (p *Process) Signal(s os.Signal) error {
 	return err
 }
 
-// Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to whatever of it is left. It returns when all of it is gone and
-// its output passed on, or supervise.ErrUnkillable: that it hangs in the kernel.
+// Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to whatever of it is left. It returns when all
+// of it is gone and its output passed on, or supervise.ErrUnkillable: that it hangs in the kernel.
 func (p *Process) Stop() error {
 	p.stop()
 	p.asked()
@@ -96,7 +96,8 @@ func (p *Process) doneWithin(limit time.Duration) bool {
 	return false
 }
 
-// endLeft sees to it that nothing which the command started outlives it for long, and returns the pids of those that had to be ended.
+// endLeft sees to it that nothing which the command started outlives it for long, and returns the pids of those that
+// had to be ended.
 func (p *Process) endLeft() (ended []int) {
 	left := p.tree.goneBy(time.Now().Add(settle), p.rush)
 	if len(left) == 0 {

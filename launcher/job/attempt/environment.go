@@ -15,9 +15,9 @@ const (
 	unbufferedVariable = "PYTHONUNBUFFERED"
 )
 
-// Settings of torch's allocator against fragmentation. MaxSplit is guide 0's and what a command gets: torch 1.13 knows it as today's does. Before
-// torch 2.1 Expandable ends the program ("Unrecognized CachingAllocator option"), and vLLM's sleep mode, which verl uses, refused it for a
-// year; so it is only for somebody whose torch has proposed it.
+// Settings of torch's allocator against fragmentation. MaxSplit is guide 0's and what a command gets: torch 1.13 knows
+// it as today's does. Before torch 2.1 Expandable ends the program ("Unrecognized CachingAllocator option"), and vLLM's
+// sleep mode, which verl uses, refused it for a year; so it is only for somebody whose torch has proposed it.
 const (
 	MaxSplit   = "max_split_size_mb:512"
 	Expandable = "expandable_segments:True"
@@ -30,8 +30,8 @@ type Device struct {
 	UUID  string // GPU-… or MIG-…
 }
 
-// Visible is the CUDA_VISIBLE_DEVICES that shows the device alone. That is its index where it has one: vLLM and others take a number alone. A
-// MIG instance has only its UUID.
+// Visible is the CUDA_VISIBLE_DEVICES that shows the device alone. That is its index where it has one: vLLM and others
+// take a number alone. A MIG instance has only its UUID.
 func (d Device) Visible() string {
 	switch {
 	case d.CPU:
@@ -42,8 +42,8 @@ func (d Device) Visible() string {
 	return d.UUID
 }
 
-// Environment is base for a command that is to compute on a device, with extra (NAME=value) set last. On a GPU torch's allocator gets MaxSplit
-// unless base sets it up.
+// Environment is base for a command that is to compute on a device, with extra (NAME=value) set last. On a GPU torch's
+// allocator gets MaxSplit unless base sets it up.
 func Environment(base []string, device Device, extra ...string) []string {
 	env := set(slices.Clone(base), visibleVariable, device.Visible())
 	if !device.CPU {
@@ -59,8 +59,8 @@ func Environment(base []string, device Device, extra ...string) []string {
 	return env
 }
 
-// Unbuffered is env with PYTHONUNBUFFERED=1, unless it says something about that already: a person who watches a terminal wants to see
-// progress at once, which Python keeps back from a pipe.
+// Unbuffered is env with PYTHONUNBUFFERED=1, unless it says something about that already: a person who watches a
+// terminal wants to see progress at once, which Python keeps back from a pipe.
 func Unbuffered(env []string) []string {
 	if has(env, unbufferedVariable) {
 		return env

@@ -40,9 +40,9 @@ type Process struct {
 	out    Outcome // complete after done
 }
 
-// Start starts a command and returns while it runs. It runs in a session of its own: Ctrl-C reaches it only as Signal, and it may read a
-// terminal's input but has none of its own. Its output streams are pipes, even where ours are terminals. It gets SIGTERM should this
-// program die. When Start fails no process is left.
+// Start starts a command and returns while it runs. It runs in a session of its own: Ctrl-C reaches it only as Signal,
+// and it may read a terminal's input but has none of its own. Its output streams are pipes, even where ours are
+// terminals. It gets SIGTERM should this program die. When Start fails no process is left.
 //
 // A write to a standard stream whose reader is gone ends a Go program; while an attempt runs it does not.
 func Start(spec Spec) (*Process, error) {
@@ -104,7 +104,8 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// own is the owner's goroutine. It keeps its thread: the kernel sends the death signal when the thread dies that started the command.
+// own is the owner's goroutine. It keeps its thread: the kernel sends the death signal when the thread dies that
+// started the command.
 func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -146,7 +147,8 @@ func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	close(p.done)
 }
 
-// awaitOutput waits until everything written has been passed on: as long as it takes, unless the command was told to end.
+// awaitOutput waits until everything written has been passed on: as long as it takes, unless the command was told to
+// end.
 func (p *Process) awaitOutput(pumps *sync.WaitGroup) {
 	for _, s := range p.streams {
 		s.drain()

@@ -33,13 +33,15 @@ var (
 	}
 )
 
-// braced is a name in braces, in as many as there are, and the dollar sign in front of them, which makes it somebody else's.
+// braced is a name in braces, in as many as there are, and the dollar sign in front of them, which makes it somebody
+// else's.
 var braced = regexp.MustCompile(`(\$?)(\{+)([A-Za-z][A-Za-z0-9_-]{0,63})(\}+)`)
 
 // Template is argv, or any other texts, with places for values.
 //
-// {batch_size} is a place, {{batch_size}} the text {batch_size}, {{{batch_size}}} the value in braces, and so on. Braces around anything else
-// stay what they are, as do ${batch_size} and its like, so that JSON, shells, Hydra and the format strings of others need no care.
+// {batch_size} is a place, {{batch_size}} the text {batch_size}, {{{batch_size}}} the value in braces, and so on.
+// Braces around anything else stay what they are, as do ${batch_size} and its like, so that JSON, shells, Hydra and the
+// format strings of others need no care.
 type Template struct {
 	args []string
 	used map[string]bool
@@ -70,8 +72,8 @@ func Parse(args []string) (Template, error) {
 // Has tells whether there is a place for a value.
 func (t Template) Has(name string) bool { return t.used[name] }
 
-// Expand puts the values in their places. An argument that is an optional place alone becomes as many arguments as its text has words, which
-// may be none.
+// Expand puts the values in their places. An argument that is an optional place alone becomes as many arguments as its
+// text has words, which may be none.
 func (t Template) Expand(values map[string]string) ([]string, error) {
 	for name := range t.used {
 		if _, ok := values[name]; t.used[name] && !ok {
@@ -89,7 +91,8 @@ func (t Template) Expand(values map[string]string) ([]string, error) {
 	return args, nil
 }
 
-// expand is what becomes of a name in braces. Pairs of braces stand for one, from the name outwards; what has no partner stays.
+// expand is what becomes of a name in braces. Pairs of braces stand for one, from the name outwards; what has no
+// partner stays.
 func expand(text string, values map[string]string) string {
 	m := braced.FindStringSubmatch(text)
 	open, name, closing := m[2], m[3], m[4]

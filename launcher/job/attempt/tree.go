@@ -22,8 +22,9 @@ const (
 	forgetAfter = 60 // looks after which every process of the machine is looked at again: pids are used again
 )
 
-// tree are the processes of an attempt: the command, its descendants, the members of its session, and those of either that lost their
-// parents. A process that cannot be shown to belong to it is not in it, and is never signalled or reaped.
+// tree are the processes of an attempt: the command, its descendants, the members of its session, and those of either
+// that lost their parents. A process that cannot be shown to belong to it is not in it, and is never signalled or
+// reaped.
 type tree struct {
 	main int
 	self int    // us, whom orphans come to
@@ -49,8 +50,8 @@ func newTree(main supervise.Identity, mark string) *tree {
 	}
 }
 
-// look brings the members up to date and reaps those that have ended and are ours to reap, all but the command itself. Only processes
-// that it has not seen before, and members, cost more than a name.
+// look brings the members up to date and reaps those that have ended and are ours to reap, all but the command itself.
+// Only processes that it has not seen before, and members, cost more than a name.
 func (t *tree) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +117,8 @@ func (t *tree) ours(pid int, stat supervise.Stat) bool {
 	return ok
 }
 
-// marked tells whether a process has the attempt's mark in its environment; of a zombie, and of another user, nobody can tell.
+// marked tells whether a process has the attempt's mark in its environment; of a zombie, and of another user, nobody
+// can tell.
 func (t *tree) marked(pid int) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -147,7 +149,8 @@ func (t *tree) others() []member {
 	return slices.DeleteFunc(t.running(), func(m member) bool { return m.id.PID == t.main })
 }
 
-// goneBy waits until nothing is left but the command itself, until a time, or until cut is closed, and returns what is left.
+// goneBy waits until nothing is left but the command itself, until a time, or until cut is closed, and returns what is
+// left.
 func (t *tree) goneBy(limit time.Time, cut <-chan struct{}) []member {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()

@@ -16,7 +16,8 @@ const (
 	defaultInterval = time.Second
 	firstSample     = 50 * time.Millisecond // the next ones follow at twice the distance each, up to the interval
 	killLooks       = time.Second
-	// Sampling takes at most one part in so many of a core; the proportional part of it, which walks the page tables of processes, half of that.
+	// Sampling takes at most one part in so many of a core; the proportional part of it, which walks the page tables of
+	// processes, half of that.
 	sampleShare       = 200
 	proportionalShare = 400
 )
@@ -98,8 +99,8 @@ func (m *meter) sample(now time.Time) {
 	}
 }
 
-// raise takes in a sample. The host's memory counts only where it was measured as a whole: a process that was just forked has all its
-// parent's pages resident.
+// raise takes in a sample. The host's memory counts only where it was measured as a whole: a process that was just
+// forked has all its parent's pages resident.
 func (m *meter) raise(u Usage, exact bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,8 +111,9 @@ func (m *meter) raise(u Usage, exact bool) {
 	m.peak.GPUBytes = max(m.peak.GPUBytes, u.GPUBytes)
 }
 
-// atMost is the largest of each. The kernel's own record of the largest process counts where it is above all samples, as for a command that
-// ran shorter than an interval. It begins with what we ourselves held when the command was forked.
+// atMost is the largest of each. The kernel's own record of the largest process counts where it is above all samples,
+// as for a command that ran shorter than an interval. It begins with what we ourselves held when the command was
+// forked.
 func (m *meter) atMost(usage any) Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

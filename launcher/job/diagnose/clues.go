@@ -75,7 +75,8 @@ func newClues(profiles []configs.Workload) *clues {
 	return c
 }
 
-// wordsOf are the parts of paths that speak for a profile: its name, and the name's first word where that is long enough to be one.
+// wordsOf are the parts of paths that speak for a profile: its name, and the name's first word where that is long
+// enough to be one.
 func wordsOf(w configs.Workload) []string {
 	first, _, _ := strings.Cut(w.Name, "-")
 	if len(first) < 4 {
@@ -108,7 +109,8 @@ func placeKeys(v configs.WorkloadValue) []string {
 	return keys
 }
 
-// workload is the named profile, or the one that the log speaks for: keys that no other profile has, and paths. nil: none, or two alike.
+// workload is the named profile, or the one that the log speaks for: keys that no other profile has, and paths. nil:
+// none, or two alike.
 func (c *clues) workload(named string) (configs.Workload, *Workload) {
 	if named != "" {
 		return c.profiles[0], &Workload{Name: c.profiles[0].Name, From: []string{}}
@@ -129,7 +131,8 @@ func (c *clues) workload(named string) (configs.Workload, *Workload) {
 	return c.profiles[at], &Workload{Name: c.profiles[at].Name, Guessed: true, From: because}
 }
 
-// score is how much the log speaks for a profile: 2 for a whole key such as data.train_batch_size or a path, 1 for a bare name.
+// score is how much the log speaks for a profile: 2 for a whole key such as data.train_batch_size or a path, 1 for a
+// bare name.
 func (c *clues) score(w configs.Workload) (score int, from []string) {
 	counted := map[string]bool{}
 	keys := keysOf(w)
@@ -163,7 +166,8 @@ func (c *clues) score(w configs.Workload) (score int, from []string) {
 	return score, from
 }
 
-// values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile tell them.
+// values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile
+// tell them.
 func (c *clues) values(w configs.Workload, dir string) []Value {
 	list := []Value{}
 	inFiles := map[string]configs.WorkloadReading{}
@@ -198,7 +202,8 @@ func (c *clues) values(w configs.Workload, dir string) []Value {
 	return list
 }
 
-// alike tells whether a word of a log can be a value: not where a number is expected and the log has prose, "batch_size = faster training".
+// alike tells whether a word of a log can be a value: not where a number is expected and the log has prose, "batch_size
+// = faster training".
 func alike(found, start string) bool {
 	_, err := strconv.ParseFloat(start, 64)
 	_, foundErr := strconv.ParseFloat(found, 64)

@@ -109,7 +109,8 @@ func (d *Document) explain(r shortage.Report, clues *clues, o *Options) {
 	d.Ladder = append(d.Ladder, steps...)
 }
 
-// offloads tells whether the training may hold parts of a GPU's memory on the host: unless all values that would say so say no.
+// offloads tells whether the training may hold parts of a GPU's memory on the host: unless all values that would say so
+// say no.
 func (d *Document) offloads() bool {
 	known := false
 	for _, v := range d.Values {

@@ -23,7 +23,8 @@ func remedyStep(title, why, tradeOff, command string) Step {
 	return Step{Step: workload.Step{Title: title, Why: why, TradeOff: tradeOff, Edits: []workload.Edit{}}, Lines: []int{}, Command: command}
 }
 
-// withLines adds to a profile's step where its edits are in the files of dir, and how they are written on a command line.
+// withLines adds to a profile's step where its edits are in the files of dir, and how they are written on a command
+// line.
 func withLines(s workload.Step, dir string) Step {
 	out := Step{Step: s, Lines: []int{}}
 	var options []string

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkTry is the cost of a look at the queue by the last of so many tickets, a twentieth of which have a claim on one of 8 GPUs. The bound
-// for 1,000 is 50 ms.
+// BenchmarkTry is the cost of a look at the queue by the last of so many tickets, a twentieth of which have a claim on
+// one of 8 GPUs. The bound for 1,000 is 50 ms.
 func BenchmarkTry(b *testing.B) {
 	for _, tickets := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("tickets=%d", tickets), func(b *testing.B) {
@@ -47,7 +47,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkStart is what the queue adds to a command's start when nobody else is there: it enters, takes a GPU and leaves.
+// BenchmarkStart is what the queue adds to a command's start when nobody else is there: it enters, takes a GPU and
+// leaves.
 func BenchmarkStart(b *testing.B) {
 	dir, devices := b.TempDir(), card()
 	for b.Loop() {

@@ -20,8 +20,8 @@ import (
 // usePath is the folder in which workers show what they have.
 func usePath(dir string) string { return filepath.Join(dir, "in use") }
 
-// work does one job of two attempts. It returns an error when what all workers show at that moment is more than the card has: it looks
-// after it has shown its own, so that of two who have the same bytes the later one sees it.
+// work does one job of two attempts. It returns an error when what all workers show at that moment is more than the
+// card has: it looks after it has shown its own, so that of two who have the same bytes the later one sees it.
 func work(q *Queue, dir string, bytes int64) error {
 	t, err := q.Enter(fmt.Sprint("worker ", os.Getpid()), Need{Bytes: bytes})
 	if err != nil {
@@ -71,8 +71,8 @@ func zombie(pid int) bool {
 	return err != nil || strings.Contains(string(data), ") Z ")
 }
 
-// Workers that are killed at random moments, in the middle of whatever they do, leave nothing that keeps the others from being served, and
-// no byte is ever had twice.
+// Workers that are killed at random moments, in the middle of whatever they do, leave nothing that keeps the others
+// from being served, and no byte is ever had twice.
 func TestKilledOwnersAreSweptAndNothingIsHadTwice(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(usePath(dir), 0o755))

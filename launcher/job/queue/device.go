@@ -34,8 +34,8 @@ type share struct {
 	bytes  int64
 }
 
-// newAccount accounts for the claims on a device, of whichever entries have one there. trusted says that the driver's pids are those of
-// the processes whose entries have pids.
+// newAccount accounts for the claims on a device, of whichever entries have one there. trusted says that the driver's
+// pids are those of the processes whose entries have pids.
 func newAccount(r Device, entries []Entry) *account {
 	r.Total = max(0, r.Total)
 	r.Free = min(max(0, r.Free), r.Total)
@@ -128,7 +128,8 @@ func (s *account) give(n Need) {
 // cost is what it takes to let a ticket in that has to wait.
 func (s *account) cost(n Need) int64 { return max(s.wants(n), n.amount()) }
 
-// spare is what later tickets could have beside a ticket once the earlier claims have ended; below 0 they are in its way.
+// spare is what later tickets could have beside a ticket once the earlier claims have ended; below 0 they are in its
+// way.
 func (s *account) spare(e *Entry) int64 { return s.capacity() - s.later(e.Number) - s.cost(e.Need) }
 
 // keep keeps the account for a ticket that doesn't fit yet.

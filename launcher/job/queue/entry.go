@@ -39,7 +39,8 @@ type Entry struct {
 	Orphaned bool `json:"-"` // its owner is dead, but not all of its processes
 }
 
-// absence is how long a ticket may not look before it holds nobody up any longer, where it looks more often than every third of this.
+// absence is how long a ticket may not look before it holds nobody up any longer, where it looks more often than every
+// third of this.
 const absence = time.Minute
 
 // present says whether a ticket still looks for its turn.

@@ -19,8 +19,8 @@ const (
 	lockLimit = 10 * time.Second // somebody may have been stopped in the middle of a change
 	lockPoll  = 2 * time.Millisecond
 
-	// counterWidth is the bytes of each of the two numbers in the lock file, which are overwritten in place: neither a full disk nor a crash
-	// can cut them.
+	// counterWidth is the bytes of each of the two numbers in the lock file, which are overwritten in place: neither a
+	// full disk nor a crash can cut them.
 	counterWidth = 20
 )
 
@@ -59,7 +59,8 @@ func (q *Queue) lockFile() (*locked, error) {
 		if err == nil && same(file, path) {
 			l := &locked{file: file}
 			if l.next, l.changes = l.counters(); l.next == 0 {
-				// Nobody was here before, or the file was lost. No number may be given twice, and there were fewer than microseconds.
+				// Nobody was here before, or the file was lost. No number may be given twice, and there were fewer than
+				// microseconds.
 				l.next = uint64(max(1, q.now().Microseconds()))
 			}
 			return l, nil

@@ -31,10 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(2)
 }
 
-// card is the one GPU of the test processes. The driver tells nothing of processes, and the free memory is what strangers leave.
+// card is the one GPU of the test processes. The driver tells nothing of processes, and the free memory is what
+// strangers leave.
 func card() []Device { return []Device{{GPU: "GPU-0", Name: "Test", Total: 10, Free: 10}} }
 
-// holder takes 6 of 10 bytes, tells so, and holds them until its stdin ends. Its argument names a pid to report as a process of its attempt.
+// holder takes 6 of 10 bytes, tells so, and holds them until its stdin ends. Its argument names a pid to report as a
+// process of its attempt.
 func holder(dir string) int {
 	q, err := Open(dir)
 	if err != nil {
@@ -59,8 +61,8 @@ func holder(dir string) int {
 	return 0 // without leaving
 }
 
-// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it has a device, it has
-// a file in the folder's "in use" that is named for its bytes and pid.
+// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it
+// has a device, it has a file in the folder's "in use" that is named for its bytes and pid.
 func worker(dir string) int {
 	q, err := Open(dir)
 	if err != nil {

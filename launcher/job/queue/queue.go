@@ -5,18 +5,20 @@
 //
 // # The rule
 //
-// Tickets are numbered in order of arrival, and the one rule is: who came later never makes anybody wait. Whoever looks goes through
-// the waiting tickets in that order. One that fits a GPU has its place there, whether or not it has come to take it yet. One that fits none
-// has a GPU kept for it: later tickets may use of that GPU only what leaves room for it once the earlier claims there have ended.
-// So a small ticket passes a large one exactly where it can't delay it, without anybody having to know how long anything runs; the oldest
-// takes whatever fits it; and each is served at the latest when all earlier ones have ended. The price is that part of a kept GPU
-// may lie idle for a while although something later would fit.
+// Tickets are numbered in order of arrival, and the one rule is: who came later never makes anybody wait. Whoever looks
+// goes through the waiting tickets in that order. One that fits a GPU has its place there, whether or not it has come
+// to take it yet. One that fits none has a GPU kept for it: later tickets may use of that GPU only what leaves room for
+// it once the earlier claims there have ended. So a small ticket passes a large one exactly where it can't delay it,
+// without anybody having to know how long anything runs; the oldest takes whatever fits it; and each is served at the
+// latest when all earlier ones have ended. The price is that part of a kept GPU may lie idle for a while although
+// something later would fit.
 //
-// An attempt that gives its GPU back keeps its number, and with it the memory that it had. Should it want more the second time, it may
-// have to wait for what later tickets got in the meantime.
+// An attempt that gives its GPU back keeps its number, and with it the memory that it had. Should it want more the
+// second time, it may have to wait for what later tickets got in the meantime.
 //
-// A ticket holds nobody up while it can't be helped by waiting: when strangers' memory, or the size of the GPUs, keeps it from
-// fitting even without any claim; and when its owner has not looked for a while (stopped by Ctrl-Z), until it looks again.
+// A ticket holds nobody up while it can't be helped by waiting: when strangers' memory, or the size of the GPUs, keeps
+// it from fitting even without any claim; and when its owner has not looked for a while (stopped by Ctrl-Z), until it
+// looks again.
 //
 // # What is free
 //
@@ -27,11 +29,12 @@
 //
 // # The folder
 //
-// lock is held (flock) for the milliseconds of each change; it holds the next number and a count of changes that may help others. Each
-// ticket has NUMBER.json, replaced whole, and NUMBER.alive, which its owner keeps locked: the kernel drops that lock with the process,
-// however it ends and in whichever pid namespace it ran, so that a reused pid can't deceive. The next one who looks sweeps the dead. A
-// claim whose owner died stays while a process that it reported still runs, for that one still holds its memory. Nothing outlives a
-// reboot, so nothing is synced. Entries of other hosts, in a home that several share, are left alone.
+// lock is held (flock) for the milliseconds of each change; it holds the next number and a count of changes that may
+// help others. Each ticket has NUMBER.json, replaced whole, and NUMBER.alive, which its owner keeps locked: the kernel
+// drops that lock with the process, however it ends and in whichever pid namespace it ran, so that a reused pid can't
+// deceive. The next one who looks sweeps the dead. A claim whose owner died stays while a process that it reported
+// still runs, for that one still holds its memory. Nothing outlives a reboot, so nothing is synced. Entries of other
+// hosts, in a home that several share, are left alone.
 package queue
 
 import (
@@ -101,7 +104,8 @@ type Queue struct {
 	warned map[string]bool
 }
 
-// Open returns the queue in dir, which is made when the first ticket enters. It fails where the system can't tell who its processes are.
+// Open returns the queue in dir, which is made when the first ticket enters. It fails where the system can't tell who
+// its processes are.
 func Open(dir string) (*Queue, error) {
 	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
@@ -112,8 +116,8 @@ func Open(dir string) (*Queue, error) {
 	return &Queue{dir: dir, host: host, boot: self.Boot, pids: pids, now: monotonic, warned: map[string]bool{}}, nil
 }
 
-// List returns who waits and who has what, oldest first; none where there is no queue yet. It changes nothing and takes no lock, so that
-// what it returns may be of slightly different moments.
+// List returns who waits and who has what, oldest first; none where there is no queue yet. It changes nothing and takes
+// no lock, so that what it returns may be of slightly different moments.
 func (q *Queue) List() ([]Entry, error) {
 	names, err := q.files()
 	if err != nil {

@@ -203,8 +203,9 @@ func (h *host) arrive() {
 	})
 }
 
-// Whatever arrives, in whichever order owners look and for however long they run: no byte is claimed twice, who asks for a GPU alone has
-// it alone, no ticket is in the way of one in front, the oldest takes a free GPU, and all are served.
+// Whatever arrives, in whichever order owners look and for however long they run: no byte is claimed twice, who asks
+// for a GPU alone has it alone, no ticket is in the way of one in front, the oldest takes a free GPU, and all are
+// served.
 func TestNobodyWaitsForWhoCameLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHost(t)
@@ -231,7 +232,8 @@ func TestNobodyWaitsForWhoCameLater(t *testing.T) {
 	})
 }
 
-// The oldest of the tickets that have not ended is served at its first look, whatever the later ones have, if it was there before them.
+// The oldest of the tickets that have not ended is served at its first look, whatever the later ones have, if it was
+// there before them.
 func TestTheOldestIsServedWhenAllBeforeItHaveEnded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHost(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// Ticket is a job's place in the queue, held by the process that entered it. It is safe for concurrent use. What it holds in memory is the
-// truth: should its files be damaged or removed, its next change makes them anew.
+// Ticket is a job's place in the queue, held by the process that entered it. It is safe for concurrent use. What it
+// holds in memory is the truth: should its files be damaged or removed, its next change makes them anew.
 type Ticket struct {
 	q *Queue
 
@@ -38,8 +38,8 @@ func (t *Ticket) Need() Need {
 	return t.entry.Need
 }
 
-// Adjust tells what the attempt really uses: its claim grows or shrinks to so many bytes, and pids are its processes. It costs nothing
-// where nothing changed. Without a device it does nothing.
+// Adjust tells what the attempt really uses: its claim grows or shrinks to so many bytes, and pids are its processes.
+// It costs nothing where nothing changed. Without a device it does nothing.
 func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	pids = slices.Compact(slices.Sorted(slices.Values(pids)))
 	pids = pids[:min(len(pids), pidLimit)]
@@ -96,8 +96,8 @@ func (t *Ticket) Change(need Need) error {
 	})
 }
 
-// Release gives the device back and stays in line: with its number, in front of all that came later. The processes that used the device must
-// be gone.
+// Release gives the device back and stays in line: with its number, in front of all that came later. The processes that
+// used the device must be gone.
 func (t *Ticket) Release() error {
 	return t.change(func(l *locked) error {
 		t.entry.Claim, t.entry.Processes, t.entry.Looked = nil, nil, t.q.now()

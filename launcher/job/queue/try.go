@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Try takes a device if one of devices fits and is not kept for somebody in front; Verdict.Granted tells whether it did. devices are those that
-// the ticket could use, looked at just now. A ticket that has a device gets the same one again.
+// Try takes a device if one of devices fits and is not kept for somebody in front; Verdict.Granted tells whether it
+// did. devices are those that the ticket could use, looked at just now. A ticket that has a device gets the same one
+// again.
 func (t *Ticket) Try(devices []Device) (Claim, Verdict, error) { return t.try(devices, 0) }
 
 // try is Try by somebody who looks at an interval.
@@ -74,8 +75,8 @@ func (t *Ticket) among(entries []Entry) []Entry {
 	return entries
 }
 
-// trusted are the devices without what the driver tells of processes, unless its pids are ours: it numbers them as the machine's first pid
-// namespace does.
+// trusted are the devices without what the driver tells of processes, unless its pids are ours: it numbers them as the
+// machine's first pid namespace does.
 func (q *Queue) trusted(devices []Device) []Device {
 	if q.pids == firstPIDs {
 		return devices

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// decide says what ticket number gets of devices, as of now. entries are all tickets, in order of their numbers. The claim is valid when the
-// verdict is Granted. It has no side effects.
+// decide says what ticket number gets of devices, as of now. entries are all tickets, in order of their numbers. The
+// claim is valid when the verdict is Granted. It has no side effects.
 func decide(entries []Entry, number uint64, devices []Device, now time.Duration) (Claim, Verdict) {
 	accounts := make([]*account, 0, len(devices))
 	for _, r := range devices {
@@ -77,11 +77,11 @@ func preferred(a, b *account, has, had int64) bool {
 	return cmp.Or(-cmp.Compare(has, had), cmp.Compare(a.Index, b.Index)) < 0
 }
 
-// keeping is the account to keep for a ticket that fits none now: one where no later ticket is in its way, before others, and then the one that
-// misses least. It is nil where no end of a claim would help.
+// keeping is the account to keep for a ticket that fits none now: one where no later ticket is in its way, before
+// others, and then the one that misses least. It is nil where no end of a claim would help.
 //
-// A account that is kept stays one where nobody later is in the way. So there always is one, from the ticket's arrival on, but for
-// strangers and for claims that grow.
+// A account that is kept stays one where nobody later is in the way. So there always is one, from the ticket's arrival
+// on, but for strangers and for claims that grow.
 func keeping(e *Entry, open []*account) *account {
 	var best *account
 	for _, s := range open {

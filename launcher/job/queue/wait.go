@@ -66,7 +66,8 @@ func reportOnce(v Verdict, told string, to func(Verdict)) string {
 	return line
 }
 
-// pause waits for so long, or until ctx ends, or until the count of changes is no longer as seen, where that is to wake.
+// pause waits for so long, or until ctx ends, or until the count of changes is no longer as seen, where that is to
+// wake.
 func (q *Queue) pause(ctx context.Context, long time.Duration, seen uint64, wake bool) {
 	timer, tick := time.NewTimer(max(0, long)), time.NewTicker(wakePoll)
 	defer timer.Stop()

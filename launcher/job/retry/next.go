@@ -9,12 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Next is what to try after the last outcome of history, the oldest first, and why, in words for the user. Each step changes one thing: half
-// the batch, as often as it goes; gradient checkpointing and offload, with the smallest batch; another of the GPUs; the CPU. The
-// error wraps ErrNoMore, with the reasons, when there is nothing left.
+// Next is what to try after the last outcome of history, the oldest first, and why, in words for the user. Each step
+// changes one thing: half the batch, as often as it goes; gradient checkpointing and offload, with the smallest batch;
+// another of the GPUs; the CPU. The error wraps ErrNoMore, with the reasons, when there is nothing left.
 //
-// A shortage of the host's memory is not mended by offload, another GPU or the CPU: all three take more of it. One that offload has
-// brought about is taken for the GPU's own before it.
+// A shortage of the host's memory is not mended by offload, another GPU or the CPU: all three take more of it. One that
+// offload has brought about is taken for the GPU's own before it.
 func (p Policy) Next(history []Outcome, others []GPU) (Setting, string, error) {
 	if len(history) == 0 {
 		return Setting{}, "", errors.New("next attempt: none has ended yet")

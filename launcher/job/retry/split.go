@@ -5,8 +5,8 @@ import "fmt"
 // candidates bounds the search for a batch that divides the effective one.
 const candidates = 1 << 20
 
-// smaller is the batch, at most limit and at least least, with the accumulation that comes nearest to an effective batch: the largest batch that
-// divides it or, where none does, the one of the upper half whose multiple is nearest.
+// smaller is the batch, at most limit and at least least, with the accumulation that comes nearest to an effective
+// batch: the largest batch that divides it or, where none does, the one of the upper half whose multiple is nearest.
 func smaller(effective, limit, least int) (batch, accumulate int) {
 	for b := limit; b >= max(least, limit-candidates); b-- {
 		if effective%b == 0 {

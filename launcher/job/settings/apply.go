@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Apply writes all files or none, with a backup beside each (config.yaml.backup, then .backup.1 …), and remembers in the state folder how to
-// Undo it. A file that changed since Prepare, or that a Loan holds (ErrInUse), is an error. A symbolic link stays one: its target is replaced.
+// Apply writes all files or none, with a backup beside each (config.yaml.backup, then .backup.1 …), and remembers in
+// the state folder how to Undo it. A file that changed since Prepare, or that a Loan holds (ErrInUse), is an error. A
+// symbolic link stays one: its target is replaced.
 func (e *Edition) Apply(state string) error {
 	if len(e.files) == 0 {
 		return nil

@@ -103,7 +103,8 @@ func negativesIn(t *testing.T, files string) map[string]int {
 	return counts
 }
 
-// TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew and Recover makes all of them the one or the other, with nothing left behind.
+// TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew and Recover makes all of them the one or the other, with nothing
+// left behind.
 func TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew(t *testing.T) {
 	for _, what := range []string{"apply", "undo", "loan"} {
 		t.Run(what, func(t *testing.T) {

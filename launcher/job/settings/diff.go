@@ -9,7 +9,8 @@ import (
 // context is how many lines around a change are shown.
 const context = 3
 
-// diff writes the difference of two texts in unified form. They have the same number of lines: an edit never makes or removes one.
+// diff writes the difference of two texts in unified form. They have the same number of lines: an edit never makes or
+// removes one.
 func diff(b *bytes.Buffer, name string, before, after []byte) {
 	old, now := strings.SplitAfter(string(before), "\n"), strings.SplitAfter(string(after), "\n")
 	if old[len(old)-1] == "" { // what follows the last line end is no line

@@ -14,7 +14,8 @@ type splice struct {
 	to string
 }
 
-// edit gives the file's new content. What comes out is parsed again: a change that would touch another value is an error.
+// edit gives the file's new content. What comes out is parsed again: a change that would touch another value is an
+// error.
 func (s *source) edit(changes []Change) ([]byte, []Edit, error) {
 	var splices []splice
 	for _, c := range changes {
@@ -83,7 +84,8 @@ func same(a, b *node, changed map[*node]splice) bool {
 	return sameButText(a, b) && a.leaf.text == b.leaf.text && keys && sameAll(a.items, b.items, changed)
 }
 
-// sameButText compares all but the text of a value and where it stands on its line. A number may become one with a point.
+// sameButText compares all but the text of a value and where it stands on its line. A number may become one with a
+// point.
 func sameButText(a, b *node) bool {
 	kinds := a.leaf.kind == b.leaf.kind && a.leaf.quote == b.leaf.quote && a.leaf.inside == b.leaf.inside && (a.leaf.stuck == "") == (b.leaf.stuck == "")
 	float := strings.NewReplacer(`"!!int"`, `"!!float"`)

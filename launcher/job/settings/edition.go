@@ -129,7 +129,8 @@ func (e *Edition) Files() []FileChange {
 	return files
 }
 
-// Diff is the change in unified form, with 3 lines of context; empty when there is none. patch -p0 takes it, in the folder of Prepare.
+// Diff is the change in unified form, with 3 lines of context; empty when there is none. patch -p0 takes it, in the
+// folder of Prepare.
 func (e *Edition) Diff() string {
 	var b bytes.Buffer
 	for _, f := range e.files {

@@ -19,8 +19,8 @@ type step struct {
 	rest string
 }
 
-// search finds what a key leads to. Each node is looked at once, for its own keys say what is left of the key there; a node behind an alias is
-// looked at once for each different rest.
+// search finds what a key leads to. Each node is looked at once, for its own keys say what is left of the key there; a
+// node behind an alias is looked at once for each different rest.
 type search struct {
 	hits    []hit
 	aliases bool // look behind aliases

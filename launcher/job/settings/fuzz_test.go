@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// fuzzed changes one value of a stranger's file: it never panics, and where it writes, it changes that value's bytes alone.
+// fuzzed changes one value of a stranger's file: it never panics, and where it writes, it changes that value's bytes
+// alone.
 func fuzzed(t *testing.T, name, key, to string, data []byte) {
 	s := &source{name: name, path: name, data: data}
 	if s.parse() != nil {

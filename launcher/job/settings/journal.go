@@ -108,7 +108,8 @@ func undoFile(state string, number int) string {
 	return filepath.Join(state, undoName, strconv.Itoa(number)+".json")
 }
 
-// begin notes that this process is about to change files. Others that hold one of them are an error; what dead ones left is put back first.
+// begin notes that this process is about to change files. Others that hold one of them are an error; what dead ones
+// left is put back first.
 func begin(state string, j journal) (*transaction, error) {
 	state, err := filepath.Abs(state)
 	if err != nil {
@@ -186,7 +187,8 @@ func (t *transaction) end() {
 	t.alive.Close()
 }
 
-// forget removes a transaction's folder, the journal first: without it nobody takes the rest for something to be put back.
+// forget removes a transaction's folder, the journal first: without it nobody takes the rest for something to be put
+// back.
 func forget(folder string) error {
 	if err := os.Remove(filepath.Join(folder, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -12,7 +12,8 @@ import (
 // maxDepth bounds how deep a JSON file may be nested.
 const maxDepth = 1000
 
-// parseJSON reads a JSON file. Comments and commas before a closing bracket are passed over, as in .jsonc; NaN and Infinity are what Python writes.
+// parseJSON reads a JSON file. Comments and commas before a closing bracket are passed over, as in .jsonc; NaN and
+// Infinity are what Python writes.
 func parseJSON(data []byte) ([]*node, error) {
 	p := jsonParser{data: data, line: 1}
 	n, err := p.value(0)

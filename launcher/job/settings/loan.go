@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Loan holds files for the time of a job. Nobody else who uses the same state folder can change them meanwhile. It is for one goroutine.
+// Loan holds files for the time of a job. Nobody else who uses the same state folder can change them meanwhile. It is
+// for one goroutine.
 type Loan struct {
 	dir     string
 	job     *transaction
@@ -18,8 +19,8 @@ type Loan struct {
 	now     [][]byte  // what they hold
 }
 
-// Lend takes the files of the places (expanded; every value must be there) for owner, which names the job to others, and
-// remembers their bytes in the state folder. Files that another job holds are an error that wraps ErrInUse.
+// Lend takes the files of the places (expanded; every value must be there) for owner, which names the job to others,
+// and remembers their bytes in the state folder. Files that another job holds are an error that wraps ErrInUse.
 func Lend(state, dir, owner string, places []Place) (*Loan, error) {
 	changes := make([]Change, len(places))
 	for i, p := range places {
@@ -75,8 +76,8 @@ func (l *Loan) keep(changes []Change) error {
 	return nil
 }
 
-// Set makes the files hold the changes and otherwise what they did when they were lent: each Set takes the place of the one before. On an
-// error they hold what they did before it.
+// Set makes the files hold the changes and otherwise what they did when they were lent: each Set takes the place of the
+// one before. On an error they hold what they did before it.
 func (l *Loan) Set(changes []Change) error {
 	if l.job == nil {
 		return errors.New("the loan has ended")

@@ -40,7 +40,8 @@ func (s *source) only(key string) (hit, error) {
 	return way, nil
 }
 
-// look gives the one value that a key leads to, behind aliases too: what a reader of the file gets. It need not be one that can be changed.
+// look gives the one value that a key leads to, behind aliases too: what a reader of the file gets. It need not be one
+// that can be changed.
 func (s *source) look(key string) (*node, error) {
 	way, err := s.only(key)
 	if err != nil {
@@ -84,7 +85,8 @@ func (s *source) find(key string) (spot, error) {
 	return spot{key, n, l, followers(s.documents, way)}, nil
 }
 
-// shortened finds the one key that ends with this one: ppo_mini_batch_size for actor_rollout_ref.actor.ppo_mini_batch_size.
+// shortened finds the one key that ends with this one: ppo_mini_batch_size for
+// actor_rollout_ref.actor.ppo_mini_batch_size.
 func (s *source) shortened(key string) []hit {
 	var hits []hit
 	for _, v := range values(s.documents) {

@@ -57,7 +57,8 @@ func keyOf(documents []*node, want *node) string {
 	return ""
 }
 
-// nearest are up to three keys that the user may have meant: those that end alike first, then those that are written alike.
+// nearest are up to three keys that the user may have meant: those that end alike first, then those that are written
+// alike.
 func nearest(documents []*node, key string) []string {
 	type candidate struct {
 		key      string

@@ -32,8 +32,8 @@ func ParsePlace(text string) (Place, error) {
 	return Place{File: text[:at], Key: text[at+1:]}, nil
 }
 
-// ParseSetting reads FILE:KEY=VALUE, the form of --set. The first equals sign that has a place before it divides them: a folder's name may
-// have one (outputs/lr=0.1/config.yaml), a key has none.
+// ParseSetting reads FILE:KEY=VALUE, the form of --set. The first equals sign that has a place before it divides them:
+// a folder's name may have one (outputs/lr=0.1/config.yaml), a key has none.
 func ParseSetting(text string) (Place, string, error) {
 	for at, c := range text {
 		if c != '=' {
@@ -50,7 +50,8 @@ func saneKey(key string) bool {
 	return key != "" && strings.TrimSpace(key) == key && !strings.ContainsAny(key, "/\\=") && len(key) <= 500
 }
 
-// Expand names the places that p stands for, each with one file. A glob that no file matches is an error; so is a file that p.Within rules out.
+// Expand names the places that p stands for, each with one file. A glob that no file matches is an error; so is a file
+// that p.Within rules out.
 func Expand(dir string, p Place) ([]Place, error) {
 	var places []Place
 	names, err := braces(p.File)
@@ -114,7 +115,8 @@ func cutBraces(s string) (before, inner, after string, found bool) {
 	return s, "", "", false
 }
 
-// glob names the files that match, from dir. A name without wildcards, or of a file that is there as it is written, is itself.
+// glob names the files that match, from dir. A name without wildcards, or of a file that is there as it is written, is
+// itself.
 func glob(dir, name string) ([]string, error) {
 	if !strings.ContainsAny(name, "*?[") {
 		return []string{name}, nil

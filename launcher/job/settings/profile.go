@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// GuessWorkload returns the name of the built-in profile most of whose files are in the folder, and how that shows; none: both are empty.
+// GuessWorkload returns the name of the built-in profile most of whose files are in the folder, and how that shows;
+// none: both are empty.
 func GuessWorkload(dir string) (name, how string) {
 	best := 0
 	for _, candidate := range configs.Workloads() {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Recover puts back what dead processes left: files of loans, and files that an Apply did not come to write all of. One that was changed since
-// is left as it is. Call it before a job and before Prepare.
+// Recover puts back what dead processes left: files of loans, and files that an Apply did not come to write all of. One
+// that was changed since is left as it is. Call it before a job and before Prepare.
 func Recover(state string) ([]Restored, error) {
 	if !exists(filepath.Join(state, openName)) {
 		return nil, nil

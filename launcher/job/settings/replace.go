@@ -39,7 +39,8 @@ func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
 	return err
 }
 
-// keepOwner gives the file the owner and the group of another. Who isn't root can only do that for the groups that they are in.
+// keepOwner gives the file the owner and the group of another. Who isn't root can only do that for the groups that they
+// are in.
 func keepOwner(file *os.File, like fs.FileInfo) error {
 	was, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {

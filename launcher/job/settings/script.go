@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// parseText reads what is assigned in a shell script, a Slurm header, a file of NAME=value lines or a Python file of settings: KEY=VALUE
-// words (Hydra's overrides, export NAME=value), --option=VALUE and --option VALUE. A comment's are passed over, but not a header's such as
-// #SBATCH --gres=gpu:4, whose key is "#SBATCH --gres". Lines are read one by one: a value is what stands on its line.
+// parseText reads what is assigned in a shell script, a Slurm header, a file of NAME=value lines or a Python file of
+// settings: KEY=VALUE words (Hydra's overrides, export NAME=value), --option=VALUE and --option VALUE. A comment's are
+// passed over, but not a header's such as #SBATCH --gres=gpu:4, whose key is "#SBATCH --gres". Lines are read one by
+// one: a value is what stands on its line.
 func parseText(name string, data []byte) []*node {
 	root := &node{shape: mapping, line: 1}
 	section := ""
@@ -34,7 +35,8 @@ var (
 	header      = regexp.MustCompile(`^#(SBATCH|PBS|BSUB|FLUX|\$)[ \t]`)
 )
 
-// formOf says of a file's name whether blanks may stand around its equals signs (in a shell they make a command of it), and whether it has sections.
+// formOf says of a file's name whether blanks may stand around its equals signs (in a shell they make a command of it),
+// and whether it has sections.
 func formOf(name string) (loose, sections bool) {
 	base := filepath.Base(name)
 	switch strings.ToLower(filepath.Ext(base)) {
@@ -141,7 +143,8 @@ func (l *lineReader) add(key string, at int, whole bool) {
 	l.root.items = append(l.root.items, &node{shape: value, line: l.number, leaf: v})
 }
 
-// value reads the value that begins at an offset of the line. whole says that the open quote began right before the key: "key=a value".
+// value reads the value that begins at an offset of the line. whole says that the open quote began right before the
+// key: "key=a value".
 func (l *lineReader) value(at int, whole bool) leaf {
 	v := leaf{inside: l.quote}
 	stop := " \t;&|()<>`'\""

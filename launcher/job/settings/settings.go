@@ -3,8 +3,8 @@
 // indentation, line ends, a byte order mark and a missing last newline stay as they are. What a change would damage is
 // refused.
 //
-// It owns the backups beside those files and the state folder that its callers name, in which it remembers what it wrote until that is undone.
-// It imports configs for its errors and nothing else of ours.
+// It owns the backups beside those files and the state folder that its callers name, in which it remembers what it
+// wrote until that is undone. It imports configs for its errors and nothing else of ours.
 package settings
 
 // Value is what stands at a place.

@@ -57,7 +57,8 @@ var (
 	exponential = regexp.MustCompile(`^(-?[0-9]+)(\.[0-9]+)?[eE]([-+]?)([0-9]+)$`)
 )
 
-// quoted writes text as the value that it replaces is written. Of a script nothing that a shell would take for more than a word may come of it.
+// quoted writes text as the value that it replaces is written. Of a script nothing that a shell would take for more
+// than a word may come of it.
 func (s *source) quoted(l leaf, to string) (string, bool) {
 	control := strings.ContainsFunc(to, func(r rune) bool {
 		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == '\uFFFD'

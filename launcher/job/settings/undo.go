@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Undo restores what the newest Apply of a folder changed: all of its files or none. One that was edited since is refused unless force, which
-// keeps the edited text as a further backup. An Undo that was cut off is finished by the next.
+// Undo restores what the newest Apply of a folder changed: all of its files or none. One that was edited since is
+// refused unless force, which keeps the edited text as a further backup. An Undo that was cut off is finished by the
+// next.
 func Undo(state, dir string, force bool) ([]Restored, error) {
 	root, err := realFolder(dir)
 	if err != nil {

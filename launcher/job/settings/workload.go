@@ -11,8 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a place, then one for each stage's.
-// A file that is missing or cannot be read is no error: the reading says so. It reads each file once, at most 1000 places and 64 MiB.
+// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a
+// place, then one for each stage's. A file that is missing or cannot be read is no error: the reading says so. It reads
+// each file once, at most 1000 places and 64 MiB.
 func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
 	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces, bytes: maxWorkloadBytes}
 	var list []configs.WorkloadReading

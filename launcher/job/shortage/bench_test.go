@@ -24,7 +24,8 @@ func training(size int) []byte {
 
 var sink int
 
-// BenchmarkScanner is to be read against BenchmarkCountingLines of the same run: what looking for line ends alone takes.
+// BenchmarkScanner is to be read against BenchmarkCountingLines of the same run: what looking for line ends alone
+// takes.
 func BenchmarkScanner(b *testing.B) {
 	data := training(8 << 20)
 	b.SetBytes(int64(len(data)))

@@ -11,8 +11,9 @@ type Clue struct {
 	Line  int64
 }
 
-// Clues looks in a program's output for settings by their keys, as key=value, key: value, 'key': value and --key value, and for words in the
-// paths of tracebacks. Of several values of a key the latest counts: a log may have several attempts. It holds a bounded amount of memory.
+// Clues looks in a program's output for settings by their keys, as key=value, key: value, 'key': value and --key value,
+// and for words in the paths of tracebacks. Of several values of a key the latest counts: a log may have several
+// attempts. It holds a bounded amount of memory.
 type Clues struct {
 	lines splitter
 	keys  map[string]Clue // Value is "" until it is found

@@ -38,7 +38,8 @@ var faultTexts = []faultText{
 // exception is the last line of a traceback.
 var exception = lazy(`^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Timeout)(?:: |$)`)
 
-// echo is an exception that tells of another process's end. Launchers, Ray and data loaders raise one after whatever went wrong.
+// echo is an exception that tells of another process's end. Launchers, Ray and data loaders raise one after whatever
+// went wrong.
 var echo = lazy(`\b(?:ChildFailedError|CalledProcessError|RayTaskError|ActorDiedError|RayActorError|WorkerCrashedError|` +
 	`WorkerProcDiedError|ProcessExitedException|ProcessRaisedException|SignalException|BrokenPipeError|` +
 	`ConnectionResetError|EOFError|EngineDeadError)\b|` +

@@ -9,16 +9,16 @@ const (
 	overlap = 4 << 10
 )
 
-// segment is a piece of output between line ends; a progress bar's carriage returns part a line into several. Where it is longer than a
-// window it comes in several pieces with the same id.
+// segment is a piece of output between line ends; a progress bar's carriage returns part a line into several. Where it
+// is longer than a window it comes in several pieces with the same id.
 type segment struct {
 	text []byte // without its end, valid only during the call; never empty
 	line int64  // from 1, as sed and editors count
 	id   int64
 }
 
-// splitter parts a stream into segments. What it yields depends on the stream alone and not on how it was written, and it holds at most
-// one window.
+// splitter parts a stream into segments. What it yields depends on the stream alone and not on how it was written, and
+// it holds at most one window.
 type splitter struct {
 	yield func(segment)
 	held  []byte // the line so far, where it didn't come in one write

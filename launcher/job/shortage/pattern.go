@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled when it is first needed: this package is part of every command of a program, and most
-// never look at a log. Compiling them all takes longer than starting it.
+// pattern is a regular expression that is compiled when it is first needed: this package is part of every command of a
+// program, and most never look at a log. Compiling them all takes longer than starting it.
 type pattern struct {
 	text     string
 	once     sync.Once

@@ -79,7 +79,8 @@ func TestByteByByteIsTheSameToo(t *testing.T) {
 const message = `RuntimeError: CUDA out of memory. Tried to allocate 2.26 GiB ` +
 	`(GPU 0; 6.00 GiB total capacity; 781.59 MiB already allocated; 3.03 GiB free)`
 
-// TestOneLineOfAHundredMegabytesTakesNoMemory has a message in the middle of the line, across the border of two windows.
+// TestOneLineOfAHundredMegabytesTakesNoMemory has a message in the middle of the line, across the border of two
+// windows.
 func TestOneLineOfAHundredMegabytesTakesNoMemory(t *testing.T) {
 	s := NewScanner()
 	block := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)

@@ -6,8 +6,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Neighbours are the other processes that were said to hold the GPU's memory. Inside a container PyTorch does not find itself by its PID, and
-// names itself among them; the one whose memory fits best what it says of its own is left out then.
+// Neighbours are the other processes that were said to hold the GPU's memory. Inside a container PyTorch does not find
+// itself by its PID, and names itself among them; the one whose memory fits best what it says of its own is left out
+// then.
 func (r Report) Neighbours() []Holder {
 	if r.Kind != Torch {
 		return nil
@@ -31,8 +32,8 @@ func (r Report) Neighbours() []Holder {
 	return others
 }
 
-// Others is the GPU's memory that neither is free nor belongs to this process, as far as the figures tell: what neighbours hold, and in
-// PyTorch before 2.1 this process's CUDA context too. 0: none, or not told.
+// Others is the GPU's memory that neither is free nor belongs to this process, as far as the figures tell: what
+// neighbours hold, and in PyTorch before 2.1 this process's CUDA context too. 0: none, or not told.
 func (r Report) Others() int64 {
 	if others := r.Neighbours(); len(others) > 0 {
 		var sum int64
@@ -55,7 +56,8 @@ func (r Report) Crowded() bool {
 	return short && r.Total > 0 && own <= r.Total && r.Others() > own && r.Others() > r.Total/4
 }
 
-// Need is the GPU memory that the process would have had with what it asked for; 0: not told. It may have asked for more after that.
+// Need is the GPU memory that the process would have had with what it asked for; 0: not told. It may have asked for
+// more after that.
 func (r Report) Need() int64 {
 	own := max(r.InUse, r.Allocated+r.Reserved)
 	if own > r.Total && r.Total > 0 {
@@ -64,7 +66,8 @@ func (r Report) Need() int64 {
 	return own + r.Asked
 }
 
-// Fragmented is whether the framework holds as much unused memory as was asked for, or a tenth of the GPU, in pieces that are too small.
+// Fragmented is whether the framework holds as much unused memory as was asked for, or a tenth of the GPU, in pieces
+// that are too small.
 func (r Report) Fragmented() bool {
 	if r.OnHost || r.Reserved == 0 {
 		return false

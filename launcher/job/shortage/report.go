@@ -19,8 +19,8 @@ type Holder struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Report is what a program's output says about memory that ran out. Sizes are bytes, 0 where the output does not tell them; nothing is
-// estimated, and what can't be true is kept as it was said (see Warnings).
+// Report is what a program's output says about memory that ran out. Sizes are bytes, 0 where the output does not tell
+// them; nothing is estimated, and what can't be true is kept as it was said (see Warnings).
 type Report struct {
 	Kind      Kind     `json:"kind"`
 	OnHost    bool     `json:"on_host"` // it was the host's memory, not a GPU's

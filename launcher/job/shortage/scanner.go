@@ -2,8 +2,8 @@
 // TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
 // failures, and explains their figures.
 //
-// It is pure: what it knows is what was written to it. It never fails and holds a bounded amount of memory, whatever the bytes are: binary
-// ones, progress bars, a line of gigabytes.
+// It is pure: what it knows is what was written to it. It never fails and holds a bounded amount of memory, whatever
+// the bytes are: binary ones, progress bars, a line of gigabytes.
 package shortage
 
 import (
@@ -26,7 +26,8 @@ type Scanner struct {
 	traced    int64 // the line of the latest frame
 }
 
-// open is a statement that may go on in the next lines: a terminal, a mail or a guide wraps it, and Ray and NCCL say it in two.
+// open is a statement that may go on in the next lines: a terminal, a mail or a guide wraps it, and Ray and NCCL say it
+// in two.
 type open struct {
 	of   *statement
 	who  string // what stands in front of its lines
@@ -40,8 +41,8 @@ const (
 	maxSaid    = 8 << 10
 )
 
-// echoLines is how far behind a shortage a failure of another process, or of what they share, is taken for its echo: the ranks that wait
-// for one which is gone fail too, and later.
+// echoLines is how far behind a shortage a failure of another process, or of what they share, is taken for its echo:
+// the ranks that wait for one which is gone fail too, and later.
 const echoLines = 2000
 
 // stale is how many lines a statement, or a traceback, may wait for its next one.
@@ -76,12 +77,12 @@ func (s *Scanner) Shortage() (Report, bool) {
 	return r, r.Times > 0
 }
 
-// Fault is the latest failure that memory did not cause, and whether there was one. What follows a shortage closely and only tells that
-// another process is gone, or is raised while a shortage is handled, is none.
+// Fault is the latest failure that memory did not cause, and whether there was one. What follows a shortage closely and
+// only tells that another process is gone, or is raised while a shortage is handled, is none.
 func (s *Scanner) Fault() (Fault, bool) { return s.fault, s.fault.Kind != "" }
 
-// Failed is whether the latest failure is a shortage: the one to act upon where the program then failed. A program that caught a shortage,
-// went on and failed of something else later did not fail of memory.
+// Failed is whether the latest failure is a shortage: the one to act upon where the program then failed. A program that
+// caught a shortage, went on and failed of something else later did not fail of memory.
 func (s *Scanner) Failed() bool {
 	return s.shortage.Times > 0 && s.shortage.LineNumber >= s.fault.LineNumber
 }
@@ -152,7 +153,8 @@ func (s *Scanner) look(g segment) {
 	}
 }
 
-// forget ends what nobody went on with: a process that died in the middle of its traceback must not make every later line worth a look.
+// forget ends what nobody went on with: a process that died in the middle of its traceback must not make every later
+// line worth a look.
 func (s *Scanner) forget(line int64) {
 	if s.open.left > 0 && line-s.shortage.LineNumber > stale {
 		s.open.left = 0

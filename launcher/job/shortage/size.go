@@ -23,7 +23,8 @@ func parseSize(text string) int64 {
 	return parse(text, decimal)
 }
 
-// parseBinary is parseSize for programs whose "GB" and "G" are 1024³ bytes: TensorFlow, Ray, PyTorch on MPS, the kernel.
+// parseBinary is parseSize for programs whose "GB" and "G" are 1024³ bytes: TensorFlow, Ray, PyTorch on MPS, the
+// kernel.
 func parseBinary(text string) int64 {
 	return parse(text, map[string]float64{"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,
 		"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40})

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// statement is one way in which programs say that memory ran out. The texts are those of the programs' own sources and of logs that people
-// published; testdata has one of each.
+// statement is one way in which programs say that memory ran out. The texts are those of the programs' own sources and
+// of logs that people published; testdata has one of each.
 type statement struct {
 	kind   Kind
 	onHost bool
@@ -44,7 +44,8 @@ var statements = []statement{
 		says: lazy(`(?:CUDA|HIP|XPU|MPS backend) out of memory\b.{0,200}?Tried to allocate`)},
 	{kind: Torch, has: []string{" out of memory"}, read: readTorch,
 		says: lazy(`\b(?:[Rr]untimeError|OutOfMemoryError): (?:CUDA|HIP|XPU|MPS backend) out of memory`)},
-	// torch's allocator asks NVML who holds the memory only once it has run out, and fails over that where NVML may not answer.
+	// torch's allocator asks NVML who holds the memory only once it has run out, and fails over that where NVML may not
+	// answer.
 	{kind: Torch, has: []string{"NVML_SUCCESS == "}, read: readTorch,
 		says: lazy(`NVML_SUCCESS == .{1,200}?INTERNAL ASSERT FAILED at .{1,500}?CUDACachingAllocator\.cpp`)},
 	{kind: Torch, has: []string{"OutOfMemoryError"}, says: lazy(`^\s*torch\.(?:cuda\.)?OutOfMemoryError\s*$`), read: readTorch},
@@ -62,7 +63,8 @@ var statements = []statement{
 	{kind: CUDA, has: []string{"CUDA_ERROR_OUT", "cudaErrorMem", "_ALLOC"}, read: readCUDA,
 		says: lazy(`\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b|` +
 			`\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CURAND|CUFFT|CUTENSOR)_(?:STATUS_)?(?:ALLOC_FAILED|ALLOCATION_FAILED)\b`)},
-	// A handle takes memory when it is made. The same status of a later call is a fault, and so is this one on a device that has failed.
+	// A handle takes memory when it is made. The same status of a later call is a fault, and so is this one on a device
+	// that has failed.
 	{kind: CUDA, has: []string{"cublasCreate"}, says: lazy("CUBLAS_STATUS_NOT_INITIALIZED when calling `?cublasCreate\\b"), read: readCUDA,
 		echoes: DeviceAssert},
 	{kind: CUDA, has: []string{"out of memory"}, read: readCUDA,

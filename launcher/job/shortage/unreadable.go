@@ -5,8 +5,8 @@ import "bytes"
 // headBytes is how much of the beginning Unreadable looks at.
 const headBytes = 512
 
-// Unreadable says what the bytes are where they are no text in one byte a character or UTF-8, such as "UTF-16"; "" where they can be read.
-// What was written by PowerShell's > is UTF-16.
+// Unreadable says what the bytes are where they are no text in one byte a character or UTF-8, such as "UTF-16"; ""
+// where they can be read. What was written by PowerShell's > is UTF-16.
 func (s *Scanner) Unreadable() string {
 	h := s.head
 	switch {

@@ -134,7 +134,8 @@ type Undone struct {
 	Left string `json:"left"` // why it was left as it is; empty where it was put back
 }
 
-// Undo puts back what the last --apply changed in the training's files. What was edited since is left as it is, unless Options.Force.
+// Undo puts back what the last --apply changed in the training's files. What was edited since is left as it is, unless
+// Options.Force.
 func Undo(home layout.Home, o Options) ([]Undone, error) {
 	restored, err := settings.Undo(state(home), o.Dir, o.Force)
 	if err != nil {

@@ -171,7 +171,8 @@ func (m *measuring) inUse(ctx context.Context) (int64, error) {
 	return 0, err
 }
 
-// gpuMemory is what the command's processes hold, or where the driver tells of none what the card holds more than before it began.
+// gpuMemory is what the command's processes hold, or where the driver tells of none what the card holds more than
+// before it began.
 func (m *measuring) gpuMemory(before int64, pids []int) (int64, bool) {
 	return m.devices.Used(m.t.meter.UUID, pids, before, true)
 }
@@ -201,7 +202,8 @@ func (p *peakWatch) quiet() time.Duration {
 	return time.Since(p.growing)
 }
 
-// awaitPeak returns when the command has ended. It stops it when its time is up, when its peak hasn't grown for half of that, and with ctx.
+// awaitPeak returns when the command has ended. It stops it when its time is up, when its peak hasn't grown for half of
+// that, and with ctx.
 func awaitPeak(ctx context.Context, p *attempt.Process, peak *peakWatch, limit time.Duration) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

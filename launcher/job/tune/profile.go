@@ -80,7 +80,8 @@ func (t *Answer) measure(ctx context.Context) error {
 	return t.conclude()
 }
 
-// sizes are three batch sizes up to the one that the estimate recommends, or the profile's start where there is no estimate.
+// sizes are three batch sizes up to the one that the estimate recommends, or the profile's start where there is no
+// estimate.
 func (t *Answer) sizes() ([]int, error) {
 	r, err := workload.Recommend(t.w, t.request)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package tune answers which batch size, accumulation and other values suit a training on a GPU (swarm tune): by the formulas of its workload
-// profile (launcher/job/workload), by launcher/fit for our own nodes, or by running the training itself at a few batch sizes. It writes the
-// values into the training's files (launcher/job/settings) and puts them back. It takes Options and a Session, and imports neither cmd nor what
-// runs nodes.
+// Package tune answers which batch size, accumulation and other values suit a training on a GPU (swarm tune): by the
+// formulas of its workload profile (launcher/job/workload), by launcher/fit for our own nodes, or by running the
+// training itself at a few batch sizes. It writes the values into the training's files (launcher/job/settings) and puts
+// them back. It takes Options and a Session, and imports neither cmd nor what runs nodes.
 package tune
 
 import (
@@ -54,8 +54,8 @@ type Answer struct {
 	warnings []string
 }
 
-// Recommend returns the values that suit a GPU, measured first and written into the training's files where that is asked for. Its options are
-// checked.
+// Recommend returns the values that suit a GPU, measured first and written into the training's files where that is
+// asked for. Its options are checked.
 func Recommend(ctx context.Context, o Options, s Session) (*Answer, error) {
 	w, how, err := o.load()
 	if err != nil {
@@ -223,8 +223,9 @@ func (t *Answer) smaller() string {
 	return "a larger GPU, or a smaller model"
 }
 
-// estimateSAPO takes the memory of our own models from launcher/fit, with the settings of the folder's swarm.yaml where it has one, as a line
-// over the micro-batch. Phases come one after the other; a node's update is what the micro-batch decides.
+// estimateSAPO takes the memory of our own models from launcher/fit, with the settings of the folder's swarm.yaml where
+// it has one, as a line over the micro-batch. Phases come one after the other; a node's update is what the micro-batch
+// decides.
 func (t *Answer) estimateSAPO() error {
 	var flags resolve.Flags
 	if path := filepath.Join(t.o.Dir, "swarm.yaml"); fileExists(path) {

@@ -2,8 +2,8 @@ package workload
 
 import "github.com/sapo-swarm/swarm/configs"
 
-// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total isn't known. swarm tune
-// --workload rl-swarm computes the same.
+// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total
+// isn't known. swarm tune --workload rl-swarm computes the same.
 func RecommendedBatch(total int64) int {
 	if total <= 0 {
 		return 0

@@ -24,9 +24,10 @@ type Edit struct {
 	To    string `json:"to"`
 }
 
-// Ladder is the remedies that are left, in their order, for a training whose values are current (by value name; what is missing counts as
-// the profile's start). Each step goes on from the one before it. A step that would change nothing, because the training is past it, is left
-// out, and so is what only goes with a change of the batch, where that is at its least.
+// Ladder is the remedies that are left, in their order, for a training whose values are current (by value name; what is
+// missing counts as the profile's start). Each step goes on from the one before it. A step that would change nothing,
+// because the training is past it, is left out, and so is what only goes with a change of the batch, where that is at
+// its least.
 func Ladder(w configs.Workload, current map[string]string) []Step {
 	state := map[string]string{}
 	for _, v := range w.Values {

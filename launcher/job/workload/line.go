@@ -23,8 +23,8 @@ type Point struct {
 // At is the line's value in bytes.
 func (l Line) At(batch int) int64 { return int64(math.Round(l.Fixed + float64(batch)*l.PerSample)) }
 
-// FitLine is the line of least squares through measured peaks. Fewer than two different batch sizes, and memory that falls as the batch grows,
-// are errors: they tell nothing of other sizes.
+// FitLine is the line of least squares through measured peaks. Fewer than two different batch sizes, and memory that
+// falls as the batch grows, are errors: they tell nothing of other sizes.
 func FitLine(points []Point) (Line, error) {
 	var xs, ys []float64
 	sizes := map[int]bool{}

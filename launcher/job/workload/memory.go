@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// numbers are what formulas are evaluated from: starts, then the stage's values, then what the user fixed, the batch, and last the rules.
+// numbers are what formulas are evaluated from: starts, then the stage's values, then what the user fixed, the batch,
+// and last the rules.
 func (q question) numbers(batch int, stage configs.Stage) (map[string]float64, error) {
 	at := map[string]float64{configs.NameGPUMemory: float64(q.r.GPUMemory), configs.NameGPUs: float64(q.devices)}
 	set := func(name, text string) {

@@ -65,7 +65,8 @@ func (q question) reading(stage, name string) (r configs.WorkloadReading, found 
 	return q.r.Read[at], true
 }
 
-// origin says where a value comes from that is neither the batch nor the accumulation. decided is what decided it here; "" where nothing did.
+// origin says where a value comes from that is neither the batch nor the accumulation. decided is what decided it here;
+// "" where nothing did.
 func (q question) origin(stage, name, decided string) Origin {
 	r, looked := q.reading(stage, name)
 	out := Origin{Source: decided, File: r.File, Line: r.Line, Current: r.Text, Used: q.used(stage, name)}
@@ -89,7 +90,8 @@ func (q question) origin(stage, name, decided string) Origin {
 	return out
 }
 
-// writable tells whether a decided value can be written where it stands: what --set confirms in place of something that can't be read stays as it is.
+// writable tells whether a decided value can be written where it stands: what --set confirms in place of something that
+// can't be read stays as it is.
 func (q question) writable(stage, name, decided string) bool {
 	r, looked := q.reading(stage, name)
 	return decided != SourceSet || !looked || r.Usable
@@ -172,7 +174,8 @@ func Devices(w configs.Workload, r Request) int {
 	return max(1, filesGPUs(Current(w, r.Read)))
 }
 
-// Assumed are the values that the expected memory is computed from and that are only assumed. Those of a stage have its name.
+// Assumed are the values that the expected memory is computed from and that are only assumed. Those of a stage have its
+// name.
 func (r Recommendation) Assumed() []Assumption {
 	var list []Assumption
 	add := func(stage string, values []Value) {

@@ -26,7 +26,8 @@ func origin(t testing.TB, values []Value, name string) Origin {
 	return Origin{}
 }
 
-// The flag comes before the file, the file before the profile. A published row stands for the profile's own values alone.
+// The flag comes before the file, the file before the profile. A published row stands for the profile's own values
+// alone.
 func TestAValueIsTheFlagsElseTheFilesElseTheProfiles(t *testing.T) {
 	w := load(t, "naics-embedder")
 	ask := func(r Request) Recommendation {

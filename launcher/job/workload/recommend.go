@@ -19,8 +19,8 @@ const wellBelow = 0.88
 func (q question) computed() (Recommendation, error) {
 	least, most := q.limits()
 	room := int64(q.margin * float64(q.r.GPUMemory))
-	// Memory grows with the batch, so that halving the range finds the last that fits. Where a formula doesn't grow, what is found fits all the
-	// same.
+	// Memory grows with the batch, so that halving the range finds the last that fits. Where a formula doesn't grow,
+	// what is found fits all the same.
 	best := 0
 	for low, high := least, most; low <= high; {
 		middle := low + (high-low)/2

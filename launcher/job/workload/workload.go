@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// near is how far a GPU's memory may lie from a published row's, as part of it: drivers report 40536 to 40960 MiB of a 40 GB card.
+// near is how far a GPU's memory may lie from a published row's, as part of it: drivers report 40536 to 40960 MiB of a
+// 40 GB card.
 const near = 0.03
 
 // maxGPUs is the most GPUs that train together.
@@ -74,9 +75,9 @@ type Stage struct {
 // ErrRequest marks a Request that can't be answered as it was put.
 var ErrRequest = errors.New("bad request")
 
-// Recommend says what to train with: the published row of a GPU of that size where nothing else was asked for, else the greatest batch
-// whose expected memory stays within the margin, and the accumulation that comes nearest to the effective batch from below. A GPU that is
-// too small even for the least batch is no error: Fits is false.
+// Recommend says what to train with: the published row of a GPU of that size where nothing else was asked for, else the
+// greatest batch whose expected memory stays within the margin, and the accumulation that comes nearest to the
+// effective batch from below. A GPU that is too small even for the least batch is no error: Fits is false.
 func Recommend(w configs.Workload, r Request) (Recommendation, error) {
 	q, err := newQuestion(w, r)
 	if err != nil {

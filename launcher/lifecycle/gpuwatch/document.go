@@ -10,7 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Document is what `swarm gpu -o json` prints (docs/CLI.md). Fields are only ever added. What a driver doesn't tell is -1.
+// Document is what `swarm gpu -o json` prints (docs/CLI.md). Fields are only ever added. What a driver doesn't tell is
+// -1.
 type Document struct {
 	Time              float64    `json:"time"` // Unix seconds
 	Driver            string     `json:"driver"`

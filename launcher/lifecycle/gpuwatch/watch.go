@@ -23,7 +23,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Of what a run has recorded, so much is taken over before the first look, in seconds: of memory for its trend, of utilisation.
+// Of what a run has recorded, so much is taken over before the first look, in seconds: of memory for its trend, of
+// utilisation.
 const (
 	recordedTrend = 24 * 3600
 	recordedBusy  = 600
@@ -58,7 +59,8 @@ func (m *mean) value() float64 {
 	return m.sum / float64(m.n)
 }
 
-// Open begins to watch this host's GPUs and the runs of a home. remedy says what mends an error of the database. The caller closes the watch.
+// Open begins to watch this host's GPUs and the runs of a home. remedy says what mends an error of the database. The
+// caller closes the watch.
 func Open(ctx context.Context, home layout.Home, remedy func(error) string) (*Watch, error) {
 	w := &Watch{home: home, remedy: remedy, memory: map[string]*gpu.History{}, busy: map[string]*mean{}}
 	var err error

@@ -2,10 +2,11 @@
 // and log directories and answers, with real processes for daemon and server, but no GPU. Clients are connections that
 // identify themselves. Only tests use it.
 //
-// $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't start), "mute"
-// (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "unheard" (limits
-// hold, but the card's free memory is reported), "short" (the card has no free memory once a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
-// in FAULT from the start and stays there).
+// $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't
+// start), "mute" (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are
+// ignored), "unheard" (limits hold, but the card's free memory is reported), "short" (the card has no free memory once
+// a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server),
+// "doomed" (its server is in FAULT from the start and stays there).
 package fakemps
 
 import (
@@ -87,7 +88,8 @@ func command(in io.Reader) int {
 	return 0
 }
 
-// Send sends one command to the daemon of $CUDA_MPS_PIPE_DIRECTORY. Beside the documented ones there is "fault": a client had a fatal error.
+// Send sends one command to the daemon of $CUDA_MPS_PIPE_DIRECTORY. Beside the documented ones there is "fault": a
+// client had a fatal error.
 func Send(line string) (string, error) {
 	conn, err := dial()
 	if err != nil {
@@ -99,8 +101,8 @@ func Send(line string) (string, error) {
 	return string(answer), err
 }
 
-// Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" for none. Lines to it are
-// "alloc BYTES", "free" (answered by bytes), "busy" and "idle", each answered by a line.
+// Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" for none.
+// Lines to it are "alloc BYTES", "free" (answered by bytes), "busy" and "idle", each answered by a line.
 func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	conn, err := dial()
 	if err != nil {
@@ -119,7 +121,8 @@ func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	return conn, answers, nil
 }
 
-// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready FREE", a line, "refused" or "allowed".
+// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready FREE", a line, "refused"
+// or "allowed".
 func Canary(small, large string) int {
 	conn, answers, err := Connect(os.Getpid(), os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
@@ -162,8 +165,8 @@ func misbehaves(how string) bool {
 	return false
 }
 
-// Client makes another process a client for as long as it lives, within a kernel all the while where it is busy: engines of tests know no
-// CUDA. It says "connected" on stdout.
+// Client makes another process a client for as long as it lives, within a kernel all the while where it is busy:
+// engines of tests know no CUDA. It says "connected" on stdout.
 func Client(pid int, busy bool) int {
 	conn, answers, err := Connect(pid, os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
@@ -188,7 +191,8 @@ func Client(pid int, busy bool) int {
 	}
 }
 
-// Commands are the programs that a testscript needs: the control program, and what a Python of tests runs in place of CUDA.
+// Commands are the programs that a testscript needs: the control program, and what a Python of tests runs in place of
+// CUDA.
 func Commands() map[string]func() {
 	return map[string]func(){
 		"nvidia-cuda-mps-control": Main,

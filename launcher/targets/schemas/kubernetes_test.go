@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
-// manifests are the documents of a file, each decoded into Kubernetes' own type, where an unknown or doubled field is an error.
+// manifests are the documents of a file, each decoded into Kubernetes' own type, where an unknown or doubled field is
+// an error.
 func manifests(t *testing.T, text string) (list []batch.Job, claims []core.PersistentVolumeClaim, secrets []core.Secret) {
 	t.Helper()
 	for _, document := range strings.Split(text, "\n---\n") {
@@ -83,7 +84,8 @@ func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
 	}
 }
 
-// What the API server would refuse and no type can hold: the rules of pod failure policies and of names (Kubernetes' documentation of Jobs).
+// What the API server would refuse and no type can hold: the rules of pod failure policies and of names (Kubernetes'
+// documentation of Jobs).
 func TestKubernetesJobsKeepTheServersRules(t *testing.T) {
 	s := example(targets.Kubernetes)
 	s.Name, s.Workers = "abcdefghijabcdefghi", targets.MaxWorkers

@@ -1,5 +1,6 @@
-// Package schemas checks the files of launcher/targets with their targets' own parsers: Compose's loader and Kubernetes' types. It is a module of
-// its own, so that what those need is no dependency of swarm: cd launcher/targets/schemas && go test ./...
+// Package schemas checks the files of launcher/targets with their targets' own parsers: Compose's loader and
+// Kubernetes' types. It is a module of its own, so that what those need is no dependency of swarm: cd
+// launcher/targets/schemas && go test ./...
 package schemas
 
 import (

@@ -40,13 +40,14 @@ type Collector struct {
 	rollouts map[string]rollouts // by run
 }
 
-// NewCollector returns the metrics of what reader reads. alive says whether a run's coordinator still runs at that Unix time: only the caller
-// can see that.
+// NewCollector returns the metrics of what reader reads. alive says whether a run's coordinator still runs at that Unix
+// time: only the caller can see that.
 func NewCollector(reader *store.Reader, alive func(store.Snapshot, float64) bool) *Collector {
 	return &Collector{reader: reader, alive: alive, now: time.Now, rollouts: map[string]rollouts{}}
 }
 
-// Handler serves them in Prometheus' text formats; while the database can't be read the answer is status 500 and says why.
+// Handler serves them in Prometheus' text formats; while the database can't be read the answer is status 500 and says
+// why.
 func Handler(reader *store.Reader, alive func(store.Snapshot, float64) bool) http.Handler {
 	registry := prom.NewRegistry()
 	registry.MustRegister(NewCollector(reader, alive))
@@ -142,7 +143,8 @@ func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now floa
 	return nil
 }
 
-// workers describes a run's workers. What others made of their rollouts is read anew only now and then: it takes every round of the run.
+// workers describes a run's workers. What others made of their rollouts is read anew only now and then: it takes every
+// round of the run.
 func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) ([]stats.WorkerRow, error) {
 	if len(s.Workers) == 0 {
 		return nil, nil

@@ -80,7 +80,8 @@ func TestHandler(t *testing.T) {
 	require.Contains(t, body, "database")
 }
 
-// BenchmarkScrape is a page of four runs of 8 nodes that run, none of it cached; "ratio" is its time over that of the four snapshots alone.
+// BenchmarkScrape is a page of four runs of 8 nodes that run, none of it cached; "ratio" is its time over that of the
+// four snapshots alone.
 func BenchmarkScrape(b *testing.B) {
 	s, r := openStore(b)
 	for n := range 4 {

@@ -15,7 +15,8 @@ const (
 
 	maxWorkers = 1024 // of a run that are told of
 
-	// deviceFresh is how old in seconds a sample of a GPU may be to count as its present: a few of the slots in which the database keeps them.
+	// deviceFresh is how old in seconds a sample of a GPU may be to count as its present: a few of the slots in which
+	// the database keeps them.
 	deviceFresh = 60
 )
 

@@ -80,7 +80,8 @@ func TestPowerIsTheNoncentralT(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The example of Holm's method on Wikipedia: p = 0.01, 0.04, 0.03, 0.005 of four hypotheses; the first and the last are rejected at 0.05.
+// The example of Holm's method on Wikipedia: p = 0.01, 0.04, 0.03, 0.005 of four hypotheses; the first and the last are
+// rejected at 0.05.
 func TestHolm(t *testing.T) {
 	got := Holm([]float64{0.01, 0.04, 0.03, 0.005, nan})
 	require.InDeltaSlice(t, []float64{0.03, 0.06, 0.06, 0.02}, got[:4], 1e-12)
@@ -125,7 +126,8 @@ func TestPermutationDoesNotCareForOrder(t *testing.T) {
 	require.True(t, math.IsNaN(PermutationTest([]float64{1}, []float64{1, 2}).P))
 }
 
-// TestWelch checks against the first example of Wikipedia's "Welch's t-test": t = -2.46, 25.0 degrees of freedom, p = 0.021.
+// TestWelch checks against the first example of Wikipedia's "Welch's t-test": t = -2.46, 25.0 degrees of freedom, p =
+// 0.021.
 func TestWelch(t *testing.T) {
 	a := []float64{27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4}
 	b := []float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4}

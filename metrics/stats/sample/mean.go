@@ -34,8 +34,8 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's type 7, NumPy's default);
-// NaN without values.
+// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's
+// type 7, NumPy's default); NaN without values.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

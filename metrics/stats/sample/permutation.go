@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat/combin"
 )
 
-// maxArrangements is how many arrangements a permutation test looks at: all of them where there are no more, else as many random ones.
+// maxArrangements is how many arrangements a permutation test looks at: all of them where there are no more, else as
+// many random ones.
 const maxArrangements = 20_000
 
 // Permutation is the outcome of a permutation test.
@@ -19,9 +20,10 @@ type Permutation struct {
 	Error        float64 // standard error of P; 0 where it is exact
 }
 
-// PermutationTest returns how often a difference of means at least as large as that of a and b would come by handing out the same values to
-// the two sides by chance: over all arrangements where these are few, else over random ones of a fixed seed, the one seen counted in
-// (Phipson and Smyth 2010). The order of the values and of the sides doesn't matter. P is NaN where a or b has fewer than two values.
+// PermutationTest returns how often a difference of means at least as large as that of a and b would come by handing
+// out the same values to the two sides by chance: over all arrangements where these are few, else over random ones of a
+// fixed seed, the one seen counted in (Phipson and Smyth 2010). The order of the values and of the sides doesn't
+// matter. P is NaN where a or b has fewer than two values.
 func PermutationTest(a, b []float64) Permutation {
 	if len(a) < 2 || len(b) < 2 {
 		return Permutation{P: math.NaN()}

@@ -17,8 +17,9 @@ const (
 	MaxSeeds = 1000 // a side that SeedsNeeded looks at: beyond that nobody trains
 )
 
-// Power returns the chance that a two-sided t-test at a level sees a difference of so many standard errors: of the noncentral t-distribution
-// with that noncentrality, what lies beyond the critical values, by integrating over the standard deviation's distribution.
+// Power returns the chance that a two-sided t-test at a level sees a difference of so many standard errors: of the
+// noncentral t-distribution with that noncentrality, what lies beyond the critical values, by integrating over the
+// standard deviation's distribution.
 func Power(noncentrality, freedom, level float64) float64 {
 	critical := Student(freedom).Quantile(1 - level/2)
 	gamma, _ := math.Lgamma(freedom / 2)
@@ -32,9 +33,9 @@ func Power(noncentrality, freedom, level float64) float64 {
 	return quad.Fixed(beyond, max(0, 1-width), 1+width, points, nil, 0)
 }
 
-// SeedsNeeded returns the fewest seeds a side with which Welch's test at a level has a chance of 0.8 of seeing the difference of a and b, were
-// means and variances as seen. ok is false where nothing can be said: fewer than two values a side, none that varies, no difference, or
-// more than 1000.
+// SeedsNeeded returns the fewest seeds a side with which Welch's test at a level has a chance of 0.8 of seeing the
+// difference of a and b, were means and variances as seen. ok is false where nothing can be said: fewer than two values
+// a side, none that varies, no difference, or more than 1000.
 func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	if len(a) < 2 || len(b) < 2 {
 		return 0, false
@@ -53,8 +54,8 @@ func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	return n, n <= MaxSeeds
 }
 
-// Holm returns p-values corrected for that there are several (Holm 1979): the chance of one false verdict among all stays below the level. What
-// is NaN is no test and stays NaN.
+// Holm returns p-values corrected for that there are several (Holm 1979): the chance of one false verdict among all
+// stays below the level. What is NaN is no test and stays NaN.
 func Holm(ps []float64) []float64 {
 	out := make([]float64, len(ps))
 	var order []int

@@ -17,8 +17,9 @@ type Difference struct {
 	Mean, Low, High, P float64
 }
 
-// Welch returns mean(a) - mean(b), its interval and two-sided p-value by Welch's unequal-variances t-test (Welch 1947; degrees of freedom
-// by Satterthwaite). Low, High and P are NaN where a or b has fewer than two values, neither varies, or the variance is no number.
+// Welch returns mean(a) - mean(b), its interval and two-sided p-value by Welch's unequal-variances t-test (Welch 1947;
+// degrees of freedom by Satterthwaite). Low, High and P are NaN where a or b has fewer than two values, neither varies,
+// or the variance is no number.
 func Welch(a, b []float64) Difference {
 	nan := math.NaN()
 	d := Difference{Mean: Mean(a) - Mean(b), Low: nan, High: nan, P: nan}
@@ -51,8 +52,8 @@ func MeanInterval(xs []float64) (mean, low, high float64) {
 // Student is the t-distribution with those degrees of freedom.
 func Student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
 
-// ProbabilityOfImprovement returns the chance that a value drawn from a is above one from b, a tie counting half: the Mann-Whitney statistic
-// over the number of pairs (Agarwal et al. 2021, arXiv:2108.13264). NaN where a or b has none.
+// ProbabilityOfImprovement returns the chance that a value drawn from a is above one from b, a tie counting half: the
+// Mann-Whitney statistic over the number of pairs (Agarwal et al. 2021, arXiv:2108.13264). NaN where a or b has none.
 func ProbabilityOfImprovement(a, b []float64) float64 {
 	wins := 0.0
 	for _, x := range a {

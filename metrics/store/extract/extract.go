@@ -33,7 +33,8 @@ func Tables() []string {
 	return append(tables, "task_rewards")
 }
 
-// BulkCache is SQLite's cache where much is written at once: 64 MiB, in its notation. With the default pages are written several times.
+// BulkCache is SQLite's cache where much is written at once: 64 MiB, in its notation. With the default pages are
+// written several times.
 const BulkCache = "-65536"
 
 // taskStretch is over how many rounds an extract adds up a node's rewards by task.
@@ -42,8 +43,8 @@ const taskStretch = 25
 // Source is a database that is read.
 type Source struct{ Path, Driver string }
 
-// File writes these runs to the file at path, which must not be there, as they are at one moment, while others go on writing. It returns how many rows
-// were taken. Where it fails it leaves no file.
+// File writes these runs to the file at path, which must not be there, as they are at one moment, while others go on
+// writing. It returns how many rows were taken. Where it fails it leaves no file.
 func File(ctx context.Context, from Source, path string, runs []string) (rows int, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -71,8 +72,8 @@ func Fill(ctx context.Context, r Source, path string, runs []string, labels *Lab
 	if err != nil {
 		return 0, err
 	}
-	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is overwritten with zeros, which take
-	// no room once compressed.
+	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is
+	// overwritten with zeros, which take no room once compressed.
 	db, err := sql.Open(r.Driver, sqlite.DSN(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
 		"_cache_size": {BulkCache}}))
 	if err != nil {
@@ -181,8 +182,8 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 	return int(n), err
 }
 
-// shortened is the SQL of a column's value, without what is private, and with no more digits than its use needs: random last ones are what
-// can't be compressed.
+// shortened is the SQL of a column's value, without what is private, and with no more digits than its use needs: random
+// last ones are what can't be compressed.
 func shortened(table, column, kind string) string {
 	neutral := neutralized[table+"."+column]
 	metric, _ := event.MetricNamed(column)
@@ -199,8 +200,8 @@ func shortened(table, column, kind string) string {
 	return fmt.Sprintf("round(%s * 16384.0) / 16384.0", column)
 }
 
-// takeTasks copies rewards by task: a node's of each stretch of rounds, with the stretch's last round that it did. A sum with one that wasn't
-// finite isn't either.
+// takeTasks copies rewards by task: a node's of each stretch of rounds, with the stretch's last round that it did. A
+// sum with one that wasn't finite isn't either.
 func takeTasks(ctx context.Context, tx *sql.Tx) (rows int, err error) {
 	result, err := tx.ExecContext(ctx, `INSERT INTO main.task_rewards (run, round, node, task, completions, reward_sum)
 SELECT run, max(round), node, task, sum(completions), CASE WHEN count(*) = count(reward_sum) THEN sum(reward_sum) END

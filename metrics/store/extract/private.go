@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// neutralized is the SQL of columns whose values tell of the machine that a run was made on, or of its owner, as an extract has them.
+// neutralized is the SQL of columns whose values tell of the machine that a run was made on, or of its owner, as an
+// extract has them.
 var neutralized = map[string]string{
 	"runs.host": "''", "runs.boot_id": "''", "runs.pid": "0", "runs.start_ticks": "0",
 	"attempts.host": "''", "attempts.pid": "0", "nodes.pid": "0", "nodes.engine_pid": "0", "workers.host": "''", "imports.source": "''",
@@ -24,8 +25,8 @@ var neutralized = map[string]string{
 	"events.message": "neutral_text(message)", "workers.reason": "neutral_text(reason)",
 }
 
-// privacy are the SQL functions of neutralized: of a path only its last part stays, of a GPU's UUID which GPU of the extract it is, of a host's
-// name in a message that it was a host.
+// privacy are the SQL functions of neutralized: of a path only its last part stays, of a GPU's UUID which GPU of the
+// extract it is, of a host's name in a message that it was a host.
 type privacy struct{ names *neutral.Names }
 
 // install makes the functions known to the connection of db, which has one.

@@ -12,14 +12,16 @@ import (
 	"strings"
 )
 
-// Names are what GPUs and hosts are called instead: a GPU by its number among those that were added, a host by that it is one.
+// Names are what GPUs and hosts are called instead: a GPU by its number among those that were added, a host by that it
+// is one.
 type Names struct {
 	gpus  map[string]string
 	uuids *strings.Replacer
 	hosts map[string]bool
 }
 
-// NewNames knows these GPUs, by their UUIDs and numbered in their order, each once, and these hosts. Empty texts are none.
+// NewNames knows these GPUs, by their UUIDs and numbered in their order, each once, and these hosts. Empty texts are
+// none.
 func NewNames(uuids, hosts []string) *Names {
 	n := &Names{gpus: map[string]string{}, hosts: map[string]bool{}}
 	var known []string

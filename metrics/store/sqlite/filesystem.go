@@ -22,7 +22,8 @@ type fileSystem struct {
 	verdict
 }
 
-// fileSystems are the kinds of file systems that are known, by Linux's statfs f_type (statfs(2)). Only what is listed as local counts as such.
+// fileSystems are the kinds of file systems that are known, by Linux's statfs f_type (statfs(2)). Only what is listed
+// as local counts as such.
 var fileSystems = map[uint32]fileSystem{
 	0xEF53:     {"ext4", local}, // ext2 and ext3, too
 	0x58465342: {"XFS", local},
@@ -64,7 +65,8 @@ var fileSystems = map[uint32]fileSystem{
 	0xBACBACBC: {"VMware shared folder", doubtful},
 }
 
-// judge maps Linux's statfs f_type to a name and a verdict. A kind that isn't listed is doubtful; 0 stands for a host that knows no kinds.
+// judge maps Linux's statfs f_type to a name and a verdict. A kind that isn't listed is doubtful; 0 stands for a host
+// that knows no kinds.
 func judge(magic uint32) (string, verdict) {
 	if magic == 0 {
 		return "", local
@@ -75,7 +77,8 @@ func judge(magic uint32) (string, verdict) {
 	return "unknown", doubtful
 }
 
-// CheckFileSystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful ones.
+// CheckFileSystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful
+// ones.
 func CheckFileSystem(path string, warn func(error)) error {
 	magic, _, err := filesystemOf(filepath.Dir(path))
 	if err != nil {
@@ -100,7 +103,8 @@ func judged(path string, magic uint32, warn func(error)) error {
 	return nil
 }
 
-// ReadOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it is.
+// ReadOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it
+// is.
 func ReadOnly(path string, err error) error {
 	_, mounted, statErr := filesystemOf(filepath.Dir(path))
 	if err == nil || !errors.Is(err, syscall.EROFS) && (statErr != nil || !mounted) {

@@ -34,8 +34,9 @@ func init() {
 	}
 }
 
-// CheckForeign refuses a database from elsewhere that has another schema than ours, by its text, or that would have an import hold too much. The schema
-// is looked at first: with our text nothing in the file computes anything but our own checks. schema is the name that the database has in q.
+// CheckForeign refuses a database from elsewhere that has another schema than ours, by its text, or that would have an
+// import hold too much. The schema is looked at first: with our text nothing in the file computes anything but our own
+// checks. schema is the name that the database has in q.
 func CheckForeign(ctx context.Context, q schemaQuerier, path, schema string) error {
 	var version int
 	if err := q.QueryRowContext(ctx, "PRAGMA "+schema+".user_version").Scan(&version); err != nil {

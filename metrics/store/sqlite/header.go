@@ -60,8 +60,8 @@ func IsPacked(in *bufio.Reader) bool {
 	return err == nil && string(magic) == gzipMagic
 }
 
-// IsExtract tells whether a file is an extract, plain or compressed, by its first bytes. One that runs were recorded in since isn't,
-// nor is a copy of a whole database.
+// IsExtract tells whether a file is an extract, plain or compressed, by its first bytes. One that runs were recorded in
+// since isn't, nor is a copy of a whole database.
 func IsExtract(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

@@ -50,14 +50,14 @@ func DSN(path string, options url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + options.Encode()
 }
 
-// Inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
-// and refuses a file that isn't ours or is of a newer version.
+// Inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is
+// empty, and refuses a file that isn't ours or is of a newer version.
 func Inspect(ctx context.Context, path, driver string) (int, error) {
 	return inspect(ctx, path, driver, "ro")
 }
 
-// InspectOwn is Inspect of a file that is about to be written. A transaction that a crash cut short while the file was begun is undone first: nobody
-// could read it else.
+// InspectOwn is Inspect of a file that is about to be written. A transaction that a crash cut short while the file was
+// begun is undone first: nobody could read it else.
 func InspectOwn(ctx context.Context, path string) (int, error) {
 	version, err := Inspect(ctx, path, OwnDriver)
 	var sq sqlite3.Error

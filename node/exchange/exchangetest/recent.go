@@ -16,7 +16,8 @@ type arrived struct {
 	age   int
 }
 
-// recent asks until as many batches are there as are wanted, for an exchange that hears of them a little later, and compares.
+// recent asks until as many batches are there as are wanted, for an exchange that hears of them a little later, and
+// compares.
 func recent(t *testing.T, e exchange.Exchange, window exchange.Window, want ...arrived) []*exchange.Received {
 	t.Helper()
 	var got []*exchange.Received

@@ -37,18 +37,20 @@ type AdmissionOptions struct {
 	// Store shares a batch with the swarm; when it returns nil, that is durable. The same batch again changes nothing.
 	Store func(ctx context.Context, batch Offer) error
 
-	// Deliver records a worker's events; when it returns nil, they are in the database for good. events are numbered from d.First on, as many
-	// as d.Events: one that may not be told is an event of TypeRelease without a node, which changes nothing. It is called for one delivery of
-	// a worker at a time.
+	// Deliver records a worker's events; when it returns nil, they are in the database for good. events are numbered
+	// from d.First on, as many as d.Events: one that may not be told is an event of TypeRelease without a node, which
+	// changes nothing. It is called for one delivery of a worker at a time.
 	Deliver func(ctx context.Context, worker string, d Delivery, events []event.Event) error
 
 	// Acked is up to which number the database has an outbox's events.
 	Acked func(ctx context.Context, worker, outbox string) (int64, error)
 
-	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as store.Reader's.
+	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as
+	// store.Reader's.
 	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
 
-	// Report takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but for Members and Workers.
+	// Report takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but
+	// for Members and Workers.
 	Report func(event.Event)
 
 	// Keep returns once all that was reported before is on the disk: a join is answered then. Nil: nothing is kept.
@@ -91,7 +93,8 @@ type NodeStatus struct {
 	Gone   bool // it has left or was given up
 }
 
-// AdmissionServer is the Admission of one run: it knows every member and every worker, and decides what of theirs is taken. Safe for concurrent use.
+// AdmissionServer is the Admission of one run: it knows every member and every worker, and decides what of theirs is
+// taken. Safe for concurrent use.
 type AdmissionServer struct {
 	o       AdmissionOptions
 	silence time.Duration
@@ -163,8 +166,8 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 	return r, nil
 }
 
-// recall assigns a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while. Where the name is another
-// node's now, as when this host has more nodes than before, that one keeps it.
+// recall assigns a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while.
+// Where the name is another node's now, as when this host has more nodes than before, that one keeps it.
 func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	if m.Worker == "" {
 		return
@@ -230,7 +233,8 @@ func (r *AdmissionServer) Lost(node string) {
 	}
 }
 
-// Foreign admits another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again it only notes the round.
+// Foreign admits another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again
+// it only notes the round.
 func (r *AdmissionServer) Foreign(node string, round int) {
 	r.lock()
 	defer r.flush()
@@ -246,7 +250,8 @@ func (r *AdmissionServer) Foreign(node string, round int) {
 	r.lineup.progress(s, round, s.state)
 }
 
-// Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice is never changed.
+// Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice
+// is never changed.
 func (r *AdmissionServer) Members() ([]protocol.Member, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -416,7 +416,8 @@ func TestABucketGivesWhatHasComeInAndNoMore(t *testing.T) {
 	}
 }
 
-// What a worker says of itself at its coming and going is told to everybody and recorded: it can't go on about it, nor make the database be read.
+// What a worker says of itself at its coming and going is told to everybody and recorded: it can't go on about it, nor
+// make the database be read.
 func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
 	d := newTestServer(t, nil)
 	reads := 0

@@ -4,13 +4,14 @@ import (
 	"time"
 )
 
-// All workers that came with one invitation have groupFactor times the allowance of one between them, of what costs the coordinator's disk and network
-// in the long run: the number of workers that are made of an invitation is its holder's to choose.
+// All workers that came with one invitation have groupFactor times the allowance of one between them, of what costs the
+// coordinator's disk and network in the long run: the number of workers that are made of an invitation is its holder's
+// to choose.
 const groupFactor = 8
 
-// What rollouts may take of the stream, which holds a gigabyte, in bytes, counted over the newest offerWindow rounds: a worker's, with more for each of
-// its nodes, and those of all workers that came with one invitation. An honest node's round is some 50 kB, and a tenth of the largest batch that the
-// experiment allows.
+// What rollouts may take of the stream, which holds a gigabyte, in bytes, counted over the newest offerWindow rounds: a
+// worker's, with more for each of its nodes, and those of all workers that came with one invitation. An honest node's
+// round is some 50 kB, and a tenth of the largest batch that the experiment allows.
 const (
 	workerQuota = 16 << 20
 	nodeQuota   = 4 << 20 // or nodeBatches of the largest batch
@@ -18,8 +19,8 @@ const (
 	groupQuota  = 512 << 20
 )
 
-// What a worker may read, a second and at once: of others' rollouts, as they go over the network. Each of its nodes adds to it, and so do the nodes
-// of all workers that came with one invitation.
+// What a worker may read, a second and at once: of others' rollouts, as they go over the network. Each of its nodes
+// adds to it, and so do the nodes of all workers that came with one invitation.
 const (
 	drawnRate, drawnBurst           = 2 << 20, 32 << 20
 	nodeDrawnRate, nodeDrawnBurst   = 512 << 10, 8 << 20
@@ -98,7 +99,8 @@ func within(now time.Time, n float64, buckets ...*bucket) (wait time.Duration) {
 	return 0
 }
 
-// room refuses a batch for which the worker, or all who came with its invitation, have no room left in the stream. mu is held.
+// room refuses a batch for which the worker, or all who came with its invitation, have no room left in the stream. mu
+// is held.
 func (r *AdmissionServer) room(s *session, offer Offer) *Refusal {
 	if r.o.Trusted {
 		return nil
@@ -126,8 +128,9 @@ func (r *AdmissionServer) occupy(s *session, offer Offer) {
 	}
 }
 
-// Drawn takes what a worker has read, in bytes as they went over the network, from its allowance and from that of all who came with its invitation. It
-// returns how long the worker must wait before it may read more; 0: not at all. What was read counts even where it is above the allowance.
+// Drawn takes what a worker has read, in bytes as they went over the network, from its allowance and from that of all
+// who came with its invitation. It returns how long the worker must wait before it may read more; 0: not at all. What
+// was read counts even where it is above the allowance.
 func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 	r.lock()
 	defer r.flush()

@@ -104,7 +104,8 @@ func TestAWorkerHasItsPartOfTheStream(t *testing.T) {
 // streamOfTests is natsbus's streamBytes.
 const streamOfTests = 1 << 30
 
-// However many workers are made of one invitation, they have one allowance: of the disk, of the stream and of the network.
+// However many workers are made of one invitation, they have one allowance: of the disk, of the stream and of the
+// network.
 func TestOneInvitationHasOneAllowance(t *testing.T) {
 	r := registry(t, t.TempDir())
 	leaked, err := r.Invite("", false)

@@ -35,9 +35,9 @@ func (e *AnswerError) Error() string {
 		". Try: the same version of swarm on both hosts; where that is so, do not trust this coordinator"
 }
 
-// Checked returns an Uplink that takes no answer from the coordinator unless it keeps to the rules: names are names, unique, and those that were
-// asked for; numbers are within their bounds; texts can be shown on a terminal. An answer that breaks a rule is an *AnswerError. experiment is
-// the one that was asked for; empty: any.
+// Checked returns an Uplink that takes no answer from the coordinator unless it keeps to the rules: names are names,
+// unique, and those that were asked for; numbers are within their bounds; texts can be shown on a terminal. An answer
+// that breaks a rule is an *AnswerError. experiment is the one that was asked for; empty: any.
 func Checked(to Uplink, worker, experiment string) Uplink {
 	return &checkedUplink{to: to, worker: worker, experiment: experiment}
 }
@@ -256,12 +256,14 @@ func CheckNode(name string) error {
 	return nil
 }
 
-// fileName tells whether a run or an experiment may be called so: letters, digits, '.', '_' and '-', a letter or digit first.
+// fileName tells whether a run or an experiment may be called so: letters, digits, '.', '_' and '-', a letter or digit
+// first.
 func fileName(name string, limit int) bool {
 	return name != "" && len(name) <= limit && plain(name, "._-") && plain(name[:1], "")
 }
 
-// memberName tells whether a member of the swarm, another program's too, may be called so: it means itself on every file system.
+// memberName tells whether a member of the swarm, another program's too, may be called so: it means itself on every
+// file system.
 func memberName(name string) bool {
 	return name != "" && len(name) <= maxMemberBytes && plain(name, "._-") && strings.Trim(name, ".") != ""
 }

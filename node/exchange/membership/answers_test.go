@@ -38,7 +38,8 @@ func askedNodes(names ...string) (join Join) {
 	return join
 }
 
-// A worker takes no assignment under a name that it didn't ask for, that another one has, or that leads out of its run's folder.
+// A worker takes no assignment under a name that it didn't ask for, that another one has, or that leads out of its
+// run's folder.
 func TestAssignmentsAreHeldToWhatWasAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -12,8 +12,8 @@ import (
 // keepLimit bounds how long a join waits for the disk. The worker asks again.
 const keepLimit = 10 * time.Second
 
-// Join gives a worker's nodes their assignments: all of them, or none. What they are is on the disk before it is answered: a coordinator that lost power
-// and didn't know the nodes any more would take nothing of what they tell.
+// Join gives a worker's nodes their assignments: all of them, or none. What they are is on the disk before it is
+// answered: a coordinator that lost power and didn't know the nodes any more would take nothing of what they tell.
 func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (Joined, error) {
 	joined, err := r.join(ctx, worker, join)
 	if err != nil || r.o.Keep == nil {
@@ -150,8 +150,8 @@ func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusa
 	return names, nil
 }
 
-// place says where a node begins. One with a previous process here goes on with it. One without begins where the swarm will be soon, and after all
-// that is known of its name: rounds that were lost are not done again.
+// place says where a node begins. One with a previous process here goes on with it. One without begins where the swarm
+// will be soon, and after all that is known of its name: rounds that were lost are not done again.
 func (r *AdmissionServer) place(name string, info NodeInfo, recorded int) NodeAssignment {
 	known := r.lineup.find(name)
 	rounds := min(info.Rounds, r.o.Rounds)

@@ -37,7 +37,8 @@ func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
 	return wait
 }
 
-// charge takes n tokens, though there may be fewer, and says how long it is until there are any. Nobody owes more than a burst.
+// charge takes n tokens, though there may be fewer, and says how long it is until there are any. Nobody owes more than
+// a burst.
 func (b *bucket) charge(now time.Time, n float64) (wait time.Duration) {
 	b.wait(now, 0)
 	b.tokens = max(b.tokens-n, -b.burst)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// affords lets a worker deliver as much as it may until the time is over, size bytes of 100 events at a time, and returns the bytes and how long it
-// had to wait.
+// affords lets a worker deliver as much as it may until the time is over, size bytes of 100 events at a time, and
+// returns the bytes and how long it had to wait.
 func (d *testServer) affords(s *session, limit int64, over time.Duration, size int) (bytes int64, took time.Duration) {
 	for end := d.clock().Add(over); bytes < limit && d.clock().Before(end); {
 		if wait := d.afford(s, 100, size); wait > 0 {
@@ -46,8 +46,8 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 	require.Contains(t, d.Workers()[0].Reason, "64 KiB a second in the long run", "swarm workers shows it")
 }
 
-// What eight nodes tell in an hour, a round of 10 kB every two seconds each, is delivered in minutes after an outage, and nobody is told to slow
-// down for it.
+// What eight nodes tell in an hour, a round of 10 kB every two seconds each, is delivered in minutes after an outage,
+// and nobody is told to slow down for it.
 func TestAnHoursOutageDrainsQuickly(t *testing.T) {
 	d := newTestServer(t, nil)
 	_, err := d.join("w", make([]NodeInfo, 8)...)

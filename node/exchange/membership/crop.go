@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the numbers of their events yet.
+// crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the
+// numbers of their events yet.
 func (o *Outbox) crop() {
 	if o.bytes > o.limit {
 		if err := o.drop(0); err != nil {

@@ -25,7 +25,8 @@ const (
 // tombstone is an event that an outbox has lost: it keeps its number.
 var tombstone = json.RawMessage("{}")
 
-// nothing stands for an event that isn't taken, so that the others keep their numbers: a lease's end without a node, which changes nothing.
+// nothing stands for an event that isn't taken, so that the others keep their numbers: a lease's end without a node,
+// which changes nothing.
 func nothing(run, worker string, now float64) event.Event {
 	return event.Event{Type: event.TypeRelease, Time: now, Run: run, Worker: worker}
 }

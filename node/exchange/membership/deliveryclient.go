@@ -25,7 +25,8 @@ const (
 	confirmEvery = 5 * time.Minute          // how often a worker with nothing to deliver asks what the coordinator has
 )
 
-// DeliveryClient beats for a worker's process and delivers its events. All its functions may be nil; they are called from one goroutine at a time each.
+// DeliveryClient beats for a worker's process and delivers its events. All its functions may be nil; they are called
+// from one goroutine at a time each.
 type DeliveryClient struct {
 	Uplink   Uplink
 	Outbox   *Outbox
@@ -52,8 +53,8 @@ type troubles struct {
 	reported map[string]bool
 }
 
-// Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a *Refusal: banned, revoked,
-// another process with its name, another run or version.
+// Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a
+// *Refusal: banned, revoked, another process with its name, another run or version.
 func (c *DeliveryClient) Serve(ctx context.Context) error {
 	if c.Process == "" {
 		c.Process = secret(8)
@@ -234,8 +235,9 @@ func (c *DeliveryClient) Drain(ctx context.Context) error {
 	}
 }
 
-// deliver delivers what waits until nothing does, something fails or it has to wait. With nothing to deliver it asks, now and then and after
-// each cut of the way, what the coordinator has: one that lost power or was restored may have less than it acknowledged.
+// deliver delivers what waits until nothing does, something fails or it has to wait. With nothing to deliver it asks,
+// now and then and after each cut of the way, what the coordinator has: one that lost power or was restored may have
+// less than it acknowledged.
 func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
 	c.delivering.Lock()
 	defer c.delivering.Unlock()

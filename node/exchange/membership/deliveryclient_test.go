@@ -18,7 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// badWay is an Uplink into an admission server that loses requests and answers, delays them, and makes requests twice or again much later. It is seeded.
+// badWay is an Uplink into an admission server that loses requests and answers, delays them, and makes requests twice
+// or again much later. It is seeded.
 type badWay struct {
 	testServer *testServer
 	worker     string
@@ -321,8 +322,8 @@ func (f *forgetful) all() []int {
 	return slices.Clone(f.events)
 }
 
-// A worker that has delivered everything finds out after a cut of the way that the coordinator has lost a part, and delivers it again, though nothing
-// new happens there.
+// A worker that has delivered everything finds out after a cut of the way that the coordinator has lost a part, and
+// delivers it again, though nothing new happens there.
 func TestAWorkerWithNothingNewDeliversAgain(t *testing.T) {
 	o := outbox(t, memory(t))
 	defer o.Close()

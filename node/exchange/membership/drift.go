@@ -12,8 +12,9 @@ const (
 	minTolerance = 2 * time.Second
 )
 
-// drift is how far a worker's clock is from the coordinator's. What arrives is older by its way, so that the least of several samples is the
-// best one; a correction stays the same until it is wrong by more than the tolerance, so that it never reorders what one node told.
+// drift is how far a worker's clock is from the coordinator's. What arrives is older by its way, so that the least of
+// several samples is the best one; a correction stays the same until it is wrong by more than the tolerance, so that it
+// never reorders what one node told.
 type drift struct {
 	tolerance float64 // seconds: nearer than that a clock counts as right
 	samples   [driftSamples]float64
@@ -37,7 +38,8 @@ func newDrift(slack time.Duration) drift {
 	return drift{tolerance: max(minTolerance, slack).Seconds()}
 }
 
-// sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true when the correction changed.
+// sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true
+// when the correction changed.
 func (d *drift) sample(now, theirs float64) bool {
 	if theirs <= 0 || !units.Finite(theirs) {
 		return false

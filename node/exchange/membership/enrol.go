@@ -7,9 +7,10 @@ import (
 	"fmt"
 )
 
-// Enrol asks to become a worker. Neither the invitation's token nor the worker's secret is in it, nor in the answer: who hears both, on a NATS
-// cluster whose users may listen, learns nothing that it could use. The worker makes its secret itself and sends what the registry keeps of it, its
-// hash; that it holds an invitation it proves. The same question again, the asker's or a listener's, gets the same answer and makes no other worker.
+// Enrol asks to become a worker. Neither the invitation's token nor the worker's secret is in it, nor in the answer:
+// who hears both, on a NATS cluster whose users may listen, learns nothing that it could use. The worker makes its
+// secret itself and sends what the registry keeps of it, its hash; that it holds an invitation it proves. The same
+// question again, the asker's or a listener's, gets the same answer and makes no other worker.
 type Enrol struct {
 	Protocol int    `json:"protocol"`
 	Name     string `json:"name"`  // wished for; another worker's gets a number after it; empty: the invitation's

@@ -102,7 +102,8 @@ func TestAnEnrolmentCannotBeForged(t *testing.T) {
 	require.NotContains(t, string(said), c.Secret)
 }
 
-// FuzzEnrol: whatever an untrusted sender without the token asks or answers, nobody is let in and no credentials come of it.
+// FuzzEnrol: whatever an untrusted sender without the token asks or answers, nobody is let in and no credentials come
+// of it.
 func FuzzEnrol(f *testing.F) {
 	application := Apply("token", "ann")
 	question, err := json.Marshal(application.Enrol)

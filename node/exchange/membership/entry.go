@@ -137,7 +137,8 @@ func (b *book) worker(name string) *registered {
 	return nil
 }
 
-// invitation returns the one whose token the question proves, nil if there is none. It compares with all of them, each in constant time.
+// invitation returns the one whose token the question proves, nil if there is none. It compares with all of them, each
+// in constant time.
 func (b *book) invitation(e Enrol) *invited {
 	var found *invited
 	for i := range b.Invitations {

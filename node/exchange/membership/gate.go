@@ -43,8 +43,8 @@ func (g gate) check(p place, offer Offer) *Refusal {
 	return nil
 }
 
-// How many bytes what a node shares may take: of a token's text the longest and on average, with its id and log-probability; of what surrounds a
-// completion, and of a question with its answer and metadata.
+// How many bytes what a node shares may take: of a token's text the longest and on average, with its id and
+// log-probability; of what surrounds a completion, and of a question with its answer and metadata.
 const (
 	longestToken     = 256
 	tokenBytes       = 48

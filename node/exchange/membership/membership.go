@@ -3,8 +3,9 @@
 // exactly-once delivery of its events to the coordinator's database. It knows no network: natsbus and sharedir carry
 // its messages.
 //
-// A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join (assignments for its nodes),
-// Beat every BeatInterval (progress there, the roster back), Deliver (its events out of an Outbox on disk), and Leave.
+// A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join
+// (assignments for its nodes), Beat every BeatInterval (progress there, the roster back), Deliver (its events out of an
+// Outbox on disk), and Leave.
 package membership
 
 import (
@@ -85,7 +86,8 @@ type NodeAssignment struct {
 	Node string `json:"node"`
 	From int    `json:"from"` // round to begin with; of a node with a previous process, the same as then
 
-	// The coordinator's database has all rounds from From up to Recorded, excluded: from this number on it must be told (again). From at least.
+	// The coordinator's database has all rounds from From up to Recorded, excluded: from this number on it must be told
+	// (again). From at least.
 	Recorded  int   `json:"recorded"`
 	Evaluated []int `json:"evaluated"` // rounds whose evaluation it has
 }
@@ -141,8 +143,9 @@ type Offer struct {
 	Data  []byte // exchange.Encode's
 }
 
-// Uplink is a worker's side: it carries its requests to the coordinator. Errors that wrap a *Refusal are the coordinator's answer and final
-// for that request; any other is the way's, and the request may be made again. Safe for concurrent use.
+// Uplink is a worker's side: it carries its requests to the coordinator. Errors that wrap a *Refusal are the
+// coordinator's answer and final for that request; any other is the way's, and the request may be made again. Safe for
+// concurrent use.
 type Uplink interface {
 	Hello(ctx context.Context, hello Hello) (Welcome, error)
 	Join(ctx context.Context, join Join) (Joined, error)
@@ -151,7 +154,8 @@ type Uplink interface {
 	Close() error
 }
 
-// Admission is the coordinator's side: what a carrier calls once it knows which worker speaks. Its errors are *Refusal. Safe for concurrent use.
+// Admission is the coordinator's side: what a carrier calls once it knows which worker speaks. Its errors are *Refusal.
+// Safe for concurrent use.
 type Admission interface {
 	Enrol(ctx context.Context, enrol Enrol) (Enrolled, error)
 	Hello(ctx context.Context, worker string, hello Hello) (Welcome, error)

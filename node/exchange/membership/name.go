@@ -11,8 +11,9 @@ const maxWorkerBytes = MaxNameBytes - 4
 // maxNodeBytes bounds a node's name.
 const maxNodeBytes = MaxNameBytes
 
-// reserved are names that mean something else: the bus's users, the beginning of the coordinator's own nodes' names, and a word of the bus's
-// subjects: every worker may listen to swarm.*.shared.>, where the requests of one called shared would go.
+// reserved are names that mean something else: the bus's users, the beginning of the coordinator's own nodes' names,
+// and a word of the bus's subjects: every worker may listen to swarm.*.shared.>, where the requests of one called
+// shared would go.
 var reserved = map[string]bool{"enrol": true, "node": true, "coordinator": true, "shared": true, standing: true}
 
 // checkName says what is wrong with a worker's or a node's name. It becomes part of a subject and of a path.

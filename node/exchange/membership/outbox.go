@@ -27,14 +27,16 @@ const (
 	keptBytes    = 8 << 20 // of delivered segments
 )
 
-// Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append took, and a power cut with
-// those before the last Sync; what was served by Next is always on disk. It is bounded: above a GiB, measurements go first, then
-// the oldest of what was never served (rounds are in the nodes' journals as well, and are told again at the next joining); both are
-// counted. Safe for concurrent use within one process, and refuses a second one.
+// Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append
+// took, and a power cut with those before the last Sync; what was served by Next is always on disk. It is bounded:
+// above a GiB, measurements go first, then the oldest of what was never served (rounds are in the nodes' journals as
+// well, and are told again at the next joining); both are counted. Safe for concurrent use within one process, and
+// refuses a second one.
 //
-// Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows more of the outbox
-// than is there, or less than was left out already, one of them has lost its disk: the outbox then begins again under another name. The newest
-// delivered segments are kept for a while, so that a coordinator that has lost the last it acknowledged gets them again under the same name.
+// Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows
+// more of the outbox than is there, or less than was left out already, one of them has lost its disk: the outbox then
+// begins again under another name. The newest delivered segments are kept for a while, so that a coordinator that has
+// lost the last it acknowledged gets them again under the same name.
 type Outbox struct {
 	dir    string
 	logger *slog.Logger
@@ -225,8 +227,8 @@ func (o *Outbox) begin() error {
 
 func (o *Outbox) last() *segment { return o.segments[len(o.segments)-1] }
 
-// Append adds an event. A disk that is full or fails gives one error: the event is lost, like those after it until the disk works again,
-// and how many there were is logged then.
+// Append adds an event. A disk that is full or fails gives one error: the event is lost, like those after it until the
+// disk works again, and how many there were is logged then.
 func (o *Outbox) Append(e event.Event) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -282,8 +284,9 @@ func (o *Outbox) write(raw json.RawMessage) error {
 	return nil
 }
 
-// Next returns the oldest events that the coordinator doesn't have, as far as is known here: at most so many and, of their JSON, so many
-// bytes; none where it has all. Again it returns the same until Ack, and more. Protocol and Run are the caller's to set.
+// Next returns the oldest events that the coordinator doesn't have, as far as is known here: at most so many and, of
+// their JSON, so many bytes; none where it has all. Again it returns the same until Ack, and more. Protocol and Run are
+// the caller's to set.
 func (o *Outbox) Next(maxEvents, maxBytes int) (Delivery, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -428,7 +431,8 @@ func (o *Outbox) Pending() (events, bytes int64) {
 	return events, bytes
 }
 
-// Dropped is how many events were left out: measurements for want of room, and others, also for want of a disk that works.
+// Dropped is how many events were left out: measurements for want of room, and others, also for want of a disk that
+// works.
 func (o *Outbox) Dropped() (measurements, others int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -148,8 +148,8 @@ func TestDeliveredSegmentsAreDeleted(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A coordinator that lost power after it acknowledged, or was restored from yesterday, gets what it lost again, though the worker's process is
-// another one by then; and what is kept for that is bounded.
+// A coordinator that lost power after it acknowledged, or was restored from yesterday, gets what it lost again, though
+// the worker's process is another one by then; and what is kept for that is bounded.
 func TestAReceiptThatGoesBackwards(t *testing.T) {
 	dir := memory(t)
 	o := outbox(t, dir)
@@ -397,7 +397,8 @@ func TestAnEventThatIsTooLargeIsLeftOut(t *testing.T) {
 	require.Equal(t, int64(1), lost)
 }
 
-// An outbox that is appended to, delivered from, acknowledged, closed and opened in any order gives every event once, in order.
+// An outbox that is appended to, delivered from, acknowledged, closed and opened in any order gives every event once,
+// in order.
 func TestAnyOrderOfUseGivesEveryEventOnce(t *testing.T) {
 	root := memory(t)
 	life := 0

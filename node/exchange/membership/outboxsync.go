@@ -48,8 +48,8 @@ func (o *Outbox) sync() error {
 	return nil
 }
 
-// rewrite puts the segment that is being written into a new file. After a sync that failed the kernel may have forgotten what it couldn't write, and
-// another sync of the same file would succeed all the same.
+// rewrite puts the segment that is being written into a new file. After a sync that failed the kernel may have
+// forgotten what it couldn't write, and another sync of the same file would succeed all the same.
 func (o *Outbox) rewrite() error {
 	s := o.last()
 	var data []byte

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever a power cut takes, an outbox opens, has every event that was synced and not acknowledged, and gives each the number that the
-// coordinator knows it by.
+// Whatever a power cut takes, an outbox opens, has every event that was synced and not acknowledged, and gives each the
+// number that the coordinator knows it by.
 func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	fs := powercut.Mount(t)
 	dir := filepath.Join(fs.Dir, "runs", "run-1", "outbox")
@@ -75,7 +75,8 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	})
 }
 
-// An invitation that was handed out, a worker that was let in and one that was banned are in the registry after any power cut.
+// An invitation that was handed out, a worker that was let in and one that was banned are in the registry after any
+// power cut.
 func TestPowerCutKeepsTheRegistry(t *testing.T) {
 	fs := powercut.Mount(t)
 	dir := filepath.Join(fs.Dir, "home", "workers")

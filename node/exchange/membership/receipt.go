@@ -10,8 +10,8 @@ import (
 
 const maxOutboxBytes = 64 // of an outbox's name
 
-// Deliver takes a stretch of a worker's outbox. Its answer always says up to which number the database has the events, so that a delivery which
-// comes twice, late or too early does no harm.
+// Deliver takes a stretch of a worker's outbox. Its answer always says up to which number the database has the events,
+// so that a delivery which comes twice, late or too early does no harm.
 func (r *AdmissionServer) Deliver(ctx context.Context, worker string, d Delivery) (Receipt, error) {
 	size, refusal := checkDelivery(d)
 	if refusal != nil {
@@ -147,7 +147,8 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	return 0
 }
 
-// examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced by nothing.
+// examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced
+// by nothing.
 func (r *AdmissionServer) examine(s *session, d Delivery) []event.Event {
 	r.mu.Lock()
 	now := unix(r.o.Now())

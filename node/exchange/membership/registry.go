@@ -29,12 +29,12 @@ const (
 	watchEvery   = 500 * time.Millisecond
 )
 
-// Registry is who may join: invitations and workers, in a file of a folder that only its owner can read. Several processes may change it at
-// once, so that `swarm workers` works while a coordinator runs: each change is made under a lock and replaces the file whole, and is seen
-// by every process at its next question. Safe for concurrent use.
+// Registry is who may join: invitations and workers, in a file of a folder that only its owner can read. Several
+// processes may change it at once, so that `swarm workers` works while a coordinator runs: each change is made under a
+// lock and replaces the file whole, and is seen by every process at its next question. Safe for concurrent use.
 //
-// A ban or a revocation ends a worker's credentials, not the invitations it may hold: with the standing one it can enrol again under
-// another name until that is revoked, too, or has let in as many as it may.
+// A ban or a revocation ends a worker's credentials, not the invitations it may hold: with the standing one it can
+// enrol again under another name until that is revoked, too, or has let in as many as it may.
 type Registry struct {
 	dir  string
 	seen *sightings
@@ -80,8 +80,9 @@ func (r *Registry) Invite(name string, once bool) (token string, err error) {
 	return r.InviteFor(terms)
 }
 
-// InviteFor makes an invitation and returns its token. Without terms it is the standing one: made once and the same until it is revoked, has expired
-// or has let in as many as it may; each time it is asked for it is good for 30 days from then on.
+// InviteFor makes an invitation and returns its token. Without terms it is the standing one: made once and the same
+// until it is revoked, has expired or has let in as many as it may; each time it is asked for it is good for 30 days
+// from then on.
 func (r *Registry) InviteFor(terms Terms) (token string, err error) {
 	err = r.edit(func(b *book) error {
 		i := invited{Name: terms.Name, Created: event.Now(), Uses: terms.Uses, Once: terms.Uses == 1}
@@ -137,8 +138,8 @@ func spent(all []invited, now float64) []invited {
 	return kept
 }
 
-// Enrol makes a worker of who proves that it has an invitation's token. Of the same question as before it makes no other one, whoever asks. Its
-// errors are *Refusal.
+// Enrol makes a worker of who proves that it has an invitation's token. Of the same question as before it makes no
+// other one, whoever asks. Its errors are *Refusal.
 func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 	if refusal := e.check(); refusal != nil {
 		return Enrolled{}, refusal
@@ -198,7 +199,8 @@ func secret(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Check returns nil for a worker's own secret, or a *Refusal. It takes as long for a wrong secret as for an unknown worker and says the same.
+// Check returns nil for a worker's own secret, or a *Refusal. It takes as long for a wrong secret as for an unknown
+// worker and says the same.
 func (r *Registry) Check(worker, secret string) error {
 	b, err := r.read()
 	if err != nil {
@@ -233,7 +235,8 @@ func (r *Registry) standing(worker string) *Refusal {
 	return w.standing()
 }
 
-// forgetAfter is how long nothing may be heard of a worker that belongs to the swarm. Its credentials are void afterwards.
+// forgetAfter is how long nothing may be heard of a worker that belongs to the swarm. Its credentials are void
+// afterwards.
 const forgetAfter = 30 * 24 * time.Hour
 
 func forgottenWorker(worker string) *Refusal {
@@ -316,7 +319,8 @@ func (r *Registry) Revoke(name string) error {
 	return err
 }
 
-// RevokeWithWorkers takes back the invitations of that name and the credentials of all workers that came with them. It returns their names.
+// RevokeWithWorkers takes back the invitations of that name and the credentials of all workers that came with them. It
+// returns their names.
 func (r *Registry) RevokeWithWorkers(name string) (workers []string, err error) {
 	return r.revoke(name, true)
 }

@@ -246,7 +246,8 @@ func TestARegistryTakesAsManyWorkersAsASwarmMayHave(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is wrong is said the same way for an unknown worker as for a wrong secret, and hashes are compared nowhere but in constant time.
+// What is wrong is said the same way for an unknown worker as for a wrong secret, and hashes are compared nowhere but
+// in constant time.
 func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	r := registry(t, t.TempDir())
 	invitation, err := r.Invite("", false)

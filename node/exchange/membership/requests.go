@@ -145,7 +145,8 @@ func (r *AdmissionServer) whereabouts(assignment *assignment, p Progress) {
 	r.advanced(assignment)
 }
 
-// advanced notes that a node got on. Going to and fro is not getting on: nobody is waited for at the run's end because of it.
+// advanced notes that a node got on. Going to and fro is not getting on: nobody is waited for at the run's end because
+// of it.
 func (r *AdmissionServer) advanced(assignment *assignment) {
 	if assignment.round > assignment.best {
 		assignment.best, r.moved = assignment.round, r.o.Now()

@@ -9,15 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// How far from the swarm's round a worker's node may be and still be waited for, at a barrier. A node that has shared a round is one behind
-// those that work on the next. Nobody need wait for one that is ahead: what it shared of a round is there, or never will be. A newcomer
-// begins two rounds ahead.
+// How far from the swarm's round a worker's node may be and still be waited for, at a barrier. A node that has shared a
+// round is one behind those that work on the next. Nobody need wait for one that is ahead: what it shared of a round is
+// there, or never will be. A newcomer begins two rounds ahead.
 const (
 	maxBehind = 1
 	maxAhead  = 2
 )
 
-// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock but now, no I/O, not safe for concurrent use.
+// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock but now, no I/O, not
+// safe for concurrent use.
 type lineup struct {
 	barrier     bool // nodes wait for each other
 	offers      bool // workers' batches pass through here
@@ -88,7 +89,8 @@ func (l *lineup) find(node string) *assignment { return l.byNode[strings.ToLower
 // first is the round that a node which joins now begins with.
 func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
 
-// join makes the node a member from a round on, or again one. round is what it works on, brings says its model and device.
+// join makes the node a member from a round on, or again one. round is what it works on, brings says its model and
+// device.
 func (l *lineup) join(node, worker string, from, round int, brings string) *assignment {
 	s := l.find(node)
 	if s == nil {
@@ -126,7 +128,8 @@ func (l *lineup) leave(s *assignment, cause, why string) {
 	l.look()
 }
 
-// progress says where a node is. A node of the coordinator's own host never goes back; a worker's does that comes back from a checkpoint.
+// progress says where a node is. A node of the coordinator's own host never goes back; a worker's does that comes back
+// from a checkpoint.
 func (l *lineup) progress(s *assignment, round int, state event.State) (moved bool) {
 	round = l.clamp(max(round, s.From, s.offered))
 	if s.worker == "" {
@@ -205,7 +208,8 @@ func (l *lineup) look() {
 	}
 }
 
-// effective is the round that a node works on as far as that is known: a claim is believed up to the round after the newest that it shared.
+// effective is the round that a node works on as far as that is known: a claim is believed up to the round after the
+// newest that it shared.
 func (l *lineup) effective(s *assignment) int {
 	if !l.offers || s.worker == "" {
 		return s.round
@@ -213,8 +217,8 @@ func (l *lineup) effective(s *assignment) int {
 	return min(s.round, max(s.offered+1, s.From))
 }
 
-// advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it has none the newest that
-// more than half of the workers have got to.
+// advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it
+// has none the newest that more than half of the workers have got to.
 func (l *lineup) advance() {
 	l.own = false
 	newest := l.newest
@@ -231,8 +235,9 @@ func (l *lineup) advance() {
 	}
 }
 
-// reached tells whether more than half of the workers that are waited for, or are ahead, have got to a round: of those that have shared at least half
-// as many rounds as any other, so that newcomers don't lead. Where nobody is waited for, all count that have shared something.
+// reached tells whether more than half of the workers that are waited for, or are ahead, have got to a round: of those
+// that have shared at least half as many rounds as any other, so that newcomers don't lead. Where nobody is waited for,
+// all count that have shared something.
 func (l *lineup) reached(round int) bool {
 	for _, all := range []bool{false, true} {
 		longest := 0
@@ -299,8 +304,8 @@ const (
 	onItsWay   = "it is on its way to where it was"
 )
 
-// missing says why a worker's node is not waited for, empty: it is; whether it is not behind all the same, so that it waits for the others; and
-// whether it counts where the swarm's round is looked for.
+// missing says why a worker's node is not waited for, empty: it is; whether it is not behind all the same, so that it
+// waits for the others; and whether it counts where the swarm's round is looked for.
 func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	round := l.effective(s)
 	behind := round < l.newest-maxBehind

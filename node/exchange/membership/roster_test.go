@@ -110,8 +110,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Whatever happens, nobody is waited for who is silent, lags or has left; the version changes with the members and with nothing else; what
-// is told adds up to what is.
+// Whatever happens, nobody is waited for who is silent, lags or has left; the version changes with the members and with
+// nothing else; what is told adds up to what is.
 func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		barrier := rapid.Bool().Draw(t, "barrier")
@@ -200,7 +200,8 @@ func BenchmarkBeatOfTenThousand(b *testing.B) {
 	}
 }
 
-// Where rollouts pass through the coordinator, a node that claims to get on and shares nothing is not waited for round after round.
+// Where rollouts pass through the coordinator, a node that claims to get on and shares nothing is not waited for round
+// after round.
 func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	l := lineupOf(t, 1, true)
 	l.offers = true
@@ -219,7 +220,8 @@ func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	require.False(t, liar.Absent, "it has shared")
 }
 
-// A stranger's claims, of however many nodes, move the swarm's round for nobody; nor do those who shared once and stay hold it.
+// A stranger's claims, of however many nodes, move the swarm's round for nobody; nor do those who shared once and stay
+// hold it.
 func TestTheSwarmsRoundIsWhatMostWorkersHaveShared(t *testing.T) {
 	l := lineupOf(t, 0, true)
 	l.offers, l.rounds, l.now, l.trust = true, 1000, time.Unix(1_000_000, 0), newTrust(time.Minute)

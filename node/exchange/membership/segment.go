@@ -12,9 +12,9 @@ import (
 //
 //	1f2e3d4c 17 {"type":"round",...}
 //
-// The checksum is CRC-32C over what follows it. A line without its end is one that was being written when the process or the machine died: it was
-// never delivered, for what is delivered is on the disk first. Any other line that is wrong has been harmed since: it becomes a tombstone, so
-// that those after it keep their numbers.
+// The checksum is CRC-32C over what follows it. A line without its end is one that was being written when the process
+// or the machine died: it was never delivered, for what is delivered is on the disk first. Any other line that is wrong
+// has been harmed since: it becomes a tombstone, so that those after it keep their numbers.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -87,8 +87,9 @@ func (r *AdmissionServer) expel(s *session, refusal *Refusal) {
 	}
 }
 
-// Settled returns nil once every worker's nodes have done their rounds and it has delivered what they told, or it has left; after End, once it
-// has left or is silent. It also returns nil when nobody got on for patience, with a warning told; an error only when ctx ends.
+// Settled returns nil once every worker's nodes have done their rounds and it has delivered what they told, or it has
+// left; after End, once it has left or is silent. It also returns nil when nobody got on for patience, with a warning
+// told; an error only when ctx ends.
 func (r *AdmissionServer) Settled(ctx context.Context, patience time.Duration) error {
 	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()

@@ -15,8 +15,8 @@ const (
 	sightingsEvery = 10 * time.Second
 )
 
-// sightings are when workers were last heard of, in a file beside the registry's: nothing rests on it, so that it is written seldom and a
-// broken one is as good as none.
+// sightings are when workers were last heard of, in a file beside the registry's: nothing rests on it, so that it is
+// written seldom and a broken one is as good as none.
 type sightings struct {
 	path string
 

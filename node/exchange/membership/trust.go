@@ -6,14 +6,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Nobody knows beforehand who will share its rollouts, and the others wait at the barrier for each member that doesn't, up to its deadline. So a
-// worker's node is waited for once it has shared a round, and each wait in vain makes the next one dearer: its node, and all others that came with the
-// same invitation, must have shared vainFactor times as many rounds as before until somebody waits for them. With that the waits in vain of all who
-// hold one invitation grow with the logarithm of the rounds, however many workers they make of it and whatever they do in turn.
+// Nobody knows beforehand who will share its rollouts, and the others wait at the barrier for each member that doesn't,
+// up to its deadline. So a worker's node is waited for once it has shared a round, and each wait in vain makes the next
+// one dearer: its node, and all others that came with the same invitation, must have shared vainFactor times as many
+// rounds as before until somebody waits for them. With that the waits in vain of all who hold one invitation grow with
+// the logarithm of the rounds, however many workers they make of it and whatever they do in turn.
 const vainFactor = 8
 
-// A node that is waited for and falls silent, leaves or loads again has been waited for in vain, too, where that took longer than briefWait.
-// Otherwise that counts for its worker alone: a laptop that is closed harms nobody else.
+// A node that is waited for and falls silent, leaves or loads again has been waited for in vain, too, where that took
+// longer than briefWait. Otherwise that counts for its worker alone: a laptop that is closed harms nobody else.
 const (
 	briefWait   = SilentAfter + 5*time.Second
 	briefFactor = 4
@@ -116,7 +117,8 @@ func (l *lineup) vain(s *assignment) {
 	l.trust.ofAll[group] = min(maxNeed, max(1, l.trust.ofAll[group])*vainFactor)
 }
 
-// overdue finds the nodes that have been waited for longer than a barrier waits: the swarm's round is not theirs to hold.
+// overdue finds the nodes that have been waited for longer than a barrier waits: the swarm's round is not theirs to
+// hold.
 func (l *lineup) overdue() {
 	late := l.trust.deadline + l.trust.deadline/2
 	if l.trust.deadline <= 0 || l.trust.waiting.IsZero() || l.now.Sub(l.trust.waiting) <= late {

@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// barrierSim is a swarm of one node of the coordinator's own and of workers' nodes, with a clock: how long it waits at each barrier, and for whom.
+// barrierSim is a swarm of one node of the coordinator's own and of workers' nodes, with a clock: how long it waits at
+// each barrier, and for whom.
 type barrierSim struct {
 	*lineup
 	deadline, compute time.Duration
@@ -48,7 +49,8 @@ func (b *barrierSim) enter(worker string) *assignment {
 	return s
 }
 
-// owed are the nodes that the own node waits for at the barrier of its round: by what they shared, whatever the lineup makes of it.
+// owed are the nodes that the own node waits for at the barrier of its round: by what they shared, whatever the lineup
+// makes of it.
 func (b *barrierSim) owed() (list []*assignment) {
 	for _, s := range b.nodes {
 		if s.gone == "" && !s.Absent && s.From <= b.newest && !b.shared[s][b.newest] {
@@ -67,8 +69,8 @@ func (b *barrierSim) share(s *assignment, round int) {
 	b.lineup.share(s, round)
 }
 
-// round is one round of the own node: it computes, shares, waits for all members that are waited for, and goes on. At the barrier act is called
-// for each that owes something: it shares or does not, and returns when, from then on.
+// round is one round of the own node: it computes, shares, waits for all members that are waited for, and goes on. At
+// the barrier act is called for each that owes something: it shares or does not, and returns when, from then on.
 func (b *barrierSim) round(act func(s *assignment, left time.Duration) time.Duration) {
 	b.now = b.now.Add(b.compute)
 	b.awaits(b.newest)
@@ -107,8 +109,8 @@ func TestNobodyWaitsForWhoNeverShares(t *testing.T) {
 	require.Zero(t, b.idle)
 }
 
-// Whatever those do who hold one invitation, in whatever order and as however many workers, they are waited for in vain no more often than the
-// logarithm of the rounds.
+// Whatever those do who hold one invitation, in whatever order and as however many workers, they are waited for in vain
+// no more often than the logarithm of the rounds.
 func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rounds := rapid.SampledFrom([]int{30, 100, 300}).Draw(t, "rounds")
@@ -182,8 +184,9 @@ func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	})
 }
 
-// Sybils that share just enough to be waited for and then stall, liars that claim rounds, and silent ones that fall silent at every barrier, all of
-// one invitation and each at the worst moment, delay the rounds of the paper's length by less than 2 % of what a calm run takes.
+// Sybils that share just enough to be waited for and then stall, liars that claim rounds, and silent ones that fall
+// silent at every barrier, all of one invitation and each at the worst moment, delay the rounds of the paper's length
+// by less than 2 % of what a calm run takes.
 func TestSybilsLiarsAndSilentOnesDelayNobodyMuch(t *testing.T) {
 	const rounds = 2000
 	run := func(hostile bool) (b *barrierSim, honest *assignment, away int) {

@@ -23,9 +23,9 @@ const (
 	maxAddressBytes = 4 << 10
 )
 
-// address is where servers are, and how to be sure that they are the right ones: nats://host:port, several with commas, or
-// tls://host:port?fp=FINGERPRINT. A coordinator begins with the TLS handshake; servers of an external cluster (tls://...?handshake=later)
-// say INFO first, as NATS does by default.
+// address is where servers are, and how to be sure that they are the right ones: nats://host:port, several with commas,
+// or tls://host:port?fp=FINGERPRINT. A coordinator begins with the TLS handshake; servers of an external cluster
+// (tls://...?handshake=later) say INFO first, as NATS does by default.
 type address struct {
 	scheme      string
 	hosts       []string // host:port, of an external cluster perhaps user:password@host:port

@@ -26,8 +26,9 @@ const (
 	mismatchEvery    = time.Minute
 )
 
-// ServeAdmission answers the workers' requests at the admission server until ctx ends, and requests in progress with it. A worker's requests wait for
-// each other only, in bounded lanes: the broker and other workers never wait for a slow one, nor for a slow admission server. Of one server, one admission server is served.
+// ServeAdmission answers the workers' requests at the admission server until ctx ends, and requests in progress with
+// it. A worker's requests wait for each other only, in bounded lanes: the broker and other workers never wait for a
+// slow one, nor for a slow admission server. Of one server, one admission server is served.
 func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admission) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,7 +65,8 @@ type admissionRequests struct {
 	mismatched time.Time // when the last one was told
 }
 
-// mismatch refuses a request of another protocol, and says so here, too: once in a while, for anybody may send such ones.
+// mismatch refuses a request of another protocol, and says so here, too: once in a while, for anybody may send such
+// ones.
 func (d *admissionRequests) mismatch(m *nats.Msg, who string, refusal error) {
 	d.refuse(m, refusal)
 	now := time.Now()
@@ -79,8 +81,8 @@ func (d *admissionRequests) mismatch(m *nats.Msg, who string, refusal error) {
 	}
 }
 
-// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and
-// the secret says it again.
+// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other
+// one publish there, and the secret says it again.
 func (d *admissionRequests) worker(m *nats.Msg) {
 	workerToken, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, workerPrefix), ".")
 	name, ok := untoken(workerToken)
@@ -287,8 +289,8 @@ func (d *admissionRequests) respond(m, answer *nats.Msg, data []byte) {
 	}
 }
 
-// answerable tells whether an answer may be sent to a subject: it must be below the asker's own inbox, or the coordinator would write for it
-// wherever it names.
+// answerable tells whether an answer may be sent to a subject: it must be below the asker's own inbox, or the
+// coordinator would write for it wherever it names.
 func answerable(reply, inbox string) bool {
 	rest, below := strings.CutPrefix(reply, inbox+".")
 	return below && rest != "" && len(reply) <= maxInboxBytes && !strings.ContainsAny(rest, "*> \t\r\n") &&
@@ -300,7 +302,8 @@ func enrolAnswerable(reply string) bool {
 	return isNonce(nonce) && answerable(reply, enrolInbox(nonce))
 }
 
-// StoreOffer puts a worker's batch, which has been looked at, into a run's stream. The first one of a node and round counts; a repeat is no error.
+// StoreOffer puts a worker's batch, which has been looked at, into a run's stream. The first one of a node and round
+// counts; a repeat is no error.
 func (s *Server) StoreOffer(ctx context.Context, run string, offer membership.Offer) error {
 	subjects, err := newSubjects(run)
 	if err != nil {

@@ -17,12 +17,12 @@ const (
 	wantQueue = 256             // asked for and not yet looked up; what comes beyond is asked for again
 )
 
-// Find returns the batch that a node shared in a round, as the node's journal has it, or nil where it has none: the node
-// has not got there yet. It is called for the run's own nodes only.
+// Find returns the batch that a node shared in a round, as the node's journal has it, or nil where it has none: the
+// node has not got there yet. It is called for the run's own nodes only.
 type Find func(node string, round int) ([]byte, error)
 
-// archive answers wants: what the stream has lost, or has dropped for its age, it stores there again, as the owner did. The nodes'
-// journals are the truth, the stream is a cache of them. One goroutine owns it.
+// archive answers wants: what the stream has lost, or has dropped for its age, it stores there again, as the owner did.
+// The nodes' journals are the truth, the stream is a cache of them. One goroutine owns it.
 type archive struct {
 	server   *Server
 	run      string
@@ -91,7 +91,8 @@ func (a *archive) answer(ctx context.Context, subject string) error {
 	return nil
 }
 
-// store puts a batch into the stream. Where the stream claims to have one it must be readable, or else the stream is broken.
+// store puts a batch into the stream. Where the stream claims to have one it must be readable, or else the stream is
+// broken.
 func (a *archive) store(ctx context.Context, round int, node string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -123,8 +124,8 @@ func (a *archive) store(ctx context.Context, round int, node string, data []byte
 // unreadable begins the reason of a trouble that a write to another subject would not show.
 const unreadable = "unreadable: "
 
-// damaged tells whether a stream counts a batch that it can't find: to one that expects the subject to be free it says otherwise that the
-// sequence is wrong.
+// damaged tells whether a stream counts a batch that it can't find: to one that expects the subject to be free it says
+// otherwise that the sequence is wrong.
 func damaged(reason string) bool {
 	return strings.HasPrefix(reason, unreadable) || strings.Contains(reason, "maximum messages per subject")
 }

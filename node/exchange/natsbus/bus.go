@@ -197,7 +197,8 @@ func (b *Bus) store(ctx context.Context, round int, data []byte) (again bool, er
 	return b.reachable(), err
 }
 
-// complain tells the server of a trouble with the stream, once a second at most. A worker's way to it has troubles of its own.
+// complain tells the server of a trouble with the stream, once a second at most. A worker's way to it has troubles of
+// its own.
 func (b *Bus) complain(err error) {
 	if b.worker != "" {
 		return
@@ -222,7 +223,8 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// reachable is false once the connection won't come back by itself, which is when a server that restarted refuses the token.
+// reachable is false once the connection won't come back by itself, which is when a server that restarted refuses the
+// token.
 func (b *Bus) reachable() bool { return !b.conn.IsClosed() }
 
 // retry calls attempt until it succeeds or says that trying again is of no use, or until ctx ends; then it

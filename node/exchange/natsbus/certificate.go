@@ -32,8 +32,9 @@ const (
 	clockSlack      = 48 * time.Hour // clocks that are wrong by less still take a new certificate
 )
 
-// Certificate returns a coordinator's self-signed certificate for the hosts and its fingerprint. The key lies in dir (0700) and stays; the
-// certificate is made anew where it is about to expire or names other hosts, which changes no fingerprint: invitations stay good.
+// Certificate returns a coordinator's self-signed certificate for the hosts and its fingerprint. The key lies in dir
+// (0700) and stays; the certificate is made anew where it is about to expire or names other hosts, which changes no
+// fingerprint: invitations stay good.
 func Certificate(dir string, hosts []string) (tls.Certificate, string, error) {
 	certificate, err := certificate(dir, hosts, time.Now())
 	if err != nil {
@@ -72,7 +73,8 @@ func certificate(dir string, hosts []string, now time.Time) (tls.Certificate, er
 	return pair(made, key)
 }
 
-// loadKey reads the key, or makes it where there is none. One that can't be read is never replaced: all invitations hang on it.
+// loadKey reads the key, or makes it where there is none. One that can't be read is never replaced: all invitations
+// hang on it.
 func loadKey(path string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

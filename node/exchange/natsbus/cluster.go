@@ -21,12 +21,14 @@ const (
 	errFewerResources jetstream.ErrorCode = 10047 // storage
 )
 
-// cluster is a NATS cluster that others run. It must have JetStream, take messages of 9 MB (max_payload) and let the coordinator's user do:
+// cluster is a NATS cluster that others run. It must have JetStream, take messages of 9 MB (max_payload) and let the
+// coordinator's user do:
 //
 //	publish    $JS.API.>  swarm.>  _INBOX.>  _INBOX_w.>  _INBOX_e.>
 //	subscribe  swarm.>  _INBOX.>
 //
-// and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two hexadecimal digits:
+// and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two
+// hexadecimal digits:
 //
 //	publish    swarm.enrol  swarm.w.W.>  swarm.*.want.*.*
 //	subscribe  swarm.*.shared.>  _INBOX_w.W.>  _INBOX_e.>
@@ -40,8 +42,9 @@ const (
 //	max_payload: 9MB
 //	leafnodes { remotes [ { url: "nats-leaf://user:password@hub:7422" } ] }
 //
-// The cluster listens for it (leafnodes { listen: "0.0.0.0:7422" }), and its user there has a worker's rights. Nodes dial the leaf as they would dial
-// the cluster. Only a worker's do: JetStream's own requests, which the coordinator's nodes make, do not pass a leaf.
+// The cluster listens for it (leafnodes { listen: "0.0.0.0:7422" }), and its user there has a worker's rights. Nodes
+// dial the leaf as they would dial the cluster. Only a worker's do: JetStream's own requests, which the coordinator's
+// nodes make, do not pass a leaf.
 type cluster struct {
 	url string
 }
@@ -88,7 +91,8 @@ func (a address) url() string {
 	return text
 }
 
-// createStream makes a run's stream, on a cluster with as many replicas as it has servers for, or takes the one that is there.
+// createStream makes a run's stream, on a cluster with as many replicas as it has servers for, or takes the one that is
+// there.
 func (s *Server) createStream(ctx context.Context, run string) error {
 	if s.cluster == nil {
 		return createStream(ctx, s.js, run, 1)

@@ -38,7 +38,8 @@ func natsServer(t testing.TB, config string) *natsserver.Server {
 	return broker
 }
 
-// hubConfig is a server that others run: a user for the coordinator, one for a worker with the rights that cluster's comment names.
+// hubConfig is a server that others run: a user for the coordinator, one for a worker with the rights that cluster's
+// comment names.
 func hubConfig(t testing.TB, more string) string {
 	return fmt.Sprintf(`
 		listen: "127.0.0.1:-1"

@@ -38,8 +38,8 @@ type dialer struct {
 	logger      *slog.Logger
 }
 
-// dial connects, and again for as long as the connection is open. What another try won't change is an error at once; for the rest it tries
-// until ctx ends.
+// dial connects, and again for as long as the connection is open. What another try won't change is an error at once;
+// for the rest it tries until ctx ends.
 func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 	options, err := d.options()
 	if err != nil {
@@ -180,12 +180,13 @@ type TLSOptions struct {
 	Busy        func() // called once when the coordinator takes no newcomer at the moment; may be nil
 }
 
-// errBusy says that the broker lets in no more newcomers at the moment: it refuses those who have no credentials for no other reason.
+// errBusy says that the broker lets in no more newcomers at the moment: it refuses those who have no credentials for no
+// other reason.
 var errBusy = fmt.Errorf("the coordinator takes no more newcomers at the moment (%d at a time from one address, %d in all). "+
 	"Try: the same command again in a minute, or a longer --wait", maxEnrollingOf, maxEnrolling)
 
-// Enrol exchanges an invitation for a worker's own credentials. A coordinator that isn't there is tried until ctx ends; its no is a
-// *membership.Refusal.
+// Enrol exchanges an invitation for a worker's own credentials. A coordinator that isn't there is tried until ctx ends;
+// its no is a *membership.Refusal.
 func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptions) (membership.Credentials, error) {
 	d := dialer{address: addressOf(i), caFile: o.CAFile, credentials: o.Credentials, logger: slog.New(slog.DiscardHandler)}
 	if _, err := d.address.security(d.caFile, d.credentials); err != nil {
@@ -239,7 +240,8 @@ func plainly(err error) error {
 	return err
 }
 
-// nobodyAnswers is the error of a wait that ended at its deadline. err says how long it took, and what the last attempt met.
+// nobodyAnswers is the error of a wait that ended at its deadline. err says how long it took, and what the last attempt
+// met.
 func nobodyAnswers(err error) error {
 	return fmt.Errorf("no answer from there: %w. Try: check that swarm up --listen runs there, and that its port is reachable from here "+
 		"(firewall, port forwarding, swarm up --advertise), or a longer --wait", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Users of a cluster: the coordinator's, one who wants to join and will be called ada, and a worker eve who listens. With rights each has those that
-// docs/WORKERS.md names; without, the account is open to all of them.
+// Users of a cluster: the coordinator's, one who wants to join and will be called ada, and a worker eve who listens.
+// With rights each has those that docs/WORKERS.md names; without, the account is open to all of them.
 func sharedCluster(t *testing.T, rights bool) string {
 	permissions := func(worker string) string {
 		if !rights {

@@ -26,11 +26,13 @@ const (
 	nonceDigits = 32
 )
 
-// gate decides who may connect to the embedded broker and what they may do there: with the token, the run's own nodes, everything; a worker,
-// under its name and secret, requests under its own subjects to the Admission, which takes and reads for it; enrolUser next to nothing.
+// gate decides who may connect to the embedded broker and what they may do there: with the token, the run's own nodes,
+// everything; a worker, under its name and secret, requests under its own subjects to the Admission, which takes and
+// reads for it; enrolUser next to nothing.
 //
-// No worker gets a right on JetStream's API, reading included: a direct get answers to whatever subject the asker names, and the broker
-// doesn't ask whether the asker may write there. The Admission passes a worker's reads on once it has looked at that subject.
+// No worker gets a right on JetStream's API, reading included: a direct get answers to whatever subject the asker
+// names, and the broker doesn't ask whether the asker may write there. The Admission passes a worker's reads on once it
+// has looked at that subject.
 type gate struct {
 	token string
 	admit func(worker, secret string) error // nil: no workers
@@ -134,8 +136,8 @@ func (g *gate) connections(worker string) []uint64 {
 	return slices.Clone(g.workers[worker])
 }
 
-// mayEnrol lets a connection be one of enrolUser's, unless there are as many as may be, from its address or in all. One that is closed makes room at
-// once.
+// mayEnrol lets a connection be one of enrolUser's, unless there are as many as may be, from its address or in all. One
+// that is closed makes room at once.
 func (g *gate) mayEnrol(id uint64, from string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,7 +168,8 @@ func (g *gate) crowded(from string) bool {
 	return len(g.enrolling) >= maxEnrolling || own >= maxEnrollingOf
 }
 
-// sourceOf is whose connections count together: an IPv4 address, or the 64 bits of an IPv6 address that a network is given.
+// sourceOf is whose connections count together: an IPv4 address, or the 64 bits of an IPv6 address that a network is
+// given.
 func sourceOf(address net.Addr) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {

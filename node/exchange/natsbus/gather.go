@@ -11,10 +11,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Gather collects a round's batches; see Exchange. It reads from the stream what is there of all peers at once, then subscribes to the
-// announcements of those that are missing, and reads what is announced, once all are, together. Announcements are only hints: after a
-// reconnect, and before it gives up, it looks at everything that is missing. What stays missing it asks for, now and then: the server may have
-// it from its owner's journal. The server keeps no state for it, and its cost grows with the peers asked for, not with the swarm.
+// Gather collects a round's batches; see Exchange. It reads from the stream what is there of all peers at once, then
+// subscribes to the announcements of those that are missing, and reads what is announced, once all are, together.
+// Announcements are only hints: after a reconnect, and before it gives up, it looks at everything that is missing. What
+// stays missing it asks for, now and then: the server may have it from its owner's journal. The server keeps no state
+// for it, and its cost grows with the peers asked for, not with the swarm.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := b.calls.Begin(ctx)
@@ -162,8 +163,9 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	}
 }
 
-// enough tells whether what was announced is to be read now. Of this host's nodes it is once all of them have announced, in one query rather
-// than one a peer: a barrier has no use for a part. A worker's way is long, so that it reads what there is at once.
+// enough tells whether what was announced is to be read now. Of this host's nodes it is once all of them have
+// announced, in one query rather than one a peer: a barrier has no use for a part. A worker's way is long, so that it
+// reads what there is at once.
 func (g *gathering) enough() bool {
 	return g.bus.worker != "" || len(g.announced) == len(g.collector.Missing())
 }
@@ -179,7 +181,8 @@ func (g *gathering) lookInTime(ctx context.Context, all bool, start time.Time) e
 	return g.look(ctx, all)
 }
 
-// leastLook is what one look may take though the deadline has passed: a round trip to the other side of the world, and some.
+// leastLook is what one look may take though the deadline has passed: a round trip to the other side of the world, and
+// some.
 const leastLook = time.Second
 
 // lost returns why a Gather can't go on: the connection won't come back, or the worker was shut out.
@@ -194,8 +197,9 @@ func (g *gathering) lost(failure error) error {
 	return nil
 }
 
-// look reads the batches of the missing peers, of all or of the announced ones. Where the server can't give them at once, it is asked for
-// each, so that one that can't be read doesn't keep the others from being read, unless the server doesn't answer at all.
+// look reads the batches of the missing peers, of all or of the announced ones. Where the server can't give them at
+// once, it is asked for each, so that one that can't be read doesn't keep the others from being read, unless the server
+// doesn't answer at all.
 func (g *gathering) look(ctx context.Context, all bool) error {
 	var subjects []string
 	for _, peer := range g.collector.Missing() {

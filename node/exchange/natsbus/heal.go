@@ -19,8 +19,8 @@ const (
 	restartTimeout = 10 * time.Second // for the port to be free again
 )
 
-// heal makes a stream that doesn't work anew, empty; where that doesn't help it is the store that is broken, and the broker is started again
-// on its port with an empty one. reason is what was found. healing is held.
+// heal makes a stream that doesn't work anew, empty; where that doesn't help it is the store that is broken, and the
+// broker is started again on its port with an empty one. reason is what was found. healing is held.
 func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason error) error {
 	if s.shut() {
 		return errors.New("the message bus is shut down")
@@ -40,7 +40,8 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 	return s.create(ctx, run, subjects)
 }
 
-// reconnect ends the connections of all workers, which come back at once: the stream is empty, and they offer again what they shared last.
+// reconnect ends the connections of all workers, which come back at once: the stream is empty, and they offer again
+// what they shared last.
 func (s *Server) reconnect() {
 	if s.gate == nil {
 		return
@@ -114,7 +115,8 @@ func (s *Server) try(ctx context.Context, subjects subjects) error {
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjects.probe()))
 }
 
-// restart replaces the broker by one with an empty store on the same port, with the same token; its clients find it by themselves.
+// restart replaces the broker by one with an empty store on the same port, with the same token; its clients find it by
+// themselves.
 func (s *Server) restart(ctx context.Context) error {
 	broker := s.current()
 	broker.Shutdown()

@@ -42,7 +42,8 @@ func newLanes(ctx context.Context) *lanes {
 	return &lanes{ctx: ctx, slots: semaphore.NewWeighted(allRunning), lanes: map[string]*lane{}}
 }
 
-// add queues work in the lane of that name, or returns false where the lane, or all of them together, hold too much. It doesn't block.
+// add queues work in the lane of that name, or returns false where the lane, or all of them together, hold too much. It
+// doesn't block.
 func (l *lanes) add(name string, bytes int, do func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// errInterrupted says that the connection was lost, or is another one: an answer to what was asked over the old one won't come.
+// errInterrupted says that the connection was lost, or is another one: an answer to what was asked over the old one
+// won't come.
 var errInterrupted = errors.New("the connection was interrupted")
 
 // link tells of a connection's losses and returns.

@@ -9,8 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// What a worker reads the broker sends it directly, so that its size is known only afterwards: by what has gone over the worker's connections. The
-// meter looks every so often, and passes no more reads on while the worker has drawn more than it may, or takes less than it asks for.
+// What a worker reads the broker sends it directly, so that its size is known only afterwards: by what has gone over
+// the worker's connections. The meter looks every so often, and passes no more reads on while the worker has drawn more
+// than it may, or takes less than it asks for.
 const (
 	meterEvery    = 100 * time.Millisecond
 	meterReads    = 8       // passed on between two looks

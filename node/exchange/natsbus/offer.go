@@ -16,7 +16,8 @@ import (
 // offerTimeout bounds one attempt to offer a batch: eight megabytes over a slow line take long.
 const offerTimeout = 60 * time.Second
 
-// offer makes one attempt to have the coordinator take a batch, and tells whether another one could succeed where it failed.
+// offer makes one attempt to have the coordinator take a batch, and tells whether another one could succeed where it
+// failed.
 func (b *Bus) offer(ctx context.Context, round int, data []byte) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, offerTimeout)
 	defer cancel()

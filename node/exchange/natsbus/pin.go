@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pinned is the TLS of one who knows a coordinator by its key rather than by its name: whoever has that key is the coordinator, wherever it
-// is reached.
+// pinned is the TLS of one who knows a coordinator by its key rather than by its name: whoever has that key is the
+// coordinator, wherever it is reached.
 func pinned(fingerprint string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,

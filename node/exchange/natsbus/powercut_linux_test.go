@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 
 func anybody(string, string) error { return nil }
 
-// An offer that was taken is in the stream after any power cut of the coordinator: its worker's node offers it once. NATS syncs no folders, so that
-// this holds on file systems with a journal.
+// An offer that was taken is in the stream after any power cut of the coordinator: its worker's node offers it once.
+// NATS syncs no folders, so that this holds on file systems with a journal.
 func TestPowerCutLosesNoOffer(t *testing.T) {
 	fs := powercut.Mount(t)
 	start := func(t *testing.T, home string) *Server {

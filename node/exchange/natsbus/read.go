@@ -28,8 +28,8 @@ const (
 	descriptionHeader  = "Description"
 )
 
-// query is a direct get of JetStream's (ADR-31). Several batches come as several messages and an end; a server before 2.11 knows only one
-// batch at a time.
+// query is a direct get of JetStream's (ADR-31). Several batches come as several messages and an end; a server before
+// 2.11 knows only one batch at a time.
 type query struct {
 	Last     []string `json:"multi_last,omitempty"`   // the last of each subject, in the order of their sequences
 	LastOne  string   `json:"last_by_subj,omitempty"` // the last of a subject, which may have wildcards
@@ -83,8 +83,8 @@ type stored struct {
 // errOneByOne says that the server doesn't know queries of several batches.
 var errOneByOne = errors.New("the server reads one batch at a time")
 
-// fetch makes one query, calls each for every batch in the order of their sequences, and returns how many the server left for a next one. What
-// isn't there is no error.
+// fetch makes one query, calls each for every batch in the order of their sequences, and returns how many the server
+// left for a next one. What isn't there is no error.
 func (b *Bus) fetch(ctx context.Context, q query, each func(stored)) (pending int, err error) {
 	data, err := json.Marshal(q)
 	if err != nil {

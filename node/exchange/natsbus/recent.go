@@ -23,8 +23,8 @@ const (
 	keptMarks      = 1024             // own rounds whose arrival is kept in mind
 )
 
-// Recent returns what peers shared lately; see Exchange. The stream's sequences tell what came before what: a batch's age is how many own
-// batches came after it. A peer's batches that an earlier call fetched are not fetched again.
+// Recent returns what peers shared lately; see Exchange. The stream's sequences tell what came before what: a batch's
+// age is how many own batches came after it. A peer's batches that an earlier call fetched are not fetched again.
 func (b *Bus) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
 	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
@@ -60,7 +60,8 @@ type arrivals struct {
 	peers  map[string]*history
 }
 
-// history is what is kept of one peer's batches, for as long as they are asked for: the newest limit of what came after since.
+// history is what is kept of one peer's batches, for as long as they are asked for: the newest limit of what came after
+// since.
 type history struct {
 	since   uint64
 	limit   int
@@ -235,7 +236,8 @@ func (h *history) add(s subjects, peer string, found stored) {
 	h.batches = append(h.batches, arrival{found.sequence, exchange.Receive(found.data, peer, round)})
 }
 
-// follow reads what a peer has shared since it was last asked. Where that is more than limit, it reads the newest ones instead.
+// follow reads what a peer has shared since it was last asked. Where that is more than limit, it reads the newest ones
+// instead.
 func (b *Bus) follow(ctx context.Context, h *history, peer string, since uint64, limit int) error {
 	h.since, h.limit = since, limit
 	h.next = max(h.next, since+1)

@@ -19,8 +19,9 @@ type offered struct {
 	data  []byte
 }
 
-// offers are a worker's newest batches that the coordinator took. It says that they are on its disk, and yet its disk may be lost, or the stream
-// made anew: the batches are offered again whenever the connection comes back, and those that are still there change nothing.
+// offers are a worker's newest batches that the coordinator took. It says that they are on its disk, and yet its disk
+// may be lost, or the stream made anew: the batches are offered again whenever the connection comes back, and those
+// that are still there change nothing.
 type offers struct {
 	mu   sync.Mutex
 	kept []offered

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A coordinator whose stream is lost, with its disk or because it had to be made anew, gets from workers' nodes what they shared last.
+// A coordinator whose stream is lost, with its disk or because it had to be made anew, gets from workers' nodes what
+// they shared last.
 func TestWorkersOfferAgainWhatTheCoordinatorLost(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	anna := o.bus(t, "anna", "anna_0")

@@ -18,8 +18,8 @@ import (
 //	swarm.enrol               membership.Enrol -> membership.Enrolled
 //	swarm.why                 membership.Credentials -> why they are not taken
 //
-// A request carries the worker's secret and the protocol as headers; an answer is JSON, and a membership.Refusal where it has the header
-// refusedHeader.
+// A request carries the worker's secret and the protocol as headers; an answer is JSON, and a membership.Refusal where
+// it has the header refusedHeader.
 const (
 	enrolSubject = "swarm.enrol"
 	whySubject   = "swarm.why"
@@ -111,8 +111,8 @@ func final(refusal *membership.Refusal) bool {
 	return false
 }
 
-// outcast is the error of a worker that is not, or no longer, one of the swarm: its refusal, and exchange.ErrClosed, for there is nothing to
-// wait for.
+// outcast is the error of a worker that is not, or no longer, one of the swarm: its refusal, and exchange.ErrClosed,
+// for there is nothing to wait for.
 type outcast struct{ refusal *membership.Refusal }
 
 func (o outcast) Error() string   { return o.refusal.Message }

@@ -53,7 +53,8 @@ func flush(t *testing.T, o *office, conn *nats.Conn) {
 	}
 }
 
-// A worker writes nowhere but to the admission server: not into the stream, not to JetStream, not for others, not by way of an answer.
+// A worker writes nowhere but to the admission server: not into the stream, not to JetStream, not for others, not by
+// way of an answer.
 func TestWorkerWritesNowhere(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	s := o.bus(t, "ada", "a").subjects
@@ -402,7 +403,8 @@ func (f from) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(f.address)}, Timeout: 30 * time.Second}).Dial(network, address)
 }
 
-// Anonymous connections keep nobody out: not from elsewhere, and from the friend's own address only as long as they are there.
+// Anonymous connections keep nobody out: not from elsewhere, and from the friend's own address only as long as they are
+// there.
 func TestAFloodOfNewcomersKeepsNobodyOut(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	o.server.gate.mu.Lock()

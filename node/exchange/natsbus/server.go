@@ -34,9 +34,9 @@ const (
 	// A direct read answers with the message and a few headers of the server's own.
 	headerRoom = 64 << 10
 
-	// JetStream syncs its files this often where no worker may connect. A killed process loses nothing, for the kernel has the writes; a
-	// machine that loses power loses this much, which its own nodes' journals have. A worker's offer is synced before it is taken: its node
-	// shares it once.
+	// JetStream syncs its files this often where no worker may connect. A killed process loses nothing, for the kernel
+	// has the writes; a machine that loses power loses this much, which its own nodes' journals have. A worker's offer
+	// is synced before it is taken: its node shares it once.
 	syncInterval = 10 * time.Second
 
 	// The embedded broker serves one host's nodes; nothing of ours is stored in memory.
@@ -64,7 +64,8 @@ type ServerOptions struct {
 	// Admit tells whether a worker's credentials are good: nil, or a *membership.Refusal. Nil: no worker may connect.
 	Admit func(worker, secret string) error
 
-	// External are the URLs of a NATS cluster with JetStream that is used instead of an embedded broker; Dir and Listen don't count then.
+	// External are the URLs of a NATS cluster with JetStream that is used instead of an embedded broker; Dir and Listen
+	// don't count then.
 	External    []string
 	Credentials string // file, of the cluster; empty: none, or in the URLs
 	CAFile      string // of the cluster's certificates; empty: the system's
@@ -91,8 +92,9 @@ type Server struct {
 	folders map[string]string // run -> where its stream lies
 }
 
-// Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is there, unless it is so
-// damaged that the broker refuses it: then the store begins empty, with a warning. With External it connects to the cluster instead.
+// Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is
+// there, unless it is so damaged that the broker refuses it: then the store begins empty, with a warning. With External
+// it connects to the cluster instead.
 func Start(options ServerOptions) (*Server, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -167,7 +169,8 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 	}
 }
 
-// secure gives the broker its certificate: the handshake comes before anything else, so that an untrusted sender learns nothing.
+// secure gives the broker its certificate: the handshake comes before anything else, so that an untrusted sender learns
+// nothing.
 func (s *Server) secure(config *tls.Config) error {
 	if len(config.Certificates) != 1 || len(config.Certificates[0].Certificate) == 0 {
 		return errors.New("TLS with one certificate is needed")
@@ -262,7 +265,8 @@ func (s *Server) Addr() net.Addr {
 	return s.current().Addr()
 }
 
-// URL is where clients on this host connect: nats://127.0.0.1:port, with TLS tls://127.0.0.1:port?fp=FINGERPRINT, or the external cluster.
+// URL is where clients on this host connect: nats://127.0.0.1:port, with TLS tls://127.0.0.1:port?fp=FINGERPRINT, or
+// the external cluster.
 func (s *Server) URL() string {
 	if s.cluster != nil {
 		return s.cluster.url
@@ -278,7 +282,8 @@ func (s *Server) URL() string {
 	return schemeTLS + "://" + where + "?fp=" + s.pin
 }
 
-// Token is the secret the run's own nodes must present, empty of an external cluster. It belongs into a node's assignment, not into argv or logs.
+// Token is the secret the run's own nodes must present, empty of an external cluster. It belongs into a node's
+// assignment, not into argv or logs.
 func (s *Server) Token() string { return s.token }
 
 // Disconnect ends a worker's connections, which was revoked or banned: Admit keeps it from coming back.

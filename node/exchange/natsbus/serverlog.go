@@ -31,7 +31,8 @@ func (l *serverLog) Errorf(format string, args ...any) {
 	l.trouble(fmt.Sprintf(format, args...))
 }
 
-// Warnf is for a debugger: what the broker warns of, recovering its files after a kill for one, it mends; what it can't, is an error.
+// Warnf is for a debugger: what the broker warns of, recovering its files after a kill for one, it mends; what it
+// can't, is an error.
 func (l *serverLog) Warnf(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 
 func (l *serverLog) Fatalf(format string, args ...any) {

@@ -10,14 +10,14 @@ import (
 // maxNameBytes bounds a run's and a node's name: encoded, a stream's name must stay a legal file name.
 const maxNameBytes = 64
 
-// Subjects of a run. Batches are stored under rollouts; JetStream announces each under shared once it is stored, without
-// its payload.
+// Subjects of a run. Batches are stored under rollouts; JetStream announces each under shared once it is stored,
+// without its payload.
 //
 //	swarm.<run>.rollouts.<round>.<node>
 //	swarm.<run>.shared.<round>.<node>
 //
-// What a node misses it asks for under want, and what goes wrong with the stream it tells under trouble; neither is stored. The server
-// tries the stream under probe.
+// What a node misses it asks for under want, and what goes wrong with the stream it tells under trouble; neither is
+// stored. The server tries the stream under probe.
 //
 //	swarm.<run>.want.<round>.<node>
 //	swarm.<run>.trouble

@@ -19,9 +19,10 @@ const (
 	silences   = 3                // looks in a row without an answer in time: fewer are a busy machine, or a process that was stopped
 )
 
-// Tend keeps a run's rollouts available until ctx ends: it serves again out of the nodes' journals what the stream has not, or no longer,
-// and makes the stream anew, and if need be the whole store, when it has vanished or doesn't work. Nodes ride over that: they go on asking.
-// Whatever is wrong is logged. It returns an error only where the run's name is none.
+// Tend keeps a run's rollouts available until ctx ends: it serves again out of the nodes' journals what the stream has
+// not, or no longer, and makes the stream anew, and if need be the whole store, when it has vanished or doesn't work.
+// Nodes ride over that: they go on asking. Whatever is wrong is logged. It returns an error only where the run's name
+// is none.
 func (s *Server) Tend(ctx context.Context, run string, nodes []string, find Find) error {
 	subjects, err := newSubjects(run)
 	if err != nil {

@@ -111,7 +111,8 @@ func shared(t *testing.T, bus *Bus, round int, peers ...string) string {
 	return text
 }
 
-// What a stream loses comes back out of the journals: the rounds of nodes that are gone, and of rounds that retention dropped.
+// What a stream loses comes back out of the journals: the rounds of nodes that are gone, and of rounds that retention
+// dropped.
 func TestLostRolloutsComeBack(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *Server){
 		"stream deleted": func(t *testing.T, s *Server) {
@@ -180,7 +181,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A disk that was full and has room again: nodes that were refused meanwhile are served, and so is what was there before.
+// A disk that was full and has room again: nodes that were refused meanwhile are served, and so is what was there
+// before.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir).CombinedOutput(); err != nil {

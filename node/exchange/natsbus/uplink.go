@@ -37,8 +37,8 @@ type uplink struct {
 
 var _ membership.Uplink = (*uplink)(nil)
 
-// DialUplink connects a worker to its coordinator. One that isn't there is tried until ctx ends; one that doesn't take the worker's
-// credentials says why: *membership.Refusal.
+// DialUplink connects a worker to its coordinator. One that isn't there is tried until ctx ends; one that doesn't take
+// the worker's credentials says why: *membership.Refusal.
 func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error) {
 	logger := o.Logger
 	if logger == nil {

@@ -10,8 +10,8 @@ import (
 
 var epoch = time.Unix(1_700_000_000, 0)
 
-// Whatever is sent when under whatever conditions, packets arrive in order, none before its delay, none faster than the rate, and each is
-// accounted for.
+// Whatever is sent when under whatever conditions, packets arrive in order, none before its delay, none faster than the
+// rate, and each is accounted for.
 func TestDirectionKeepsItsConditions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Conditions{

@@ -3,5 +3,6 @@
 // test says, in each direction by itself and changeable at any time. It needs root and /dev/net/tun, and neither
 // iproute2 nor the kernel's netem.
 //
-// A host is gone with its processes: namespaces have no names and no mounts, so that nothing is left behind by a test that was killed.
+// A host is gone with its processes: namespaces have no names and no mounts, so that nothing is left behind by a test
+// that was killed.
 package netlab

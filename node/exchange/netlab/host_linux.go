@@ -61,7 +61,8 @@ func (h *Host) Listen(network, address string) (listener net.Listener, err error
 // killWait bounds the wait for killed processes to be gone.
 const killWait = 20 * time.Second
 
-// Kill is a power failure: every process of the host is killed, and none is left when it returns. Who started one still has to Wait for it.
+// Kill is a power failure: every process of the host is killed, and none is left when it returns. Who started one still
+// has to Wait for it.
 func (h *Host) Kill() error {
 	for deadline := time.Now().Add(killWait); ; time.Sleep(5 * time.Millisecond) {
 		pids, err := h.Processes()

@@ -19,8 +19,8 @@ type Lab struct {
 	running    sync.WaitGroup
 }
 
-// New makes a lab that ends with the test, and whatever runs on its hosts with it. It skips the test, with the reason, where namespaces can't
-// be made. seed is that of losses and jitter.
+// New makes a lab that ends with the test, and whatever runs on its hosts with it. It skips the test, with the reason,
+// where namespaces can't be made. seed is that of losses and jitter.
 func New(t testing.TB, seed uint64, hosts ...string) *Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -94,7 +94,8 @@ func (l *Lab) Link(a, b string) Link {
 	return link
 }
 
-// Set changes the conditions from now on. Packets that are under way arrive as they would have, unless they are cut off.
+// Set changes the conditions from now on. Packets that are under way arrive as they would have, unless they are cut
+// off.
 func (l Link) Set(c Conditions) {
 	if err := c.check(); err != nil {
 		panic("netlab: " + err.Error())

@@ -71,7 +71,8 @@ func there(t *testing.T, conn net.Conn, size int) time.Duration {
 	return time.Since(began)
 }
 
-// Real TCP over the lab feels what was set: a round trip takes both delays, a transfer its size by the rate, and both go back when taken away.
+// Real TCP over the lab feels what was set: a round trip takes both delays, a transfer its size by the rate, and both
+// go back when taken away.
 func TestTCPFeelsTheConditions(t *testing.T) {
 	lab := New(t, 1, "a", "b", "c")
 	link := lab.Link("a", "b")
@@ -158,7 +159,8 @@ func silent(t *testing.T, name string, conn net.Conn) {
 	}
 }
 
-// Processes see their host's network only, and a power failure leaves none of them, grandchildren included, and none of another host's.
+// Processes see their host's network only, and a power failure leaves none of them, grandchildren included, and none of
+// another host's.
 func TestKillTakesTheHostsProcesses(t *testing.T) {
 	lab := New(t, 4, "a", "b")
 	var out strings.Builder

@@ -42,7 +42,8 @@ func newNamespace() (*namespace, error) {
 	return &namespace{m.file}, nil
 }
 
-// inside calls f on a thread that is in the namespace: sockets opened and processes started by it, not by other goroutines, are there.
+// inside calls f on a thread that is in the namespace: sockets opened and processes started by it, not by other
+// goroutines, are there.
 func (n *namespace) inside(f func() error) error {
 	result := make(chan error)
 	go func() {
@@ -82,7 +83,8 @@ func (n *namespace) openTUN(address netip.Addr) (*os.File, error) {
 	return file, err
 }
 
-// configure brings an interface of the calling thread's namespace up, with an address of a /24 network unless it has its own.
+// configure brings an interface of the calling thread's namespace up, with an address of a /24 network unless it has
+// its own.
 func configure(name string, address netip.Addr) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -36,8 +36,9 @@ type server struct {
 	sessions  map[string]*workerSession // by worker
 }
 
-// ServeAdmission answers the messages of a run's workers until ctx ends. To the admission server it beats for a worker as long as new beat files of it come, so that
-// the admission server's own patience, made for networks, needn't know of the folder's. A folder that is away is waited for. It returns nil.
+// ServeAdmission answers the messages of a run's workers until ctx ends. To the admission server it beats for a worker
+// as long as new beat files of it come, so that the admission server's own patience, made for networks, needn't know of
+// the folder's. A folder that is away is waited for. It returns nil.
 func ServeAdmission(ctx context.Context, dir, run string, admission membership.Admission, o ServeOptions) error {
 	logger := o.Logger
 	if logger == nil {

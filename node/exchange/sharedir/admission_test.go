@@ -161,8 +161,8 @@ func requireEvents(t *testing.T, b *book, n int) {
 	}
 }
 
-// A worker joins, beats, delivers and leaves through a folder that is synced as badly as can be, with a coordinator that restarts and a worker that
-// restarts: every event is in the book once, in order, and no message stays behind.
+// A worker joins, beats, delivers and leaves through a folder that is synced as badly as can be, with a coordinator
+// that restarts and a worker that restarts: every event is in the book once, in order, and no message stays behind.
 func TestWorkerThroughSyncedFolder(t *testing.T) {
 	for seed := range schedules(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -264,7 +264,8 @@ func TestRefusalsArrive(t *testing.T) {
 	require.Equal(t, membership.CodeMalformed, refusal.Code)
 }
 
-// A worker that stops writing falls silent to the admission server; one whose beat lay there from before is not taken for alive.
+// A worker that stops writing falls silent to the admission server; one whose beat lay there from before is not taken
+// for alive.
 func TestSilentWorker(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()

@@ -17,13 +17,12 @@ import (
 // descriptionStem begins the names of an experiment's descriptions; the newest has the highest number.
 const descriptionStem = "experiment"
 
-// longestStep is how much a description's or a session's number may be above the one before it. Numbers grow by one, some of them get lost. One
-// that is further away was planted, to have the last word for good, and counts for nothing.
+// longestStep is how much a description's or a session's number may be above the one before it. Numbers grow by one,
+// some of them get lost. One that is further away was planted, to have the last word for good, and counts for nothing.
 const longestStep = 1000
 
-// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder that is shared must be
-// there; another
-// experiment's is refused.
+// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder
+// that is shared must be there; another experiment's is refused.
 func Announce(dir string, w membership.Welcome) error {
 	shared := filepath.Dir(filepath.Dir(dir))
 	if info, err := os.Stat(shared); err != nil {
@@ -100,7 +99,8 @@ func descriptions(t *tree) ([]numbered, error) {
 	return found, nil
 }
 
-// description reads the newest description that is whole, and the newest number; nil where there is none yet. Old ones stay: they are small, and few.
+// description reads the newest description that is whole, and the newest number; nil where there is none yet. Old ones
+// stay: they are small, and few.
 func description(t *tree) (*membership.Welcome, int, error) {
 	found, err := descriptions(t)
 	if err != nil {

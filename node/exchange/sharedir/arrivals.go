@@ -21,9 +21,9 @@ const (
 	maxSeen  = 4096 // rounds of a node
 )
 
-// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange of files has no
-// order of arrival
-// but each reader's own. It is kept in a local file, if there is one, so that a restart doesn't take everything for new.
+// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange
+// of files has no order of arrival but each reader's own. It is kept in a local file, if there is one, so that a
+// restart doesn't take everything for new.
 type arrivals struct {
 	mu     sync.Mutex
 	file   *os.File // nil: in memory only
@@ -207,7 +207,8 @@ type arrival struct {
 	age   int
 }
 
-// since returns a node's batches that came after the own batch of round-staleness, oldest first, the newest limit of them.
+// since returns a node's batches that came after the own batch of round-staleness, oldest first, the newest limit of
+// them.
 func (a *arrivals) since(node string, round, staleness, limit int) []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +227,8 @@ func (a *arrivals) since(node string, round, staleness, limit int) []arrival {
 	return out[max(0, len(out)-limit):]
 }
 
-// before is the number of the last arrival when the node shared a round, or the newest one before that; 0: it had shared none.
+// before is the number of the last arrival when the node shared a round, or the newest one before that; 0: it had
+// shared none.
 func (a *arrivals) before(round int) int64 {
 	best, at := -1, int64(0)
 	for r, count := range a.marks {

@@ -36,7 +36,8 @@ func (p *rlSwarm) register(node string, leads bool) error {
 	return nil
 }
 
-// lead moves state/current_state.json on to a round, which is what rl-swarm's nodes follow. A coordinator of its own that is further stays.
+// lead moves state/current_state.json on to a round, which is what rl-swarm's nodes follow. A coordinator of its own
+// that is further stays.
 func (p *rlSwarm) lead(round int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,8 @@ func costs(d *Dir) (lists, names, reads, writes int64) {
 	return c.lists.Swap(0), c.names.Swap(0), c.reads.Swap(0), c.writes.Swap(0)
 }
 
-// fillRounds puts the batches of eight nodes for many rounds into a folder, without the syncs that would take the test's time.
+// fillRounds puts the batches of eight nodes for many rounds into a folder, without the syncs that would take the
+// test's time.
 func fillRounds(t *testing.T, dir string, rounds int) {
 	t.Helper()
 	data, err := exchange.Encode(batchOf("node_0", 0, "")) // what a batch says doesn't matter to the cost
@@ -34,8 +35,8 @@ func fillRounds(t *testing.T, dir string, rounds int) {
 	}
 }
 
-// What a round costs at a barrier is the same in round 2000 as in round 0: one listing of at most a block's names to publish, and to gather
-// one a look and one read a peer.
+// What a round costs at a barrier is the same in round 2000 as in round 0: one listing of at most a block's names to
+// publish, and to gather one a look and one read a peer.
 func TestCostOfARound(t *testing.T) {
 	dir := folderIn(t, quickDir(t))
 	fillRounds(t, dir, 2000)

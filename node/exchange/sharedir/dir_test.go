@@ -136,7 +136,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(shared, "away"))
 }
 
-// A copy that a sync program made under another name is the batch as well, and counts once; the original may never come.
+// A copy that a sync program made under another name is the batch as well, and counts once; the original may never
+// come.
 func TestCopiesCount(t *testing.T) {
 	for _, rename := range []func(stem, ext string) string{
 		func(stem, ext string) string { return stem + " (1)" + ext },

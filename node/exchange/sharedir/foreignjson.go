@@ -17,7 +17,8 @@ var errOurs = errors.New("written by swarm")
 // program marks the files that this program writes in rl-swarm's form; its nodes ignore the field.
 const program = "swarm"
 
-// foreignFile is a rollouts file of rl-swarm: by batch, which is the MD5 of the question as a decimal number, a list with one payload.
+// foreignFile is a rollouts file of rl-swarm: by batch, which is the MD5 of the question as a decimal number, a list
+// with one payload.
 type foreignFile struct {
 	PeerID    string                      `json:"peer_id"`
 	Round     *int                        `json:"round"`
@@ -45,8 +46,9 @@ type foreignQuestion struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// decodeForeign reads a rollouts file: errPartial for what isn't JSON (a half file), errOurs, or what is wrong with it. The order of its rollouts is
-// that of their batch numbers, for a JSON object has none. That a completion ended by itself isn't known there; it is taken to have.
+// decodeForeign reads a rollouts file: errPartial for what isn't JSON (a half file), errOurs, or what is wrong with it.
+// The order of its rollouts is that of their batch numbers, for a JSON object has none. That a completion ended by
+// itself isn't known there; it is taken to have.
 func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) {
 	text = pythonjson.Null(text)
 	if !json.Valid(text) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Gather lists the round's folder and reads what is new there until the barrier is done; see Exchange. A file that isn't whole yet has not been
-// shared yet.
+// Gather lists the round's folder and reads what is new there until the barrier is done; see Exchange. A file that
+// isn't whole yet has not been shared yet.
 func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := d.calls.Begin(ctx)
@@ -71,8 +71,8 @@ func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector
 	return err
 }
 
-// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is to see that its
-// sender is wrong.
+// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is
+// to see that its sender is wrong.
 func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there bool) {
 	for _, f := range files {
 		packed, err := d.base.take(dir, f.entry, maxPacked)

@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// An untrusted sender with access to the folder leaves links, pipes, bombs and nonsense under every name that is looked at: the honest batch is found all the
-// same, nothing outside is read, nothing blocks, and memory stays bounded.
+// An untrusted sender with access to the folder leaves links, pipes, bombs and nonsense under every name that is looked
+// at: the honest batch is found all the same, nothing outside is read, nothing blocks, and memory stays bounded.
 func TestHostileFiles(t *testing.T) {
 	dir := newFolder(t)
 	var log logLines

@@ -19,7 +19,8 @@ const (
 	snapshotPart = "snapshots"
 )
 
-// blockRounds is how many rounds share a folder: with 8 nodes a listing has at most 128 names, and 2000 rounds make 125 folders.
+// blockRounds is how many rounds share a folder: with 8 nodes a listing has at most 128 names, and 2000 rounds make 125
+// folders.
 const blockRounds = 16
 
 // maxRounds bounds a round's number, so that names stay short.

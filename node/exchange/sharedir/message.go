@@ -18,7 +18,8 @@ const (
 	verbBeat    = "beat"
 )
 
-// Folders of a worker's messages: each side writes and deletes in one of them only, so that no two machines change the same file.
+// Folders of a worker's messages: each side writes and deletes in one of them only, so that no two machines change the
+// same file.
 const (
 	up   = "up"   // the worker's
 	down = "down" // the coordinator's
@@ -27,9 +28,8 @@ const (
 // maxEnvelope bounds a message unpacked; a packed one is never longer.
 const maxEnvelope = membership.MaxMessageBytes + 4<<10
 
-// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both numbers only grow,
-// so that their order
-// needs no clocks.
+// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both
+// numbers only grow, so that their order needs no clocks.
 type letter struct {
 	entry
 	verb    string

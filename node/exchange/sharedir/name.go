@@ -17,8 +17,8 @@ type entry struct {
 	hash string // first half of the SHA-256 of the content, in hex
 }
 
-// core is the part of a name that tells the content. What sync programs make of a name leaves it whole: "core (1).json",
-// "core.sync-conflict-….zst", "Copy of core.zst".
+// core is the part of a name that tells the content. What sync programs make of a name leaves it whole: "core
+// (1).json", "core.sync-conflict-….zst", "Copy of core.zst".
 var core = regexp.MustCompile(`(?:^|[^a-z0-9_=-])([a-z0-9_=]+(?:-[a-z0-9_=]+)*)-([0-9]{1,12})-([0-9a-f]{32})(?:[^a-z0-9_=-]|$)`)
 
 // maxName bounds the names that are looked at; no file system has longer ones.

@@ -27,7 +27,8 @@ var errUnpack = errors.New("not readable")
 // pack compresses; the same data always give the same bytes.
 func pack(data []byte) []byte { return encoder().EncodeAll(data, nil) }
 
-// unpack is the inverse of pack. It allocates in proportion to what it returns, and refuses with errUnpack what grows above limit.
+// unpack is the inverse of pack. It allocates in proportion to what it returns, and refuses with errUnpack what grows
+// above limit.
 func unpack(packed []byte, limit int) ([]byte, error) {
 	d, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {

@@ -23,7 +23,8 @@ func plantDescription(t *testing.T, dir string, number int, w membership.Welcome
 	require.NoError(t, err)
 }
 
-// A planted description with the highest number there is keeps neither the coordinator nor those who join from going on.
+// A planted description with the highest number there is keeps neither the coordinator nor those who join from going
+// on.
 func TestPlantedDescription(t *testing.T) {
 	for name, change := range map[string]func(*membership.Welcome){
 		"another experiment": func(w *membership.Welcome) { w.Experiment = "evil" },
@@ -51,8 +52,8 @@ func TestPlantedDescription(t *testing.T) {
 	}
 }
 
-// Messages planted under a worker's name in the last session there is delay the worker by the time after which a session counts as silent, before
-// it joins, while it is connected and when the coordinator starts again.
+// Messages planted under a worker's name in the last session there is delay the worker by the time after which a
+// session counts as silent, before it joins, while it is connected and when the coordinator starts again.
 func TestPlantedSession(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()

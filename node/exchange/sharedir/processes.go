@@ -13,10 +13,10 @@ import (
 // processesEvery is how often a process looks for another one of its node.
 const processesEvery = 30 * time.Second
 
-// processes finds out when two processes share as one node. Each opening of the folder is a process and leaves a file. A process that sees another
-// one begin after itself
-// tells it so, by a file that names both, and goes on: it was there first, and it lives. The one that finds itself told of stops.
-// Where both began unseen by the other and both tell, the smaller process goes on.
+// processes finds out when two processes share as one node. Each opening of the folder is a process and leaves a file.
+// A process that sees another one begin after itself tells it so, by a file that names both, and goes on: it was there
+// first, and it lives. The one that finds itself told of stops. Where both began unseen by the other and both tell, the
+// smaller process goes on.
 type processes struct {
 	tree    *tree
 	o       Options

@@ -13,9 +13,9 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
-// Publish shares the node's batch: once it returns, the batch is on this machine's disk for the sync program to carry; see Exchange. A folder that is
-// full, read-only or away is tried again until ctx ends. Once another process shares as the same node, it returns an
-// error that is ErrClosed, in the younger of the two.
+// Publish shares the node's batch: once it returns, the batch is on this machine's disk for the sync program to carry;
+// see Exchange. A folder that is full, read-only or away is tried again until ctx ends. Once another process shares as
+// the same node, it returns an error that is ErrClosed, in the younger of the two.
 func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
 	if batch.Node != d.o.Node {
 		return fmt.Errorf("%w: of node %q, published by %q", exchange.ErrInvalid, batch.Node, d.o.Node)

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Recent returns what the peers shared lately; see Exchange. Lately is by the order in which this node saw the files, so that it may take as new
-// what the sync brought late: better late than never.
+// Recent returns what the peers shared lately; see Exchange. Lately is by the order in which this node saw the files,
+// so that it may take as new what the sync brought late: better late than never.
 func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
 	ctx, end, err := d.calls.Begin(ctx)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// rlSwarm is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads rollouts/round_R/stage_0/ID.json (its
-// nodes read no other stage either), and writes its files where that was asked for.
+// rlSwarm is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads
+// rollouts/round_R/stage_0/ID.json (its nodes read no other stage either), and writes its files where that was asked
+// for.
 type rlSwarm struct {
 	tree   *tree // <shared>/experiments/<experiment>
 	report *reporter
@@ -65,8 +66,8 @@ func (p *rlSwarm) look(round int, collector *exchange.Collector) error {
 	return nil
 }
 
-// batch reads what one of its nodes shared for a round, as exchange.Encode gives it: there is none while the file is half, or where it is a copy that
-// our own program wrote for its nodes.
+// batch reads what one of its nodes shared for a round, as exchange.Encode gives it: there is none while the file is
+// half, or where it is a copy that our own program wrote for its nodes.
 func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	if !plain(peer, 64) || !p.present() {
 		return nil, false
@@ -139,9 +140,9 @@ func foreignRound(round int) string {
 	return path.Join(foreignRollouts, fmt.Sprintf("round_%d", round), "stage_0")
 }
 
-// Foreign lists rl-swarm's nodes that take part in an experiment through its folder: those that registered to train, and those that
-// shared rollouts
-// in the newest two rounds; none of ours. They are members to be trusted by key (protocol.TrustKey).
+// Foreign lists rl-swarm's nodes that take part in an experiment through its folder: those that registered to train,
+// and those that shared rollouts in the newest two rounds; none of ours. They are members to be trusted by key
+// (protocol.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
 	p := newRLSwarm(dir, nil)
 	ours, err := writers(baseOf(dir), run)
@@ -183,7 +184,8 @@ func Foreign(dir, run string) ([]string, error) {
 	return ids[:min(len(ids), maxForeignIDs)], nil
 }
 
-// trains tells whether a file of peers/ is that of a node that trains and is none of ours. Its coordinator only turns the rounds.
+// trains tells whether a file of peers/ is that of a node that trains and is none of ours. Its coordinator only turns
+// the rounds.
 func (p *rlSwarm) trains(name, id string) bool {
 	var peer struct {
 		ID      string `json:"peer_id"`

@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// rollouts is a file as rl-swarm's gdrive_rollout_sharing.py writes it (json.dump, indent 2), one question with two completions.
+// rollouts is a file as rl-swarm's gdrive_rollout_sharing.py writes it (json.dump, indent 2), one question with two
+// completions.
 const foreignText = `{
   "peer_id": "%s",
   "round": %d,
@@ -157,7 +158,8 @@ func readText(t *testing.T, dir, name string, into any) {
 	require.NoError(t, json.Unmarshal(text, into))
 }
 
-// rl-swarm names a question by its MD5 as a number; the value is Python's int(hashlib.md5(b"What is 6 * 7?").hexdigest(), 16).
+// rl-swarm names a question by its MD5 as a number; the value is Python's int(hashlib.md5(b"What is 6 *
+// 7?").hexdigest(), 16).
 func TestBatchID(t *testing.T) {
 	require.Equal(t, pythonBatchID, batchID("What is 6 * 7?"))
 }

@@ -9,9 +9,9 @@ import (
 // joinBlocks is how many of the newest blocks are looked into at the beginning.
 const joinBlocks = 4
 
-// scanner finds what is new in the run's folder at a cost that doesn't grow with the run: the list of blocks, and the blocks in which
-// something may happen.
-// These are where each node was last seen, what follows that, the two newest, and in turn one of the rest, for what comes very late.
+// scanner finds what is new in the run's folder at a cost that doesn't grow with the run: the list of blocks, and the
+// blocks in which something may happen. These are where each node was last seen, what follows that, the two newest, and
+// in turn one of the rest, for what comes very late.
 type scanner struct {
 	dir *Dir
 
@@ -53,7 +53,8 @@ func (s *scanner) gathers() {
 	s.mu.Unlock()
 }
 
-// beforeMark scans, so that what came before the node's own batch is known to have; a node that only ever waits at barriers is spared that.
+// beforeMark scans, so that what came before the node's own batch is known to have; a node that only ever waits at
+// barriers is spared that.
 func (s *scanner) beforeMark() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

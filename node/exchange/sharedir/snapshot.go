@@ -23,9 +23,9 @@ const keepSnapshots = 2
 
 const snapshotStem = "swarm"
 
-// Snapshot copies a database into the folder: src writes a consistent copy to a local path, which then goes to snapshots/ under a name that
-// tells its content, so
-// that a half one is never taken for whole. The newest two stay. The same content again is no new snapshot.
+// Snapshot copies a database into the folder: src writes a consistent copy to a local path, which then goes to
+// snapshots/ under a name that tells its content, so that a half one is never taken for whole. The newest two stay. The
+// same content again is no new snapshot.
 func Snapshot(ctx context.Context, src func(ctx context.Context, path string) error, dir, run string) error {
 	local, err := os.MkdirTemp("", "swarm-snapshot-")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Sweep deletes a run's rollouts of rounds before one: whole blocks of rounds, so that fewer may go than could. It goes on where it was
-// interrupted, and takes again what the sync program brought back. What isn't ours stays.
+// Sweep deletes a run's rollouts of rounds before one: whole blocks of rounds, so that fewer may go than could. It goes
+// on where it was interrupted, and takes again what the sync program brought back. What isn't ours stays.
 func Sweep(ctx context.Context, dir, run string, before int) error {
 	t := baseOf(dir)
 	blocks, err := listBlocks(t, run)

@@ -18,9 +18,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// synced keeps the replicas of a folder in sync as badly as the services do: every file comes to every other replica some day, once or
-// more, late, out of
-// order, first empty or half, under another name, and what was deleted may come back.
+// synced keeps the replicas of a folder in sync as badly as the services do: every file comes to every other replica
+// some day, once or more, late, out of order, first empty or half, under another name, and what was deleted may come
+// back.
 type synced struct {
 	t        *testing.T
 	replicas []string
@@ -223,9 +223,8 @@ func (s *synced) deliver(d delivery) {
 	}
 }
 
-// Three nodes on three machines train rounds through a folder that is synced as badly as can be: everybody gets everybody's batch of every
-// round, once,
-// and it is what was shared.
+// Three nodes on three machines train rounds through a folder that is synced as badly as can be: everybody gets
+// everybody's batch of every round, once, and it is what was shared.
 func TestRoundsThroughSyncedFolder(t *testing.T) {
 	tricks := map[string]int{}
 	for seed := range schedules(3) {

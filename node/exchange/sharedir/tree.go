@@ -20,8 +20,9 @@ const maxEntries = 100_000
 // errPartial says that a file's content doesn't match its name, yet.
 var errPartial = errors.New("not whole yet")
 
-// tree reads and writes below one folder that is there already. The folder is opened anew for every operation: one that was unmounted and mounted
-// again goes on, and one that isn't there is never made on the disk below its mount point. No link leads out of it.
+// tree reads and writes below one folder that is there already. The folder is opened anew for every operation: one that
+// was unmounted and mounted again goes on, and one that isn't there is never made on the disk below its mount point. No
+// link leads out of it.
 type tree struct {
 	path   string
 	counts counts
@@ -36,7 +37,8 @@ func newTree(path string) *tree { return &tree{path: path} }
 
 func (t *tree) open() (*os.Root, error) { return os.OpenRoot(t.path) }
 
-// list returns the names in a folder, none where there is no such folder. An error says that the tree itself isn't there.
+// list returns the names in a folder, none where there is no such folder. An error says that the tree itself isn't
+// there.
 func (t *tree) list(dir string) ([]string, error) {
 	root, err := t.open()
 	if err != nil {
@@ -93,7 +95,8 @@ func (t *tree) take(dir string, e entry, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// read returns a regular file's content; errPartial where there is none, fs.ErrInvalid for what is no file or above limit.
+// read returns a regular file's content; errPartial where there is none, fs.ErrInvalid for what is no file or above
+// limit.
 func (t *tree) read(name string, limit int64) ([]byte, error) {
 	root, err := t.open()
 	if err != nil {
@@ -141,8 +144,8 @@ func (t *tree) size(name string) int64 {
 	return info.Size()
 }
 
-// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the file is there. It
-// returns the name.
+// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the
+// file is there. It returns the name.
 func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
 	name := nameOf(stem, extension, data)
 	root, err := t.open()

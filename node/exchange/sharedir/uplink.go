@@ -64,7 +64,8 @@ type uplink struct {
 	heard   time.Time           // when it came
 }
 
-// DialUplink waits for the experiment's description to come into the shared folder, until ctx ends, and begins a session of the worker.
+// DialUplink waits for the experiment's description to come into the shared folder, until ctx ends, and begins a
+// session of the worker.
 func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error) {
 	u, err := newUplink(o)
 	if err != nil {
@@ -157,9 +158,9 @@ func (u *uplink) others() string {
 // lastSession is the highest number of a session.
 const lastSession = 999_999
 
-// nextSession is the number after the one that the worker remembers and those in the folder. One that no process of this worker can have
-// taken was planted, and where even the last number was taken it begins again with the first: the coordinator takes any number of a worker
-// whose session has been silent.
+// nextSession is the number after the one that the worker remembers and those in the folder. One that no process of
+// this worker can have taken was planted, and where even the last number was taken it begins again with the first: the
+// coordinator takes any number of a worker whose session has been silent.
 func nextSession(remembered int, there []letter) int {
 	numbers := make([]int, 0, len(there))
 	for _, l := range there {

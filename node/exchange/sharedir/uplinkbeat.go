@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Beat writes the worker's beat, if it is time for one or the last, and returns the coordinator's newest: a beat needs no answer of its
-// own. It waits for the
-// first one of a session. Once nothing new came for SilentAfter, that is an error.
+// Beat writes the worker's beat, if it is time for one or the last, and returns the coordinator's newest: a beat needs
+// no answer of its own. It waits for the first one of a session. Once nothing new came for SilentAfter, that is an
+// error.
 func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Roster, error) {
 	u.beating.Lock()
 	defer u.beating.Unlock()

@@ -112,8 +112,8 @@ func (v *workerSession) meet() error {
 	return nil
 }
 
-// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted may come back; it
-// is old then.
+// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted
+// may come back; it is old then.
 func (v *workerSession) receive(ctx context.Context, l letter) error {
 	switch {
 	case l.session < v.session && (l.verb == verbBeat || !v.dead()), l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
@@ -168,15 +168,16 @@ func (v *workerSession) turnTo(session int) {
 	clear(v.answered)
 }
 
-// dead tells whether nothing has been heard in the session for so long that a request in any other begins that one. Or else a planted
-// message with the last number would keep the worker out for good. A request of old that comes back does no harm: it is answered as it was,
-// and the next real one counts again.
+// dead tells whether nothing has been heard in the session for so long that a request in any other begins that one. Or
+// else a planted message with the last number would keep the worker out for good. A request of old that comes back does
+// no harm: it is answered as it was, and the next real one counts again.
 func (v *workerSession) dead() bool {
 	silence := v.server.o.Silence
 	return time.Since(v.since) > silence && (v.beatAt.IsZero() || time.Since(v.beatAt) > silence)
 }
 
-// alive tells whether the session's beats still come. Where another process waits for its place, it has less time to show that it lives.
+// alive tells whether the session's beats still come. Where another process waits for its place, it has less time to
+// show that it lives.
 func (v *workerSession) alive() bool {
 	silence := v.server.o.Silence
 	if v.rival {
@@ -279,7 +280,8 @@ func (v *workerSession) writeBeat(e envelope, body any) error {
 	return nil
 }
 
-// keepReplies is how many answers of a verb stay at most, where the requests don't go: a copy that only this machine has is nobody's to delete.
+// keepReplies is how many answers of a verb stay at most, where the requests don't go: a copy that only this machine
+// has is nobody's to delete.
 const keepReplies = 16
 
 // clear deletes answers whose requests are gone: the worker has them.

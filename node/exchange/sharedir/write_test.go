@@ -41,8 +41,8 @@ func publishUntilKilled(dir string) {
 	}
 }
 
-// A process that is killed at any moment leaves no batch that it said was shared unreadable, and the next one goes on: of every round,
-// exactly one is there.
+// A process that is killed at any moment leaves no batch that it said was shared unreadable, and the next one goes on:
+// of every round, exactly one is there.
 func TestKilledWhilePublishing(t *testing.T) {
 	dir := newFolder(t)
 	last := -1

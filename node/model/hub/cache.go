@@ -94,7 +94,8 @@ func expand(dir string, getenv func(string) string) string {
 
 func folder(id string) string { return "models--" + strings.ReplaceAll(id, "/", "--") }
 
-// Snapshot returns the directory that a revision of a model is cached in; fs.ErrNotExist when it isn't. It may lack files.
+// Snapshot returns the directory that a revision of a model is cached in; fs.ErrNotExist when it isn't. It may lack
+// files.
 func Snapshot(cache, id, revision string) (string, error) {
 	id = CanonicalID(id)
 	names := []string{folder(id)}

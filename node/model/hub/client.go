@@ -19,7 +19,8 @@ import (
 // defaultEndpoint is where models come from unless HF_ENDPOINT names a mirror.
 const defaultEndpoint = "https://huggingface.co"
 
-// Client downloads from one hub into one cache. The fields that FromEnvironment fills with fixed values are there for tests.
+// Client downloads from one hub into one cache. The fields that FromEnvironment fills with fixed values are there for
+// tests.
 type Client struct {
 	Endpoint string // without a slash at its end
 	Token    string // sent to Endpoint alone; empty: none
@@ -42,8 +43,8 @@ type Progress struct {
 	Waiting bool    // for another process that downloads the same file
 }
 
-// FromEnvironment makes a client of huggingface_hub's variables: HF_ENDPOINT, HF_TOKEN (or the file that `hf auth login` wrote),
-// HF_HUB_OFFLINE, and those of the cache. Proxies are the usual HTTPS_PROXY and NO_PROXY.
+// FromEnvironment makes a client of huggingface_hub's variables: HF_ENDPOINT, HF_TOKEN (or the file that `hf auth
+// login` wrote), HF_HUB_OFFLINE, and those of the cache. Proxies are the usual HTTPS_PROXY and NO_PROXY.
 func FromEnvironment(getenv func(string) string) (*Client, error) {
 	endpoint := strings.TrimRight(getenv("HF_ENDPOINT"), "/")
 	if endpoint == "" {
@@ -121,8 +122,9 @@ func (c *Client) Host() string {
 	return c.Endpoint
 }
 
-// RoundTrip adds the token to requests to the endpoint itself, and to no others: the hub redirects to storage elsewhere, whose
-// addresses carry their own permission. A token travels encrypted or not at all, except on this machine.
+// RoundTrip adds the token to requests to the endpoint itself, and to no others: the hub redirects to storage
+// elsewhere, whose addresses carry their own permission. A token travels encrypted or not at all, except on this
+// machine.
 func (c *Client) RoundTrip(request *http.Request) (*http.Response, error) {
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {

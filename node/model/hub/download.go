@@ -17,10 +17,10 @@ import (
 // errDamaged is a whole file that isn't the one the hub listed.
 var errDamaged = errors.New("damaged")
 
-// download makes the file at path hold remote, through path + ".incomplete", where an earlier attempt of this or another program may
-// have left its first part. The name says which content it is a part of (it is the content's hash), so the rest is asked for by
-// offset alone: storage behind the hub's redirect has ETags of its own, to which an If-Range would never match. The
-// hash over the whole decides.
+// download makes the file at path hold remote, through path + ".incomplete", where an earlier attempt of this or
+// another program may have left its first part. The name says which content it is a part of (it is the content's hash),
+// so the rest is asked for by offset alone: storage behind the hub's redirect has ETags of its own, to which an
+// If-Range would never match. The hash over the whole decides.
 func (p *pull) download(ctx context.Context, file remote, path string) error {
 	incomplete := path + ".incomplete"
 	failed, damaged := 0, false
@@ -166,8 +166,8 @@ func (p *pull) copy(file remote, out io.Writer, digest hash.Hash, body io.Reader
 	}
 }
 
-// newDigest makes the hash that names a file: sha256 of large files, and of others what git calls a blob's (sha1 over a header with
-// the size, and the content).
+// newDigest makes the hash that names a file: sha256 of large files, and of others what git calls a blob's (sha1 over a
+// header with the size, and the content).
 func newDigest(file remote) hash.Hash {
 	if sha256Pattern.MatchString(file.hash) {
 		return sha256.New()

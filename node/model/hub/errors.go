@@ -23,9 +23,9 @@ func (b *busy) Error() string {
 	return fmt.Sprintf("it answers %d %s", b.status, http.StatusText(b.status))
 }
 
-// judge turns an answer that isn't what was asked for into an error. The hub explains itself in X-Error-Code; its status
-// alone doesn't tell a model that isn't there from one that needs a token (401 for both). what is the model, with @revision where
-// that was asked for, or one of its files.
+// judge turns an answer that isn't what was asked for into an error. The hub explains itself in X-Error-Code; its
+// status alone doesn't tell a model that isn't there from one that needs a token (401 for both). what is the model,
+// with @revision where that was asked for, or one of its files.
 func (c *Client) judge(response *http.Response, id, what string) error {
 	status := response.StatusCode
 	code := response.Header.Get("X-Error-Code")

@@ -46,8 +46,8 @@ type listing struct {
 	files  []remote
 }
 
-// remote is one file. Its hash is a sha256 for files in large-file storage and the hash of git's blob (sha1) for others; it is the
-// file's ETag at the hub, and its name in the cache.
+// remote is one file. Its hash is a sha256 for files in large-file storage and the hash of git's blob (sha1) for
+// others; it is the file's ETag at the hub, and its name in the cache.
 type remote struct {
 	name string
 	size int64
@@ -112,7 +112,8 @@ func (c *Client) list(ctx context.Context, id, revision string) (listing, error)
 	return c.complete(ctx, id, listing{commit: answer.SHA, files: chosen})
 }
 
-// choose picks the files to download: configuration, weights in safetensors, tokenizer. The names are ours, so none leaves the cache.
+// choose picks the files to download: configuration, weights in safetensors, tokenizer. The names are ours, so none
+// leaves the cache.
 func choose(id string, all []remote) ([]remote, error) {
 	names := map[string]remote{}
 	for _, f := range all {
@@ -152,7 +153,8 @@ func choose(id string, all []remote) ([]remote, error) {
 	return chosen, nil
 }
 
-// complete asks for size and hash of the files that the listing lacks them for, as mirrors may leave them out, and checks all.
+// complete asks for size and hash of the files that the listing lacks them for, as mirrors may leave them out, and
+// checks all.
 func (c *Client) complete(ctx context.Context, id string, l listing) (listing, error) {
 	for i, file := range l.files {
 		if file.size < 0 || !commitPattern.MatchString(file.hash) && !sha256Pattern.MatchString(file.hash) {
@@ -172,7 +174,8 @@ func (c *Client) complete(ctx context.Context, id string, l listing) (listing, e
 	return l, nil
 }
 
-// head learns a file's size and hash from the headers of the hub's own answer, before its redirect to storage elsewhere.
+// head learns a file's size and hash from the headers of the hub's own answer, before its redirect to storage
+// elsewhere.
 func (c *Client) head(ctx context.Context, id, commit, name string) (remote, error) {
 	client := c.client()
 	follow := client.CheckRedirect
@@ -243,7 +246,8 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// retry calls f until it succeeds, is refused, or has failed three times: somebody without a connection should hear of it soon.
+// retry calls f until it succeeds, is refused, or has failed three times: somebody without a connection should hear of
+// it soon.
 func (c *Client) retry(ctx context.Context, f func() error) error {
 	for failed := 1; ; failed++ {
 		err := f()

@@ -17,7 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A model that was pulled is in the cache, whole, after any power cut; one whose pull was cut short is whole or not there, and can be pulled.
+// A model that was pulled is in the cache, whole, after any power cut; one whose pull was cut short is whole or not
+// there, and can be pulled.
 func TestPowerCutKeepsWhatWasPulled(t *testing.T) {
 	mounted := powercut.Mount(t)
 	files := testFiles()

@@ -37,10 +37,11 @@ type pull struct {
 	told       time.Time
 }
 
-// Pull downloads what a model needs of itself: config.json, the weights as safetensors, and what belongs to its tokenizer. What is
-// in the cache already is not downloaded again, and a download that was interrupted goes on where it stopped. Each file's size and hash are
-// checked. accept sees the text of config.json before any weights are downloaded; its error ends the pull. Several processes may pull
-// the same model at once. Errors fit on one line; most end with ". Try: ".
+// Pull downloads what a model needs of itself: config.json, the weights as safetensors, and what belongs to its
+// tokenizer. What is in the cache already is not downloaded again, and a download that was interrupted goes on where it
+// stopped. Each file's size and hash are checked. accept sees the text of config.json before any weights are
+// downloaded; its error ends the pull. Several processes may pull the same model at once. Errors fit on one line; most
+// end with ". Try: ".
 func (c *Client) Pull(ctx context.Context, id, revision string, accept func(config []byte) error) (Result, error) {
 	if c.Offline != "" {
 		return Result{}, fmt.Errorf("%s forbids to download model %s. Try: unset %s", c.Offline, id, c.Offline)
@@ -159,7 +160,8 @@ func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
 	}
 }
 
-// link makes pointer lead to a blob: by a relative link, as the cache has them, or as a copy of its own on disks without links.
+// link makes pointer lead to a blob: by a relative link, as the cache has them, or as a copy of its own on disks
+// without links.
 func link(blob, pointer string) error {
 	if info, err := os.Stat(pointer); err == nil && info.Size() == sizeOf(blob) {
 		if target, err := os.Readlink(pointer); err != nil || filepath.Base(target) == filepath.Base(blob) {
@@ -182,7 +184,8 @@ func link(blob, pointer string) error {
 	return os.Rename(temporary, pointer)
 }
 
-// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole and on the disk with all its names.
+// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole and on the disk with all
+// its names.
 func (p *pull) point(revision, snapshot string) error {
 	if err := errors.Join(files.SyncFolder(p.blobs()), files.SyncFolder(snapshot)); err != nil {
 		return err

@@ -19,8 +19,8 @@ def main():
     parser.add_argument("--host", type=int, default=-1)
     parser.add_argument("--python", default="")
     arguments = parser.parse_args()
-    # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job: the parent, which needs the engine for a last
-    # checkpoint, decides when it stops.
+    # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job: the parent, which
+    # needs the engine for a last checkpoint, decides when it stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     given = dict(os.environ)

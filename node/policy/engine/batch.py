@@ -14,11 +14,12 @@ from .layout import Layout
 from .model import causal_mask
 
 # Most positions of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
-# that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same
-# whatever memory allowed. 448 are one block of the sums of OpenBLAS's kernels for AVX-512: up to there the bits are the same on one thread and
-# on two. A row may be longer, and its bits then another number of threads'; kernels for AVX2 differ at every size. On CUDA
-# matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a
-# single row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
+# that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are
+# the same whatever memory allowed. 448 are one block of the sums of OpenBLAS's kernels for AVX-512: up to there the
+# bits are the same on one thread and on two. A row may be longer, and its bits then another number of threads'; kernels
+# for AVX2 differ at every size. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even
+# where the width is GPT-2's 768; a single row may be longer. Without gradient checkpointing GPT-2's activations are
+# then some 5 GiB.
 POSITIONS = {"cpu": 448, "cuda": 8192}
 
 

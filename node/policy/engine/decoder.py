@@ -13,8 +13,9 @@ import torch.nn.functional as F
 
 from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 
-# On a CPU a completion's numbers must not depend on how many others are decoded with it, but kernels are chosen, and so sums are rounded,
-# by sizes. What follows was found by experiment with torch 1.13 and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
+# On a CPU a completion's numbers must not depend on how many others are decoded with it, but kernels are chosen, and so
+# sums are rounded, by sizes. What follows was found by experiment with torch 1.13 and OpenBLAS 0.3 on AVX-512
+# (tests/test_bits.py).
 LEAST = 16  # rows of a matrix product: fewer are filled up with zeros
 SMALL = 1_000_000  # multiplications up to which OpenBLAS has other kernels, of which those for the head's layout round in another way
 VECTORS = 64  # columns that torch's sums take at a time; the rest is summed in another order

@@ -7,11 +7,11 @@ known as soon as its log-probabilities are: one pass does forward, loss and back
 
 import torch
 
-# Logits held at a time, and the part of them worked on at a time, in elements: on a CPU what its cache holds; on CUDA all,
-# since each part is some forty kernels. With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside the
-# results: on CUDA in fp32 384 MiB, with a reduced dtype's logits, which are there twice for a moment, 64 MiB more. The
-# chunk on CUDA is some 670 positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and few
-# passes over the head's gradient, which each chunk reads and writes.
+# Logits held at a time, and the part of them worked on at a time, in elements: on a CPU what its cache holds; on CUDA
+# all, since each part is some forty kernels. With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside
+# the results: on CUDA in fp32 384 MiB, with a reduced dtype's logits, which are there twice for a moment, 64 MiB more.
+# The chunk on CUDA is some 670 positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and
+# few passes over the head's gradient, which each chunk reads and writes.
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 25}
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 25}
 

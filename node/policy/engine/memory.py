@@ -184,7 +184,8 @@ def trim():
         try:
             torch.cuda.empty_cache()
         except RuntimeError as error:
-            # After a capture of a CUDA graph that failed, torch (to 2.11) takes it to go on, and frees nothing any more.
+            # After a capture of a CUDA graph that failed, torch (to 2.11) takes it to go on, and frees nothing any
+            # more.
             if "captures_underway" not in str(error):
                 raise
         if hasattr(torch._C, "_host_emptyCache"):  # pinned memory, from torch 2.6

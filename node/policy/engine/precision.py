@@ -14,9 +14,10 @@ from .protocol import DEVICE, SELF_TEST, EngineError
 
 REDUCED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-# The largest difference in nats between a token's log-probability while sampling and while training that rounding explains.
-# fp32 and tf32: far above rounding (1e-6 and 1e-3), far below what moves a clipped ratio. In the reduced dtypes the two ways
-# round products on their own: one step of rounding of a logit near 100, which GPT-2 has, is 0.5 and 0.0625. Not measured.
+# The largest difference in nats between a token's log-probability while sampling and while training that rounding
+# explains. fp32 and tf32: far above rounding (1e-6 and 1e-3), far below what moves a clipped ratio. In the reduced
+# dtypes the two ways round products on their own: one step of rounding of a logit near 100, which GPT-2 has, is 0.5 and
+# 0.0625. Not measured.
 SELF_TEST_LIMIT = 0.05
 REDUCED_LIMIT = {torch.bfloat16: 0.5, torch.float16: 0.1}
 

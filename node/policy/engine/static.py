@@ -57,7 +57,8 @@ class StaticDecoder:
         self._scale = h**-0.5
         self._prompt_keys = torch.zeros(layers, P, K, S, h, dtype=kept, device=device)
         self._prompt_values = torch.zeros_like(self._prompt_keys)
-        # A layer: [R, K, 2·t, h], first keys, then values; before them the query where n is 1, so that one kernel writes all three.
+        # A layer: [R, K, 2·t, h], first keys, then values; before them the query where n is 1, so that one kernel
+        # writes all three.
         self._queries = 1 if self._shared_by == 1 else 0
         self._caches = torch.zeros(layers, P * G, K, self._queries + 2 * t, h, dtype=kept, device=device)
         self._mask = torch.zeros(P, S + t, dtype=kept, device=device)

@@ -248,7 +248,8 @@ class _Terms:
         return slope * self.weight[part]
 
 
-# Sums over a micro-batch's tokens; those of others' completions are of the tokens that their policy's probability is known of.
+# Sums over a micro-batch's tokens; those of others' completions are of the tokens that their policy's probability is
+# known of.
 _TOTALS = ("loss", "kl", "low", "high", "external", "external_clipped", "external_weight", "external_square")
 
 

@@ -100,7 +100,8 @@ func (l *Lab) prepare() (policy.Options, error) {
 	}, nil
 }
 
-// Host starts an engine host with the first Python that has torch, for this process and all that it starts. dir is Extract's.
+// Host starts an engine host with the first Python that has torch, for this process and all that it starts. dir is
+// Extract's.
 func Host(dir string) (*policy.Host, policy.Probe, error) {
 	var host *policy.Host
 	python, _, err := policy.FindPython(context.Background(), "", dir, os.Getenv, func(ctx context.Context, path string) policy.Probe {

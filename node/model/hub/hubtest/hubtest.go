@@ -36,7 +36,8 @@ type Hub struct {
 	sparse    bool
 }
 
-// Interceptor may answer a request itself; it returns false to let the hub answer. atStorage tells which server was asked.
+// Interceptor may answer a request itself; it returns false to let the hub answer. atStorage tells which server was
+// asked.
 type Interceptor func(w http.ResponseWriter, r *http.Request, atStorage bool) bool
 
 // Intercept puts f before every answer from now on; nil: nothing.

@@ -31,7 +31,8 @@ QWEN2 = LlamaConfig(
 )  # fmt: skip
 QWEN3 = replace(QWEN2, architecture="qwen3")
 LLAMA = replace(QWEN2, architecture="llama", tied=False)
-# Of the four frequencies two become longer, one of them in part: wavelengths from 6 to 199 positions, for a model that saw 40.
+# Of the four frequencies two become longer, one of them in part: wavelengths from 6 to 199 positions, for a model that
+# saw 40.
 LLAMA3 = replace(LLAMA, scaling=Scaling(8.0, 1.0, 4.0, 40))
 
 

@@ -16,7 +16,8 @@ from engine.model import layer_norm
 from engine.protocol import Generate, Logprobs, Sequence, Update
 from engine.update import Trainer
 
-# Widths below and above a vector's multiple; in the second the feed-forward layer sums over more than one block of OpenBLAS's.
+# Widths below and above a vector's multiple; in the second the feed-forward layer sums over more than one block of
+# OpenBLAS's.
 NARROW = replace(CONFIG, vocab_size=257, context_length=256)
 WIDE = replace(NARROW, width=128, inner=512)
 SHAPES = {

@@ -55,7 +55,7 @@ def test_config_of_a_hugging_face_model(tmp_path):
 @pytest.mark.parametrize(
     "change,named",
     [
-        (dict(model_type="llama"), "model_type"),
+        (dict(model_type="bert"), "model_type"),
         (dict(n_embd=30), "n_head"),
         (dict(n_layer=None), "n_layer"),
         (dict(n_layer=0), "n_layer"),

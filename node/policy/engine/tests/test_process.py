@@ -96,7 +96,7 @@ MEMORY = {
 
 
 def test_every_call_answers_with_every_field(engine, directory, tmp_path):
-    hello = engine.result("hello", protocol=4)
+    hello = engine.result("hello", protocol=5)
     assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "anonymous_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
     assert engine.error("generate", prompts=[[1]], num_generations=1, max_new_tokens=1)["message"] == "no model is loaded"
@@ -428,7 +428,7 @@ def test_exits_at_once_when_stdin_closes_during_start(engine):
 
 
 def test_interrupt_and_terminate_are_ignored(engine):
-    engine.result("hello", protocol=4)
+    engine.result("hello", protocol=5)
     for number in (signal.SIGINT, signal.SIGTERM):  # a batch system sends the latter to every process of a job
         os.killpg(engine.process.pid, number)
         assert engine.result("memory")["rss_bytes"] > 0
