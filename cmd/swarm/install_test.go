@@ -21,8 +21,9 @@ func TestMakeInstall(t *testing.T) {
 	require.NoError(t, err)
 	writeFile(t, filepath.Join(tree, "Makefile"), string(text))
 	require.NoError(t, os.Mkdir(filepath.Join(tree, "bin"), 0o755))
-	writeFile(t, filepath.Join(tree, "bin", "swarm"), "#!/bin/sh\necho stand-in\n")
-	bin := filepath.Join(prefix, "bin")
+	standIn := "#!/bin/sh\nif [ \"$1\" = man ]; then mkdir -p \"$3\" && echo page >\"$3/swarm.1\"; else echo stand-in; fi\n"
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "bin", "swarm"), []byte(standIn), 0o755))
+	bin, page := filepath.Join(prefix, "bin"), filepath.Join(prefix, "share", "man", "man1", "swarm.1")
 	run := func(path string, args ...string) string {
 		cmd := exec.Command("make", append([]string{"--no-print-directory", "-C", tree, "-o", "bin/swarm"}, args...)...)
 		cmd.Env = append(os.Environ(), "PATH="+path, "MAKEFLAGS=", "MAKELEVEL=")
@@ -35,9 +36,11 @@ func TestMakeInstall(t *testing.T) {
 	out, err := exec.Command(filepath.Join(bin, "swarm")).Output()
 	require.NoError(t, err)
 	require.Equal(t, "stand-in\n", string(out))
+	require.FileExists(t, page)
 	require.Equal(t, "Installed "+bin+"/swarm\n", run(path+":"+bin, "install", "PREFIX="+prefix), "a second time, on PATH")
 	require.Equal(t, "Removed "+bin+"/swarm\n", run(path, "uninstall", "PREFIX="+prefix))
 	require.NoFileExists(t, filepath.Join(bin, "swarm"))
+	require.NoFileExists(t, page)
 
 	stage := t.TempDir()
 	require.Contains(t, run(path, "install", "PREFIX=/usr", "DESTDIR="+stage), "Installed "+stage+"/usr/bin/swarm\n")

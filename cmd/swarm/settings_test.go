@@ -108,7 +108,7 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherSettings(t *testing.T) {
 		sweep := swarm(t, home, append([]string{"sweep", "8loc0ext", "--dry-run"}, settings...)...)
 		if x.want == "" {
 			require.Equal(t, 0, up.code, up.stderr)
-			require.Contains(t, up.stdout, "8loc0ext-1 has done all its 4 rounds already.")
+			require.Contains(t, up.stdout, "8loc0ext-1 has already done all its 4 rounds.")
 			require.Equal(t, 0, sweep.code, sweep.stderr)
 			require.Contains(t, sweep.stdout, "done 1, failed 0")
 			continue
@@ -255,7 +255,7 @@ func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	home := finishedRuns(t, finishedRun{args: []string{"--config", "4loc4ext"}, nodes: 2})
 	up := swarm(t, home, append([]string{"up", "4loc4ext"}, settings...)...)
 	require.Equal(t, 0, up.code, up.stderr)
-	require.Contains(t, up.stdout, "4loc4ext-1 has done all its 4 rounds already.")
+	require.Contains(t, up.stdout, "4loc4ext-1 has already done all its 4 rounds.")
 	up = swarm(t, home, append([]string{"up", "4loc4ext", "--external-correction", "importance"}, settings...)...)
 	require.Equal(t, 2, up.code, up.stdout)
 	require.Contains(t, up.stderr, `external_correction "none" → "importance"`)
@@ -269,7 +269,8 @@ func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	two := dry("--seeds", "2")
 	require.Equal(t, 2, two.code, two.stdout)
 	require.Contains(t, two.stderr, "external_correction: run 4loc4ext-1 of 4loc4ext seed 42 has none\n"+
-		"  external_correction: a new run of 4loc4ext seed 43 would have importance\n")
+		"  external_correction: a new run of 4loc4ext seed 43 would have importance\n"+
+		"Try: --external-correction none for all of them, or another --home, where all runs are new\n")
 	paper := dry("--seeds", "2", "--paper")
 	require.Equal(t, 0, paper.code, paper.stderr)
 	require.Contains(t, paper.stdout, "done 1, failed 0")

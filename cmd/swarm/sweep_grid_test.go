@@ -32,7 +32,7 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	}
 	home := finishedRuns(t, runs...)
 	args := []string{"sweep", "4loc4ext", "--grid", "learning_rate=1e-4,3e-4", "--grid", "num_generations=4,8", "--seeds", "3", "--model", "nano",
-		"--rounds", "4", "--device", "cpu", "--nodes", "2", "--eval-questions", "0"}
+		"--rounds", "4", "--device", "cpu", "--nodes", "2", "--eval-questions", "0", "--external-correction", "none"}
 	o := swarm(t, home, args...)
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "sweep done: 12 of 12 runs done")

@@ -37,7 +37,7 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 	require.Equal(t, []int{173, 1}, []int{d.Batch, d.Accumulate})
 	require.Equal(t, tune.EstimateFormula, d.Estimate)
 	require.Equal(t, []string{"the effective batch is 173 of 256; batch_size 128 with accumulate 2 comes to 256"}, d.Warnings)
-	require.Contains(t, page, "173 x 1")
+	require.Contains(t, page, "173 × 1")
 
 	dir, _ = ownProfile(t, "  length: 4096\n")
 	o := swarm(t, dir, "tune", "--workload", mine, "--gpu-memory", "24", "--dir", dir)

@@ -88,7 +88,7 @@ func unequal(items []*Item) error {
 		}
 	}
 	var lines []string
-	nodes := map[string]bool{} // that runs of this home or imported ones have
+	had := map[string]map[string]bool{"nodes": {}, "external_correction": {}} // what runs of this home or imported ones have, of keys with a flag to keep it
 	for _, key := range keys {
 		groups := map[string][]*Item{} // by what new runs would have
 		for _, item := range items {
@@ -108,8 +108,8 @@ func unequal(items []*Item) error {
 			shown := map[string]bool{}
 			for _, item := range groups[fresh] {
 				f, _ := item.fact(key)
-				if key == "nodes" && item.r.Run != nil {
-					nodes[f.has] = true
+				if values := had[key]; values != nil && item.r.Run != nil {
+					values[f.has] = true
 				}
 				if !shown[f.has] {
 					shown[f.has] = true
@@ -122,9 +122,11 @@ func unequal(items []*Item) error {
 		return nil
 	}
 	try := "another --home, where all runs are new"
-	if len(nodes) == 1 {
-		for n := range nodes {
-			try = "--nodes " + n + " for all of them, or " + try
+	for _, flag := range []string{"external_correction", "nodes"} {
+		if len(had[flag]) == 1 {
+			for value := range had[flag] {
+				try = "--" + strings.ReplaceAll(flag, "_", "-") + " " + value + " for all of them, or " + try
+			}
 		}
 	}
 	return fail.Usage(fail.List("the sweep would compare runs that differ in more than their configurations", lines), try)

@@ -1,6 +1,7 @@
 """A run as a notebook holds it: it lives in processes of its own, so that the kernel may restart; attach() finds it again."""
 
 import re
+import shlex
 import sys
 import time
 
@@ -118,7 +119,15 @@ def started(args, home, attach, **options):
         if not (attach and going):
             raise
         return _recorded(going.group(1), home)
-    return Run(told["run"], told["experiment"], home, told.get("join"))
+    return Run(told["run"], told["experiment"], home, _invitation(told))
+
+
+def _invitation(told):
+    """The line that lets others join, from the file that the program names: a pipe gets no secret. None where nobody may join."""
+    if "join_file" not in told:
+        return told.get("join")
+    with open(told["join_file"], encoding="utf-8") as file:
+        return "swarm join " + shlex.quote(file.read().strip())
 
 
 def attach(name=None, home=None):

@@ -10,7 +10,7 @@ from .errors import SwarmError
 from .run import _recorded, runs
 from .watching import Screen
 
-_GOING_ON = re.compile(r"^(?:a sweep with )?experiment (\S+) (?:goes on|is running) already")
+_GOING_ON = re.compile(r"^(?:a sweep with )?experiment (\S+) (?:is already running|is running already)")
 
 
 class Sweep:

@@ -65,7 +65,7 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 
 	again := swarm(t, home, append([]string{"up", "--name", "e"}, tinyRun(longRun()...)...)...)
 	require.Equal(t, 0, again.code, again.stderr)
-	require.Contains(t, again.stdout, "e-1 has done all its 36 rounds already.")
+	require.Contains(t, again.stdout, "e-1 has already done all its 36 rounds.")
 	require.Contains(t, again.stdout, "e done: 36 of 36 rounds")
 	require.NoDirExists(t, filepath.Join(home, "runs", "e-2"))
 }

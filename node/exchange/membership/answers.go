@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
@@ -186,7 +187,7 @@ func texts(v any, depth int) error {
 // checkAssignments holds the assignments of a worker to what it asked for.
 func checkAssignments(worker string, asked []NodeInfo, got []NodeAssignment) error {
 	if len(got) != len(asked) {
-		return fmt.Errorf("it assigns %d nodes, and %d were asked for", len(got), len(asked))
+		return fmt.Errorf("it assigns %s, and %d were asked for", units.Plural(len(got), "node"), len(asked))
 	}
 	taken := map[string]bool{}
 	for i, a := range got {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -100,7 +101,7 @@ func decodeBook(data []byte) (*book, error) {
 			return nil, fmt.Errorf("invitation %.40q is broken", i.Name)
 		}
 		if i.Uses < 0 || !(i.Expires >= 0) {
-			return nil, fmt.Errorf("invitation %.40q is for %d workers, until %v", i.Name, i.Uses, i.Expires)
+			return nil, fmt.Errorf("invitation %.40q is for %s, until %v", i.Name, units.Plural(i.Uses, "worker"), i.Expires)
 		}
 	}
 	for _, w := range b.Workers {
@@ -174,7 +175,7 @@ func (b *book) open(i *invited, now float64) *Refusal {
 	case i.Expires > 0 && now >= i.Expires:
 		return Refuse(CodeToken, "the invitation has expired. Try: ask for a new one (swarm workers invite)")
 	case !i.Once && i.Uses > 0 && b.brought(i) >= i.Uses:
-		return Refuse(CodeFull, "the invitation has let in %d workers, as many as it may. Try: ask for a new one (swarm workers invite)", i.Uses)
+		return Refuse(CodeFull, "the invitation has let in %s, as many as it may. Try: ask for a new one (swarm workers invite)", units.Plural(i.Uses, "worker"))
 	case i.Revoked:
 		return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
 	case i.Once && i.Used:

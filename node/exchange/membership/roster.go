@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
@@ -321,7 +322,7 @@ func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	case l.offers && underway(s.state):
 		return onItsWay, !behind, false
 	case l.offers && s.streak < l.trust.needs(s):
-		return fmt.Sprintf("it was waited for in vain: it is waited for again when it has shared %d rounds", l.trust.needs(s)), !behind, false
+		return fmt.Sprintf("it was waited for in vain: it is waited for again when it has shared %s", units.Plural(l.trust.needs(s), "round")), !behind, false
 	case behind && !s.catching:
 		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest), false, false
 	}
