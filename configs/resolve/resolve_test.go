@@ -180,7 +180,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"--temperature NaN", "", `bad temperature "NaN" (--temperature): allowed: a number above 0, at most 100`},
 		{"--gradient-checkpointing=maybe", "", `bad gradient_checkpointing "maybe" (--gradient-checkpointing): allowed: true, false`},
 		{"--name a/b", "", `bad experiment "a/b" (--name): allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
-		{"--model gpt3", "", `unknown model "gpt3" (--model): did you mean "gpt2"? Allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
+		{"--model gpt3", "", `unknown model "gpt3" (--model): did you mean "gpt2"? Allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder that holds config.json and *.safetensors`},
 		{"--set rounds", "", `bad set "rounds" (--set): allowed: key=value`},
 		{"--set task.set=nano", "", `unknown key "task.set" (--set): did you mean "tasks.set"?`},
 		{"--set tasks.mixture=bf", "", `bad tasks.mixture "bf" (--set): allowed: a list of tasks in a YAML file`},
@@ -190,7 +190,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"--config 4loc4ext --swarm-size 1", "", `bad num_transplant_trees "4" (preset 4loc4ext): allowed: 0 when swarm_size is 1: there are no peers to take rollouts from`},
 		{"", "SEED=now NODE_ID=a", `bad seed "now" (SEED): allowed: a whole number from 0 to 9007199254740991`},
 		{"", "SWARM_SYNC=never", `bad sync "never" (SWARM_SYNC): allowed: barrier, async`},
-		{"", "MODEL_NAME=Gensyn/Qwen2.5-0.5B-Instruct MAX_ROUNDS=3", `unknown model "Gensyn/Qwen2.5-0.5B-Instruct" (MODEL_NAME): did you mean "qwen2.5-0.5b-instruct"? Allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
+		{"", "MODEL_NAME=Gensyn/Qwen2.5-0.5B-Instruct MAX_ROUNDS=3", `unknown model "Gensyn/Qwen2.5-0.5B-Instruct" (MODEL_NAME): did you mean "qwen2.5-0.5b-instruct"? Allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder that holds config.json and *.safetensors`},
 	}
 	for _, test := range tests {
 		t.Run(test.args+test.environ, func(t *testing.T) {

@@ -92,7 +92,7 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 		text string
 	}{
 		"":         {},
-		"deaf":     {NotAClient, "without becoming a client"},
+		"deaf":     {NotAClient, "without becoming an MPS client"},
 		"generous": {LimitIgnored, "a client with a limit of 2147483648 bytes got 2214592512 more"},
 		"unheard":  {CanaryFailed, "the driver reports 79982223216 bytes free to a client with a limit of 2147483648, and refuses 2214592512"},
 		"short":    {CardFull, "too little memory is free to tell a limit from a full card: 1000000 bytes"},

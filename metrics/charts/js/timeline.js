@@ -85,7 +85,8 @@
       const words = charts.timeTicks(times, step);
       times.forEach((t, i) => {
         svg.append(charts.svg("line", { x1: scale(t), x2: scale(t), y1: top, y2: height - bottom, class: "tl-grid" }));
-        svg.append(text(Math.min(scale(t), width - 42), height - 8, words[i], "tl-text", "middle"));
+        const half = 3.7 * words[i].length; // of the text, so that none leaves the drawing
+        svg.append(text(Math.min(Math.max(scale(t), half), width - half), height - 8, words[i], "tl-text", "middle"));
       });
       marks = [];
       o.lanes.forEach((lane, i) => {

@@ -60,7 +60,7 @@ func TestAssignmentsAreHeldToWhatWasAskedFor(t *testing.T) {
 		{"another worker's", []string{""}, []NodeAssignment{{Node: "engine-host"}}, "no name of worker anna"},
 		{"twice", []string{"", ""}, []NodeAssignment{{Node: "anna_0"}, {Node: "anna_0"}}, "twice"},
 		{"twice where cases are one", []string{"eva", "EVA"}, []NodeAssignment{{Node: "eva"}, {Node: "EVA"}}, "twice"},
-		{"too few", []string{"", ""}, []NodeAssignment{{Node: "anna_0"}}, "1 nodes"},
+		{"too few", []string{"", ""}, []NodeAssignment{{Node: "anna_0"}}, "1 node,"},
 		{"a round before the first", []string{""}, []NodeAssignment{{Node: "anna_0", From: -1}}, "begins"},
 		{"recorded before it began", []string{""}, []NodeAssignment{{Node: "anna_0", From: 5, Recorded: 4}}, "begins"},
 		{"a round that is none", []string{""}, []NodeAssignment{{Node: "anna_0", From: math.MaxInt, Recorded: math.MaxInt}}, "begins"},

@@ -136,7 +136,10 @@ func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time
 	defer cancel()
 	roster, err := c.Uplink.Beat(ctx, c.sign(*version))
 	if err != nil {
-		c.doubt.Store(true)
+		var refusal *Refusal
+		if !errors.As(err, &refusal) {
+			c.doubt.Store(true) // it was not reached, so that it may be another one, with less, by now
+		}
 		return err
 	}
 	if roster.Version != *version && roster.Members != nil {
