@@ -169,7 +169,7 @@ func listedRun(ctx context.Context, home layout.Home, reader *store.Reader, name
 	}
 	if IsPart(home, snapshot.Run.Run) {
 		return "", joined, fail.Usage(
-			fmt.Errorf("run %s belongs to a run that another host coordinates. Only that host knows the workers", snapshot.Run.Run),
+			fmt.Errorf("run %s is this host's part of a run that another host coordinates. Only that host knows the workers", snapshot.Run.Run),
 			"swarm workers, on the coordinator; here: swarm status "+snapshot.Run.Run)
 
 	}

@@ -96,7 +96,7 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 		require.Contains(t, listed.stdout, "This host coordinates no run: it has joined another host's (e-1."+name+"-1), where swarm workers lists the workers.\n")
 		named := swarm(t, own, "workers", "e-1."+name+"-1")
 		require.Equal(t, fail.ExitUsage, named.code)
-		require.Contains(t, named.stderr, "is this host's part in a run that another host coordinates: who takes part is known there\nTry: swarm workers, on the coordinator")
+		require.Contains(t, named.stderr, "is this host's part of a run that another host coordinates. Only that host knows the workers\nTry: swarm workers, on the coordinator")
 	}
 	require.NoError(t, up.cmd.Process.Signal(os.Interrupt))
 	up.wait()
@@ -118,5 +118,5 @@ func TestWorkersAreThoseOfTheRunThatThisHomeCoordinates(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(swarm(t, home, "workers", "-o", "json").stdout), &document))
 	require.Equal(t, "mine-1", document.Run)
 	require.Equal(t, "e-1.anna-1", document.Joined)
-	require.Equal(t, "Nobody has joined run mine-1.\n", swarm(t, home, "workers").stdout)
+	require.Equal(t, "No worker has joined run mine-1.\n", swarm(t, home, "workers").stdout)
 }
