@@ -209,7 +209,8 @@ var modelKeys = sync.OnceValue(func() []string {
 	return keys
 })
 
-func usages() map[string]string {
+// usages are built once: every command with a configuration's flags asks for each of them.
+var usages = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"experiment":                  "`name` of the experiment (default: the preset's, the file's, or \"default\")",
 		"preset":                      "experiment `preset` to start from: " + strings.Join(Experiments(), ", "),
@@ -279,4 +280,4 @@ func usages() map[string]string {
 		"checkpoint_every":            "rounds between checkpoints",
 		"max_restarts":                "restarts of a node before the run gives it up",
 	}
-}
+})

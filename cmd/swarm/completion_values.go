@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,8 +39,13 @@ func completeValues(cmd *cobra.Command) {
 		}
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if key, ok := f.Value.(*resolve.KeyFlag); ok && len(key.Key.Choices()) > 0 && f.Name != "model" && f.Name != "models" {
-			completeFlag(cmd, f.Name, func(*cobra.Command) []cobra.Completion { return key.Key.Choices() }, cobra.ShellCompDirectiveNoFileComp)
+		if key, ok := f.Value.(*resolve.KeyFlag); ok && key.Key.Kind == reflect.String && f.Name != "model" && f.Name != "models" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				if choices := key.Key.Choices(); choices != nil { // found now, not at the start of every command
+					return choices, cobra.ShellCompDirectiveNoFileComp
+				}
+				return nil, cobra.ShellCompDirectiveDefault
+			})
 		}
 	})
 }

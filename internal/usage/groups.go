@@ -35,16 +35,18 @@ type Defaulted interface {
 	DefaultText() string // empty: nothing to say
 }
 
-// hasMany tells whether the command's flags are shown in groups.
-func hasMany(cmd *cobra.Command) bool {
-	n := 0
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "help" && f.Name != helpAllFlag {
+// ownFlags is how many flags of its own a command has, before FitHelp adds one and cobra those of its parents.
+func ownFlags(cmd *cobra.Command) (n int) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "help" {
 			n++
 		}
 	})
-	return n > manyFlags
+	return n
 }
+
+// hasMany tells whether the command's flags are shown in groups: whether FitHelp found more than manyFlags.
+func hasMany(cmd *cobra.Command) bool { return cmd.Flags().Lookup(helpAllFlag) != nil }
 
 // shownGroups are the groups of a command's help, each with the flags that the command has and that no group before
 // has. With all, those that no group names come last, so that --help-all never leaves out a flag.

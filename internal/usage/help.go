@@ -15,7 +15,7 @@ import (
 // commands and their flags are there.
 func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 	for _, c := range root.Commands() {
-		if hasMany(c) {
+		if ownFlags(c) > manyFlags {
 			c.Flags().Bool(helpAllFlag, false, "show every flag")
 		}
 	}
