@@ -8,7 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Value returns a variable of an environment, empty where there is none. Of two the later one counts.
+// Value returns the last value of the variable name in environ, or "" if it is not set.
 func Value(environ []string, name string) string {
 	found := ""
 	for _, e := range environ {
@@ -19,11 +19,11 @@ func Value(environ []string, name string) string {
 	return found
 }
 
-// NoColor follows no-color.org: NO_COLOR is set and not empty.
+// NoColor reports whether NO_COLOR is set and not empty (no-color.org).
 func NoColor(environ []string) bool { return Value(environ, "NO_COLOR") != "" }
 
-// ASCIIOnly tells whether the locale names another character set than UTF-8. Without a locale, as in most containers,
-// it is UTF-8.
+// ASCIIOnly reports whether the locale names a character set other than UTF-8. It assumes UTF-8 if no locale is
+// set, as in most containers.
 func ASCIIOnly(environ []string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if locale := strings.ToLower(Value(environ, name)); locale != "" {
@@ -33,7 +33,7 @@ func ASCIIOnly(environ []string) bool {
 	return false
 }
 
-// cells is what stands for a sign of ours in ASCII, in one cell.
+// cells maps each symbol that the program prints to one ASCII character.
 var cells = map[rune]rune{
 	'█': '#', '░': '.', '·': '-', '…': '~', '–': '-', '—': '-', '→': '>', '←': '<', '↑': '^', '↓': 'v', '°': ' ', '×': 'x', '±': '~', '≤': '<', '≥': '>',
 	'─': '-', '│': '|', '┌': '+', '┐': '+', '└': '+', '┘': '+', '┤': '+', '├': '+',
@@ -41,13 +41,13 @@ var cells = map[rune]rune{
 	'▁': '_', '▂': '_', '▃': '.', '▄': '-', '▅': '=', '▆': '+', '▇': '*',
 }
 
-// words is what stands for a sign of ours in ASCII where width does not matter.
+// words maps symbols to longer ASCII spellings, for text whose width does not matter.
 var words = map[rune]string{'…': "...", '→': "->", '←': "<-", '°': "", '±': "+/-", '≤': "<=", '≥': ">="}
 
-// Cells returns text in ASCII, each sign as wide as before: for screens that are laid out already.
+// Cells converts text to ASCII and keeps the width of each symbol. Use it for screens that are already laid out.
 func Cells(text string) string { return replace(text, nil) }
 
-// Text returns text in ASCII, for sentences and tables that are laid out afterwards.
+// Text converts text to ASCII. Use it for sentences and tables that are laid out afterwards.
 func Text(text string) string { return replace(text, words) }
 
 func replace(text string, first map[rune]string) string {
@@ -75,7 +75,7 @@ func replace(text string, first map[rune]string) string {
 	return b.String()
 }
 
-// Printable tells whether text is printable ASCII and nothing else.
+// Printable reports whether text consists of printable ASCII only.
 func Printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -85,10 +85,10 @@ func Printable(text string) bool {
 	return true
 }
 
-// Braille is the sign without a dot. The 256 signs from it on have one bit a dot.
+// Braille is the blank Braille pattern. The 256 patterns that start here use one bit per dot.
 const Braille = '\u2800'
 
-// brailleASCII draws a cell of a chart by its upper and its lower half.
+// brailleASCII approximates a Braille cell of a chart by which of its upper and lower halves contain dots.
 func brailleASCII(r rune) byte {
 	const upper, lower = 0x01 | 0x02 | 0x08 | 0x10, 0x04 | 0x20 | 0x40 | 0x80
 	dots := r - Braille

@@ -8,11 +8,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// maxLine is how many bytes of one foreign text Line shows.
+// maxLine bounds the length of Line's result, in bytes.
 const maxLine = 2048
 
-// Shown makes text that a model, a worker or another program wrote one that a terminal obeys in nothing: no escape
-// sequences, U+FFFD for control characters other than tabs.
+// Shown makes text from a model, a worker or another program safe to print on a terminal. It removes escape
+// sequences and replaces control characters other than tabs with U+FFFD.
 func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -22,8 +22,8 @@ func Shown(text string) string {
 	}, ansi.Strip(text))
 }
 
-// Marked has U+FFFD for all that doesn't print, and leaves the rest of an escape sequence in sight: for a value that is
-// refused.
+// Marked replaces every unprintable character with U+FFFD and keeps the rest of each escape sequence visible. Use
+// it to show a rejected value.
 func Marked(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -33,14 +33,15 @@ func Marked(text string) string {
 	}, text)
 }
 
-// Line makes one line of at most 2 KB of such a text, which can be laid out: Shown, with blanks for tabs and newlines,
-// and without what has no width or turns the direction of what follows.
+// Line returns untrusted text as one line of at most 2 KB. Like Shown it removes escape sequences and control
+// characters. It also replaces tabs and newlines with blanks, and drops zero-width characters and those that change
+// the text direction.
 func Line(text string) string {
 	if len(text) <= maxLine && Printable(text) {
 		return text
 	}
 	if len(text) > 4*maxLine {
-		text = text[:4*maxLine] // the rest is cut below anyway
+		text = text[:4*maxLine] // Line cuts it to maxLine below
 	}
 	text = flat(text)
 	if len(text) <= maxLine {
@@ -53,7 +54,7 @@ func Line(text string) string {
 	return text[:end] + "…"
 }
 
-// Lines is all of a text, each of its lines as Line makes it, but of any length.
+// Lines returns every line of text, cleaned as by Line but of any length.
 func Lines(text string) []string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -62,14 +63,14 @@ func Lines(text string) []string {
 	return lines
 }
 
-// flat is Line without its bound.
+// flat is Line without the length limit.
 func flat(text string) string {
 	return Shown(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t' || r == '\n' || r == '\r' || unicode.In(r, unicode.Zl, unicode.Zp):
 			return ' '
 		case unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs):
-			return -1 // without width, or with one that only the terminal's font knows
+			return -1 // no width, or a width that depends on the terminal's font
 		}
 		return r
 	}, ansi.Strip(text)))

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostile is what a model could write to have the terminal obey it.
+// hostile is text with which a model could try to control the terminal.
 const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b2J\u009b2J\r\n\ttab\u202eevil\u2028x\x00漢字\x1bPq\x1b\\end\xff"
 
 func TestShownKeepsTabs(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package fail has the errors that a user of the program sees: what failed, the command or edit that mends it, and the
-// exit code. It prints nothing and knows no command.
+// Package fail defines the errors that users of the program see: what failed, the command or edit that mends it,
+// and the exit code. It prints nothing and depends on no command.
 package fail
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Exit codes of every command. Others script against them.
+// Exit codes of every command. Users' scripts depend on them.
 const (
 	ExitDone   = 0
 	ExitFailed = 1
@@ -24,7 +24,7 @@ type UsageError struct {
 	Try string
 }
 
-// Usage returns a UsageError: err, and what to type instead.
+// Usage returns a UsageError with err and what to type instead.
 func Usage(err error, try string) error { return &UsageError{err, try} }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -36,13 +36,13 @@ type HintError struct {
 	Try string
 }
 
-// Hint returns a HintError: err, and the command or edit that mends it.
+// Hint returns a HintError with err and the command or edit that mends it.
 func Hint(err error, try string) error { return &HintError{err, try} }
 
 func (e *HintError) Error() string { return e.Err.Error() }
 func (e *HintError) Unwrap() error { return e.Err }
 
-// ExitError carries an exit code for a failure that the user has been told already.
+// ExitError carries an exit code for a failure that the user has already been told about.
 type ExitError struct{ Code int }
 
 // Exit returns an ExitError.
@@ -50,8 +50,7 @@ func Exit(code int) error { return &ExitError{code} }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Remedy is the hint of the outermost HintError in err's tree, else of the outermost UsageError. It is empty where
-// there is neither.
+// Remedy returns the hint of the outermost HintError in err's tree, else that of the outermost UsageError, else "".
 func Remedy(err error) string {
 	var usage *UsageError
 	var hint *HintError
@@ -64,8 +63,8 @@ func Remedy(err error) string {
 	return ""
 }
 
-// SplitRemedy parts "what. Try: remedy". A remedy inside the text belongs to a quoted cause in brackets, and is left
-// out.
+// SplitRemedy splits "what. Try: remedy" into its parts. It drops a remedy inside the text, which belongs to a
+// quoted cause in brackets.
 func SplitRemedy(text string) (what, try string) {
 	const mark = ". Try: "
 	at := strings.LastIndex(text, mark)
@@ -80,7 +79,7 @@ func SplitRemedy(text string) (what, try string) {
 	return what, try
 }
 
-// OneLine keeps the text of joined errors, and of other programs, on one line.
+// OneLine joins the lines of text with "; ". Joined errors and output of other programs have several lines.
 func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// mostListed is how many lines of a ListError are shown.
+// mostListed is the maximum number of items that a ListError shows.
 const mostListed = 5
 
-// ListError is an error that is shown with one line for each item of a list below its own.
+// ListError is an error with a list of items, shown one to a line below the error's own line.
 type ListError struct {
 	What  string
 	Items []string
@@ -17,10 +17,10 @@ type ListError struct {
 // List returns a ListError.
 func List(what string, items []string) error { return &ListError{what, items} }
 
-// Error is all of it on one line.
+// Error returns the text and all items on one line.
 func (e *ListError) Error() string { return e.What + ": " + strings.Join(e.Items, "; ") }
 
-// lines are the list as it is shown: mostListed of its items, and how many more there are.
+// lines returns the items to show: up to mostListed of them, then the number of items left out.
 func (e *ListError) lines() []string {
 	lines := e.Items
 	if more := len(lines) - mostListed; more > 0 {
@@ -29,7 +29,8 @@ func (e *ListError) lines() []string {
 	return lines
 }
 
-// Parted is the text of an error that ends in e without e's list. It is the whole text where it doesn't end so.
+// Parted cuts e's list off text that ends in e.Error(), and returns the list's lines separately. It returns other
+// texts whole.
 func (e *ListError) Parted(text string) (what string, lines []string) {
 	before, found := strings.CutSuffix(text, e.Error())
 	if !found {

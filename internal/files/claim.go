@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Claim is a lock file that names the process that holds it. The kernel drops the lock with the process, however that
-// ends; the file stays.
+// Claim is a lock file that names the process that holds it. The kernel releases the lock when the process ends,
+// however it ends. The file stays.
 type Claim struct{ file *os.File }
 
-// HeldError is of a lock file that another process holds.
+// HeldError reports that another process holds a lock file.
 type HeldError struct {
 	Path   string
-	Holder string // its process id, "unknown" where the file doesn't tell
+	Holder string // process id, or "unknown" if the file does not name it
 }
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by process %s", e.Path, e.Holder) }
 
-// ClaimPatience is how long TakeClaim asks for a lock: somebody may be looking whether it is held, which holds it for
-// an instant.
+// ClaimPatience is how long TakeClaim retries. A process that checks whether the lock is held holds it for an
+// instant itself.
 const ClaimPatience = 200 * time.Millisecond
 
-// TakeClaim makes the lock file at path, with its folder, where it is missing, and holds it until Release. Another's is
-// a *HeldError.
+// TakeClaim locks the file at path until Release. It creates the file and its folder if they are missing. It
+// returns a *HeldError if another process holds the lock.
 func TakeClaim(path string) (*Claim, error) {
 	if err := MakeFolder(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -49,21 +49,21 @@ func TakeClaim(path string) (*Claim, error) {
 	return &Claim{file}, nil
 }
 
-// Release gives the claim up.
+// Release releases the lock.
 func (c *Claim) Release() { c.file.Close() }
 
-// LookClaim returns a *HeldError if a process holds the lock file at path for all of patience. It makes no file, and
-// none is no error.
+// LookClaim returns a *HeldError if a process holds the lock file at path for all of patience. It creates no file,
+// and returns nil if there is none.
 func LookClaim(path string, patience time.Duration) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil // nobody ever held it, or TakeClaim will say what is wrong
+		return nil // no process ever held it, or TakeClaim will report what is wrong
 	}
 	defer file.Close()
 	return held(file, within(patience, func() error { return LockShared(file) }))
 }
 
-// held says of an error of a lock who holds it.
+// held adds the holder to a locking error: it turns ErrLocked into a *HeldError.
 func held(file *os.File, err error) error {
 	switch {
 	case err == nil:

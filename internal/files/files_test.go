@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooted is a root with a folder a of 6 bytes, and beside the root a file that nobody may touch.
+// rooted returns a root with a folder a of 6 bytes, and a file outside the root that must stay untouched.
 func rooted(t *testing.T) (root *os.Root, dir, outside string) {
 	t.Helper()
 	parent := t.TempDir()

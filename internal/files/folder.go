@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// MakeFolder makes the folder dir and those above it that are missing, and brings the names of the new ones onto the
-// disk: without their names in the folders above, a power cut would take them with all that they hold, synced or not. A
-// folder that is there is left alone.
+// MakeFolder creates the folder dir and its missing parents, and syncs the parents of the folders it creates.
+// Otherwise a power cut could lose a new folder's name and with it everything inside, even if synced. MakeFolder
+// leaves an existing folder alone.
 func MakeFolder(dir string, mode os.FileMode) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.IsDir() {
 		return nil
 	}
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(dir, mode) // which says what is wrong
+		return os.MkdirAll(dir, mode) // reports what is wrong
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
@@ -27,7 +27,8 @@ func MakeFolder(dir string, mode os.FileMode) error {
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := SyncFolder(parent); err != nil && !errors.Is(err, fs.ErrPermission) { // one that can't be listed can't be synced
+	// a folder without read permission cannot be synced
+	if err := SyncFolder(parent); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil

@@ -7,30 +7,31 @@ import (
 	"time"
 )
 
-// ErrLocked is the error of a file that is locked through another open file. It is the system's, so that a message
-// keeps its words.
+// ErrLocked reports that the file is locked through another open file. It is the system's error, so that messages
+// keep the system's wording.
 var ErrLocked error = syscall.EWOULDBLOCK
 
 const lockPoll = 5 * time.Millisecond
 
-// Lock locks an open file or folder for this open file alone, without waiting. The kernel drops the lock when the file
-// is closed here and in every child that inherited it, or at Unlock. A lock file is never removed: two others could
-// lock two different ones.
+// Lock takes an exclusive lock on an open file or folder, without waiting. The kernel releases it at Unlock, or
+// when the file is closed here and in every child that inherited it. Never remove a lock file: two processes could
+// then lock two different files.
 func Lock(file *os.File) error { return flock(file, syscall.LOCK_EX) }
 
-// LockShared is Lock beside others that lock it shared. A shared lock that is had at once and dropped tells that nobody
-// holds the file.
+// LockShared takes a shared lock, without waiting. Taking and releasing it tests whether a process holds the
+// exclusive lock.
 func LockShared(file *os.File) error { return flock(file, syscall.LOCK_SH) }
 
-// LockWithin is Lock, but waits for others up to patience.
+// LockWithin is Lock, but retries for up to patience.
 func LockWithin(file *os.File, patience time.Duration) error {
 	return within(patience, func() error { return Lock(file) })
 }
 
-// Unlock drops the lock at once. Closing alone leaves it to a child that is just being forked.
+// Unlock releases the lock at once. Closing alone is not enough: a child that is being forked may still hold the
+// file.
 func Unlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
 
-// NoLocks tells whether an error of Lock is of a file system without locks.
+// NoLocks reports whether an error of Lock means that the file system does not support locks.
 func NoLocks(err error) bool {
 	return errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.ENOLCK)
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// ReadBounded reads at most one byte more than limit: a parser refuses what comes after it.
+// ReadBounded reads at most limit+1 bytes, so that the caller can detect a file that is too long.
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -16,10 +16,10 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// ErrPublic is of a file with a secret that others than its owner can read.
+// ErrPublic reports that users other than the owner have access to a file with a secret.
 var ErrPublic = errors.New("others can read it")
 
-// ReadSecret is ReadBounded of a file that only its owner can read; any other is ErrPublic.
+// ReadSecret is ReadBounded for a file that only its owner can access. It returns ErrPublic for any other file.
 func ReadSecret(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// asidePrefix begins the names of folders that have been set aside to be removed.
+// asidePrefix starts the names of folders that Remove has renamed and not yet removed.
 const asidePrefix = ".removed-"
 
-// Remove removes the folder or file name of root with all in it. It renames it first, so that whoever looks sees either
-// all of it or nothing; what an interrupted Remove left aside, EmptyAside removes. Links are removed and not followed.
-// It is an error where name leads out of root, and none where nothing is there.
+// Remove removes the folder or file name in root with its content. It renames it first, so that readers see either
+// all of it or nothing. EmptyAside removes what an interrupted Remove left. Remove does not follow links. It
+// returns an error if name leads out of root, and nil if there is no such file.
 func Remove(root *os.Root, name string) error {
 	if name == "." || name == "" || strings.ContainsAny(name, `/\`) {
 		return fmt.Errorf("remove %q: it is not the name of a file in %s", name, root.Name())
@@ -30,7 +30,7 @@ func Remove(root *os.Root, name string) error {
 	return root.RemoveAll(aside)
 }
 
-// Aside are the names in root that an interrupted Remove left.
+// Aside returns the names in root that an interrupted Remove left.
 func Aside(root *os.Root) ([]string, error) {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -47,7 +47,7 @@ func Aside(root *os.Root) ([]string, error) {
 	return aside, err
 }
 
-// EmptyAside removes what an interrupted Remove left in root.
+// EmptyAside removes whatever an interrupted Remove left in root.
 func EmptyAside(root *os.Root) error {
 	names, err := Aside(root)
 	for _, name := range names {

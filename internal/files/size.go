@@ -1,5 +1,5 @@
-// Package files has file operations that several packages share: it writes small files atomically, and measures and
-// removes folders without leaving their root. It imports nothing of this module.
+// Package files provides file operations that several packages share. It writes small files atomically, locks
+// files, and measures and removes folders without leaving their root. It imports nothing of this module.
 package files
 
 import (
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Budget bounds the work of several calls of Size together.
+// Budget bounds the total work of several calls of Size.
 type Budget struct {
-	Entries int       // files and folders that may still be looked at
+	Entries int       // files and folders left to visit
 	Until   time.Time // when to stop
 }
 
-// spend takes one entry from the budget and tells whether there was one.
+// spend takes one entry from the budget and reports whether the budget allowed it.
 func (b *Budget) spend() bool {
 	b.Entries--
 	return b.Entries >= 0 && time.Now().Before(b.Until)
@@ -24,9 +24,9 @@ func (b *Budget) spend() bool {
 
 var errBudget = errors.New("the budget is used up")
 
-// Size returns the bytes of the files in the folder name of root. Links count nothing and are not followed. A missing
-// name has 0 bytes. whole is false if the budget ran out or something could not be read. bytes is a lower bound then.
-// The error is of a name that leads out of root.
+// Size returns the total bytes of the files in the folder name of root. It does not follow links, and counts them
+// as 0. A missing name has 0 bytes. whole is false if the budget ran out or something could not be read. bytes is a
+// lower bound then. An error means that name leads out of root.
 func Size(root *os.Root, name string, budget *Budget) (bytes int64, whole bool, err error) {
 	info, err := root.Lstat(name)
 	switch {
@@ -50,7 +50,7 @@ func Size(root *os.Root, name string, budget *Budget) (bytes int64, whole bool, 
 				bytes += info.Size()
 			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what has just gone takes no room
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a file that has just been removed counts as 0
 			whole = false
 		}
 		return nil

@@ -8,11 +8,12 @@ import (
 	"syscall"
 )
 
-// Write makes the file at path hold data, through a synced temporary file beside it: a crash, a full disk or a reader
-// at the same moment sees the old content or the new, never a part. On an error the file is as it was.
+// Write replaces the content of the file at path with data, through a synced temporary file in the same folder.
+// After a crash or a full disk, and for a concurrent reader, the file has the old content or the new, never a part.
+// On an error the file is unchanged.
 func Write(path string, data []byte) error { return write(path, data, 0o644) }
 
-// WriteSecret is Write of a file that only its owner may read.
+// WriteSecret is Write for a file that only its owner may read.
 func WriteSecret(path string, data []byte) error { return write(path, data, 0o600) }
 
 func write(path string, data []byte, mode os.FileMode) (err error) {
@@ -35,13 +36,13 @@ func write(path string, data []byte, mode os.FileMode) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder brings the names in a folder onto the disk. It is no error where the file system can't do that.
+// SyncFolder syncs a folder's entries to disk. It returns nil if the file system does not support that.
 func SyncFolder(dir string) error {
 	folder, err := os.Open(dir)
 	return syncOpened(folder, err)
 }
 
-// SyncFolderIn is SyncFolder of a folder in root.
+// SyncFolderIn is SyncFolder for a folder in root.
 func SyncFolderIn(root *os.Root, dir string) error {
 	folder, err := root.Open(dir)
 	return syncOpened(folder, err)
@@ -59,10 +60,10 @@ func syncOpened(folder *os.File, err error) error {
 	return err
 }
 
-// Ensure is Write, but leaves a file alone that holds data already.
+// Ensure is Write, but does not touch a file whose content already equals data.
 func Ensure(path string, data []byte) error { return ensure(path, data, Write) }
 
-// EnsureSecret is WriteSecret, but leaves a file alone that holds data already.
+// EnsureSecret is WriteSecret, but does not touch a file whose content already equals data.
 func EnsureSecret(path string, data []byte) error { return ensure(path, data, WriteSecret) }
 
 func ensure(path string, data []byte, write func(string, []byte) error) error {
@@ -72,9 +73,9 @@ func ensure(path string, data []byte, write func(string, []byte) error) error {
 	return write(path, data)
 }
 
-// Replace writes data to the file temporary and renames it to path: a reader sees the old content or the new. It
-// doesn't sync, so that a crash of the machine may leave an empty file. One process at a time may write the file. On an
-// error the file is as it was, and temporary is gone.
+// Replace writes data to the file temporary and renames it to path. A reader sees the old content or the new.
+// Replace does not sync: a crash of the machine may leave an empty file. Only one process at a time may write the
+// file. On an error the file is unchanged and temporary is removed.
 func Replace(path, temporary string, data []byte, mode os.FileMode) error {
 	err := os.WriteFile(temporary, data, mode)
 	if err == nil {

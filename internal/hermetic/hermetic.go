@@ -1,4 +1,4 @@
-// Package hermetic keeps tests away from the files and settings of the user who runs them. Only tests import it.
+// Package hermetic isolates tests from the files and settings of the user who runs them. Only tests import it.
 package hermetic
 
 import (
@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// ours are the variables that the tests themselves read. All others that configure the program are removed.
+// ours lists the variables that the tests themselves read. Enter removes all other variables that configure the
+// program.
 var ours = []string{"SWARM_PYTHON", "SWARM_PROGRAM", "SWARM_SCREENSHOTS", "SWARM_TENSORBOARD", "SWARM_ESTIMATE_GRID"}
 
-// foreign are the variables of rl-swarm, the hub and CUDA that the program reads.
+// foreign lists the variables of rl-swarm, the Hugging Face hub and CUDA that the program reads.
 var foreign = []string{
 	"EXPERIMENT_NAME", "MODEL_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", "SEED", "NODE_ROLE", "NODE_ID",
 	"GDRIVE_PATH", "HUGGINGFACE_HUB_CACHE", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY",
 }
 
-// Main runs a package's tests between Enter and leave. It returns the exit code.
+// Main runs a package's tests between Enter and leave, and returns the exit code.
 func Main(m *testing.M) int {
 	leave, err := Enter()
 	if err != nil {
@@ -32,9 +33,9 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Enter gives this process, and all that it starts, an empty home folder and removes the variables that configure the
-// program. Go's caches and the packages that pip has installed for the user stay in use. leave removes the folder and
-// restores the variables.
+// Enter gives this process and its children an empty home folder and removes the variables that configure the
+// program. Go's caches and the user's pip packages stay in use. leave removes the folder and restores the
+// variables.
 func Enter() (leave func(), err error) {
 	home, err := os.MkdirTemp("", "swarm-home-")
 	if err != nil {
@@ -51,7 +52,7 @@ func Enter() (leave func(), err error) {
 	}
 	for name, folder := range map[string]string{
 		"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state",
-		"XDG_RUNTIME_DIR": ".run", // sockets; no other user may enter it
+		"XDG_RUNTIME_DIR": ".run", // sockets: only the owner may enter
 	} {
 		path := filepath.Join(home, folder)
 		if err := os.MkdirAll(path, 0o700); err != nil {
@@ -59,7 +60,7 @@ func Enter() (leave func(), err error) {
 		}
 		os.Setenv(name, path)
 	}
-	// The go command counts its use in the user's home, also after it has ended.
+	// The go command counts its own use in the user's home, even after it has ended.
 	telemetry := filepath.Join(home, ".config", "go", "telemetry")
 	if err := errors.Join(os.MkdirAll(telemetry, 0o700), os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off\n"), 0o600)); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func Enter() (leave func(), err error) {
 	}, nil
 }
 
-// configures says whether a variable is a setting of the program.
+// configures reports whether the variable name is a setting of the program.
 func configures(name string) bool {
 	name = strings.TrimPrefix(name, "_")
 	if slices.Contains(ours, name) || strings.HasPrefix(name, "SWARM_TEST_") {
@@ -84,7 +85,7 @@ func configures(name string) bool {
 	return slices.Contains(foreign, name) || strings.HasPrefix(name, "SWARM_") || strings.HasPrefix(name, "HF_")
 }
 
-// keep are variables for what is found below the user's home if nothing says otherwise.
+// keep returns variables that point at what Go and Python find below the user's home by default.
 func keep() map[string]string {
 	kept := map[string]string{}
 	if home, err := os.UserHomeDir(); err == nil && os.Getenv("PYTHONUSERBASE") == "" {
@@ -93,7 +94,7 @@ func keep() map[string]string {
 	names := []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOENV"}
 	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
 	if err != nil {
-		return kept // no Go here: these tests build nothing
+		return kept // no Go on this host: the tests build nothing
 	}
 	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
 		if i < len(names) && value != "" {

@@ -1,4 +1,5 @@
-// Package hostmem reads the host memory of processes, and how often the kernel has killed one because memory ran out.
+// Package hostmem reads the host memory that processes use, and how often the kernel has killed a process for lack
+// of memory.
 package hostmem
 
 import (
@@ -13,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Use is what a process holds, in bytes. Resident (RSS) counts every page in full. Proportional (PSS) counts a page
-// that n processes share as 1/n, so that the sum over processes is what they hold together.
+// Use is the memory of a process, in bytes. Resident (RSS) counts every page in full. Proportional (PSS) counts a
+// page that n processes share as 1/n, so that the sum over processes is their total memory.
 type Use struct{ Resident, Proportional int64 }
 
-// Of is what a process holds, where we may know it (Linux 4.14). The kernel walks the process's page tables for it,
-// which takes milliseconds: sample rarely.
+// Of returns the memory of a process, if we may read it (since Linux 4.14). The kernel walks the process's page
+// tables, which takes milliseconds, so sample rarely.
 func Of(pid int) (Use, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
 	if err != nil {
@@ -31,7 +32,7 @@ func Of(pid int) (Use, error) {
 	return u, nil
 }
 
-// Told tells whether this kernel says what processes share.
+// Told reports whether this kernel provides the proportional memory of processes.
 var Told = sync.OnceValue(func() bool {
 	_, err := Of(os.Getpid())
 	return err == nil
@@ -56,8 +57,8 @@ func kilobytes(value []byte) (int64, bool) {
 	return kib << 10, err == nil && kib >= 0 && kib < 1<<50
 }
 
-// ThreadTime is the processor time that the calling thread has taken: what reading costs, for a caller that keeps its
-// thread.
+// ThreadTime returns the processor time that the calling thread has used. Callers that stay on their thread measure
+// the cost of reading with it.
 func ThreadTime() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {

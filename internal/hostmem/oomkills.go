@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// OOMKills is how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of
-// control groups included; -1 where the kernel doesn't tell (before Linux 4.13). Reading it is expensive: the kernel
-// sums about 200 counters over all cores.
+// OOMKills returns how often the kernel's out-of-memory killer has killed a process on this machine since boot,
+// including kills by limits of control groups. It returns -1 if the kernel does not report it (before Linux 4.13).
+// Reading is expensive: the kernel sums about 200 counters over all cores.
 func OOMKills() int64 {
 	data, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

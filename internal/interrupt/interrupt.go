@@ -1,4 +1,4 @@
-// Package interrupt turns signals and other external stops of a command into a canceled context, so that it stops in
+// Package interrupt cancels a command's context on a signal or another external stop, so that the command stops in
 // order.
 package interrupt
 
@@ -19,18 +19,20 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Echo is how soon after the first signal another is still the same request: timeout, a process group's signal and a
-// sweep that passes on what its run got as well make two of one.
+// Echo is the time after the first signal within which another signal counts as the same request. Several senders
+// deliver one request twice: timeout(1), a signal to a process group, and a sweep that passes its signal on to its
+// run.
 const Echo = 300 * time.Millisecond
 
-// Error is why a command was stopped from outside.
+// Error is the cause of a stop by signal.
 type Error struct{ Signal syscall.Signal }
 
 func (e *Error) Error() string { return "stopped by " + unix.SignalName(e.Signal) }
 
-// Watch turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop: the first in order, the second at once.
+// Watch turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop. The first stops in order, the second at
+// once.
 type Watch struct {
-	Now  chan struct{} // closed at the second
+	Now  chan struct{} // closed at the second signal
 	stop context.CancelCauseFunc
 
 	signals  chan os.Signal
@@ -39,16 +41,17 @@ type Watch struct {
 	nowOnce  sync.Once
 	endOnce  sync.Once
 
-	notice atomic.Pointer[string] // what the first signal is answered with
+	notice atomic.Pointer[string] // printed at the first signal
 }
 
-// Notify returns a context that ends, with an *Error as its cause, at the first signal, which notice answers on stderr.
+// Notify returns a context that ends at the first signal, with an *Error as its cause. Watch prints notice on
+// stderr then.
 func Notify(ctx context.Context, stderr io.Writer, notice string) (context.Context, *Watch) {
 	w := &Watch{Now: make(chan struct{}), signals: make(chan os.Signal, 4), done: make(chan struct{})}
 	ctx, w.stop = context.WithCancelCause(ctx)
 	w.Answer(notice)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup swarm up outlives its terminal
+	if !signal.Ignored(syscall.SIGHUP) { // with nohup, swarm up outlives its terminal
 		wanted = append(wanted, syscall.SIGHUP)
 	}
 	signal.Notify(w.signals, wanted...)
@@ -74,7 +77,7 @@ func Notify(ctx context.Context, stderr io.Writer, notice string) (context.Conte
 	return ctx, w
 }
 
-// Answer changes what the first signal is answered with.
+// Answer replaces the notice that the first signal prints.
 func (w *Watch) Answer(notice string) { w.notice.Store(&notice) }
 
 // Interrupt stops the command, immediately or in order. It does not block.
@@ -85,10 +88,10 @@ func (w *Watch) Interrupt(s syscall.Signal, immediately bool) {
 	}
 }
 
-// Fail stops the command in order for a reason of its own.
+// Fail stops the command in order, with why as the cause.
 func (w *Watch) Fail(why error) { w.stop(why) }
 
-// Close ends the watch: from then on a signal does what it does to any program.
+// Close ends the watch. Signals have their default effect afterwards.
 func (w *Watch) Close() {
 	w.endOnce.Do(func() {
 		signal.Stop(w.signals)
@@ -98,7 +101,8 @@ func (w *Watch) Close() {
 	})
 }
 
-// WithLimit is ctx with a limit, ended also when now is closed. The function that it returns must be called.
+// WithLimit returns ctx with a time limit. The context also ends when now is closed. The caller must call the
+// returned function.
 func WithLimit(ctx context.Context, limit time.Duration, now <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	var watching sync.WaitGroup
@@ -112,7 +116,7 @@ func WithLimit(ctx context.Context, limit time.Duration, now <-chan struct{}) (c
 	return ctx, func() { cancel(); watching.Wait() }
 }
 
-// Exit is the error of what a signal may have ended: then it is the signal's exit code, as a fail.ExitError.
+// Exit returns the signal's exit code as a fail.ExitError if a signal stopped ctx, else err.
 func Exit(ctx context.Context, err error) error {
 	var stopped *Error
 	if errors.As(context.Cause(ctx), &stopped) {

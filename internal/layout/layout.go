@@ -15,7 +15,7 @@ import (
 // Home is the absolute path of the folder that --home names.
 type Home string
 
-// Default is SWARM_HOME, else swarm's folder under XDG_DATA_HOME.
+// Default returns SWARM_HOME, else swarm's folder under XDG_DATA_HOME, else ~/.local/share/swarm.
 func Default(getenv func(string) string) string {
 	if home := getenv("SWARM_HOME"); home != "" {
 		return home
@@ -26,15 +26,15 @@ func Default(getenv func(string) string) string {
 	return filepath.Join(getenv("HOME"), ".local", "share", "swarm")
 }
 
-// Path is a file or folder of the home.
+// Path returns the path of a file or folder in the home.
 func (d Home) Path(elements ...string) string {
 	return filepath.Join(append([]string{string(d)}, elements...)...)
 }
 
-// Database is the one SQLite file.
+// Database returns the path of the SQLite file.
 func (d Home) Database() string { return d.Path("swarm.db") }
 
-// Make creates the home if it is missing, with access for its owner only. One that is there stays as it is.
+// Make creates the home if it is missing, accessible to its owner only. It leaves an existing home alone.
 func (d Home) Make() error {
 	if err := files.MakeFolder(string(d), 0o700); err != nil {
 		return d.Error(err)
@@ -42,25 +42,25 @@ func (d Home) Make() error {
 	return nil
 }
 
-// DashboardToken is the file with the token of the home's dashboards. It is the owner's alone.
+// DashboardToken returns the path of the file with the dashboards' token. Only the owner can read the file.
 func (d Home) DashboardToken() string { return d.Path("dashboard.token") }
 
-// Runs holds a folder a run.
+// Runs returns the folder that holds one folder per run.
 func (d Home) Runs() string { return d.Path("runs") }
 
-// Run is a run's folder.
+// Run returns a run's folder.
 func (d Home) Run(run string) string { return d.Path("runs", run) }
 
-// Workers is where a home keeps which workers it has let in. It is the owner's alone.
+// Workers returns the folder with the admitted workers. Only the owner can read it.
 func (d Home) Workers() string { return d.Path("workers") }
 
-// Jobs holds a folder a job of swarm run.
+// Jobs returns the folder that holds one folder per job of swarm run.
 func (d Home) Jobs() string { return d.Path("jobs") }
 
-// Queue is where jobs and runs of this host claim GPUs.
+// Queue returns the folder in which jobs and runs of this host claim GPUs.
 func (d Home) Queue() string { return d.Path("jobs", "queue") }
 
-// Error says what to do about a home that can't be used.
+// Error adds a remedy to an error about a home that cannot be written.
 func (d Home) Error(err error) error {
 	try := "another --home, or mend the folder's permissions"
 	switch {

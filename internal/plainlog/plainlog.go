@@ -1,4 +1,4 @@
-// Package plainlog writes plain log lines to a terminal, and slog's text format elsewhere.
+// Package plainlog writes plain log lines to a terminal and slog's text format elsewhere.
 package plainlog
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// New logs to w: as plain lines for people where w is a terminal, as slog's text elsewhere.
+// New returns a logger that writes plain lines for people if w is a terminal, else slog's text format.
 func New(w io.Writer, level slog.Level) *slog.Logger {
 	records := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
 	return slog.New(&plainLog{out: w, records: records, lock: new(sync.Mutex)})
@@ -23,13 +23,13 @@ func New(w io.Writer, level slog.Level) *slog.Logger {
 // plainLog writes log records for people: `Warning: what happened (where: this, when: that)`.
 type plainLog struct {
 	out     io.Writer
-	records slog.Handler // where nobody reads along
-	facts   []string     // that all records have
-	group   string       // of facts to come, with a dot at its end
+	records slog.Handler // used if w is not a terminal
+	facts   []string     // attributes of all records
+	group   string       // prefix of later attributes, ending with a dot
 	lock    *sync.Mutex
 }
 
-// levelWords begin a line; what is merely told has none.
+// levelWords starts the line of each level. Information has no prefix.
 var levelWords = map[slog.Level]string{slog.LevelDebug: "Debug: ", slog.LevelInfo: "", slog.LevelWarn: "Warning: ", slog.LevelError: "Error: "}
 
 func (p *plainLog) Enabled(ctx context.Context, level slog.Level) bool {
@@ -75,13 +75,13 @@ func (p *plainLog) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// Writer is a writer that knows by itself whether a terminal shows what is written now.
+// Writer is a writer that can report whether a terminal shows its output at the moment.
 type Writer interface {
 	io.Writer
 	Terminal() bool
 }
 
-// Watched tells whether what is written is read on a terminal now. Of a Writer that may change.
+// Watched reports whether w's output appears on a terminal at the moment. For a Writer the answer may change.
 func Watched(w io.Writer) bool {
 	if s, ok := w.(Writer); ok {
 		return s.Terminal()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shown is a writer that a terminal shows for as long as it says so.
+// shown is a writer that reports a terminal if its field terminal is true.
 type shown struct {
 	bytes.Buffer
 	terminal bool

@@ -9,18 +9,19 @@ import (
 	"slices"
 )
 
-// Fate says what becomes of changes that were not synced when the power goes.
+// Fate decides what happens to unsynced changes when the power fails.
 type Fate struct {
-	// Journaled has each sync bring all earlier changes of names onto the disk with it, in order, as the journals of
-	// ext4 and XFS do. Else a name needs a sync of its folder, which is all that POSIX promises.
+	// Journaled makes each sync also persist all earlier name changes, in order, as the journals of ext4 and XFS
+	// do. Otherwise a name is safe only after a sync of its folder, which is all that POSIX promises.
 	Journaled bool
 
-	// Random keeps some of what was not synced: of a folder's names the first few changes, of a file's content the
-	// first few writes, the last of them torn, or its length alone. Nil: nothing is kept.
+	// Random persists a random part of the unsynced changes. Of a folder's name changes it keeps the first few. Of
+	// a file's writes it keeps the first few, and possibly part of the next write or only its length. Nil keeps
+	// nothing.
 	Random *rand.Rand
 }
 
-// contents is a file or folder as it is on the disk, and what would become of it.
+// contents is a file or folder as it is on disk, with its pending changes.
 type contents struct {
 	mode    os.FileMode
 	data    []byte
@@ -28,20 +29,20 @@ type contents struct {
 	pending []change
 }
 
-// disk is a file system's state in a model of what syncs do.
+// disk models the state of a file system and the effect of syncs.
 type disk struct {
 	fate  Fate
 	nodes map[int]*contents
-	names []nameChange // of all folders, not on the disk yet, in order
+	names []nameChange // pending changes of all folders, in order
 }
 
-// nameChange is a change of one folder's names.
+// nameChange is a change of the names in one folder.
 type nameChange struct {
 	dir int
 	set map[string]int // 0: removed
 }
 
-// Cut writes what is left after the first n changes, and a power cut then, into the folder to, which is empty.
+// Cut simulates a power cut after the first n changes. It writes what survives into the empty folder to.
 func (l Log) Cut(n int, fate Fate, to string) error {
 	d := &disk{fate: fate, nodes: map[int]*contents{root: {mode: os.ModeDir | 0o700, names: map[string]int{}}}}
 	for _, c := range l.Changes[:n] {
@@ -51,7 +52,7 @@ func (l Log) Cut(n int, fate Fate, to string) error {
 	return d.write(root, to, 0)
 }
 
-// apply makes a change that is not on the disk yet, or a sync.
+// apply records a pending change, or performs a sync.
 func (d *disk) apply(c change) {
 	switch c.Kind {
 	case created:
@@ -60,7 +61,7 @@ func (d *disk) apply(c change) {
 		case c.Mode.IsDir():
 			node.names = map[string]int{}
 		case c.Mode&os.ModeSymlink != 0:
-			node.data = c.Data // a link's target goes with its name
+			node.data = c.Data // a link's target persists with its name
 		}
 		d.nodes[c.Node] = node
 		d.name(nameChange{c.Dir, map[string]int{c.Name: c.Node}})
@@ -84,10 +85,10 @@ func (d *disk) apply(c change) {
 	}
 }
 
-// name notes a change of names. They all lie in one list: which folder's sync takes which with it is for sync to say.
+// name records a change of names. All folders share one list: sync decides which changes it persists.
 func (d *disk) name(n nameChange) { d.names = append(d.names, n) }
 
-// sync brings a file's content or a folder's names onto the disk.
+// sync persists a file's content or a folder's names.
 func (d *disk) sync(node int) {
 	at := d.nodes[node]
 	for _, c := range at.pending {
@@ -113,7 +114,7 @@ func (d *disk) set(n nameChange) {
 	}
 }
 
-// in is a file's content after a write or a change of its length.
+// in returns a file's content after a write or a change of its length.
 func (c change) in(data []byte) []byte {
 	end := c.Offset + int64(len(c.Data))
 	if c.Kind == resized && end < int64(len(data)) {
@@ -127,13 +128,13 @@ func (c change) in(data []byte) []byte {
 	return data
 }
 
-// cut decides what else of what was not synced is on the disk.
+// cut decides which unsynced changes persist.
 func (d *disk) cut() {
 	r := d.fate.Random
 	if r == nil {
 		return
 	}
-	kept := map[int]int{} // by folder: how many changes of its names; 0: of all folders
+	kept := map[int]int{} // number of name changes to keep, by folder; key 0: by journal
 	count := map[int]int{}
 	for _, n := range d.names {
 		count[d.list(n.dir)]++
@@ -152,7 +153,7 @@ func (d *disk) cut() {
 	}
 }
 
-// list returns the name of the sequence that orders a folder's changes: the folder's own, or the journal's.
+// list returns the key of the sequence that orders a folder's changes: the folder, or 0 for the journal.
 func (d *disk) list(dir int) int {
 	if d.fate.Journaled {
 		return 0
@@ -160,7 +161,7 @@ func (d *disk) list(dir int) int {
 	return dir
 }
 
-// tear keeps some of a file's pending changes.
+// tear persists a random part of a file's pending changes.
 func (at *contents) tear(r *rand.Rand) {
 	if len(at.pending) == 0 {
 		return
@@ -174,12 +175,12 @@ func (at *contents) tear(r *rand.Rand) {
 	}
 	next := at.pending[n]
 	switch r.IntN(3) {
-	case 0: // a part of the next write
+	case 0: // part of the next write
 		if next.Kind == written {
 			next.Data = next.Data[:r.IntN(len(next.Data)+1)]
 			at.data = next.in(at.data)
 		}
-	case 1: // its length, and zeros
+	case 1: // the length of the next write, filled with zeros
 		if next.Kind == written {
 			next.Data = make([]byte, len(next.Data))
 			if end := next.Offset + int64(len(next.Data)); end > int64(len(at.data)) {
@@ -198,7 +199,7 @@ func sorted[V any](m map[int]V) []int {
 	return keys
 }
 
-// write makes a node and what is in it at path. depth bounds what a folder moved into itself would do.
+// write creates a node and its content at path. depth stops the recursion if a folder contains itself.
 func (d *disk) write(node int, path string, depth int) error {
 	at := d.nodes[node]
 	switch {

@@ -1,9 +1,9 @@
-// Package powercut is a file system that forgets what was not synced, for tests. It keeps its files in memory, behind
-// FUSE, so that it meets every system call of the programs above it: Go's, SQLite's and NATS's. It writes down each
-// change and each sync, in order, and Log.Cut makes of that what a machine could find on its disk that lost power after
-// any of them: names without their files' content, content without its end, a part of a write, old names.
+// Package powercut provides a file system for tests that loses unsynced data. It keeps its files in memory behind
+// FUSE, and so sees every system call of the programs that use it: Go's, SQLite's and NATS's. It logs each change
+// and each sync in order. From the log, Log.Cut derives what a machine could find on its disk after losing power at
+// any point: names without content, truncated content, part of a write, old names.
 //
-// What it leaves out: disks that lie about syncs, sectors that decay, writes through shared maps between syncs, and
+// It does not model disks that lie about syncs, decaying sectors, writes through shared maps between syncs, or
 // times, owners and extended attributes of files. Only tests import it.
 package powercut
 
@@ -12,39 +12,39 @@ import (
 	"os"
 )
 
-// kind is that of a change.
+// kind is the kind of a change.
 type kind uint8
 
 const (
-	created   kind = iota + 1 // Node, by the name Name in Dir
-	linked                    // an existing Node, by the name Name in Dir
+	created   kind = iota + 1 // Node, under Name in Dir
+	linked                    // an existing Node, under Name in Dir
 	unlinked                  // Name in Dir
 	renamed                   // Name in Dir to NewName in NewDir
 	written                   // Data at Offset of Node
 	resized                   // Node to Offset bytes
 	synced                    // Node, a file or a folder
-	forgotten                 // what is not synced of Node never will be: a sync of it failed
+	forgotten                 // unsynced changes of Node are lost because a sync of it failed
 )
 
-// change is one change or sync. Nodes are numbered; 1 is the root.
+// change is a change or a sync. Nodes are numbered from 1, the root.
 type change struct {
 	Kind          kind
 	Node          int
-	Mode          os.FileMode // of a created one, with its type
+	Mode          os.FileMode // of a created node, with its type
 	Dir, NewDir   int
 	Name, NewName string
-	Data          []byte // written, or the target of a link
+	Data          []byte // written bytes, or the target of a link
 	Offset        int64
 }
 
-// Log is all that happened to a file system.
+// Log records all changes of a file system.
 type Log struct {
 	Changes []change
 }
 
 const root = 1
 
-// readLog reads what a server dumped.
+// readLog reads a log that a server dumped.
 func readLog(path string) (Log, error) {
 	var log Log
 	file, err := os.Open(path)

@@ -18,15 +18,15 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// mountPoint is set in the copy of a test binary that serves a file system: one process that did both could wait for
-// itself.
+// mountPoint is set in the copy of a test binary that serves a file system. A process that both served and used it
+// could deadlock.
 const mountPoint = "SWARM_POWERCUT_MOUNT"
 
-// serverPatience bounds each answer of a server.
+// serverPatience bounds the wait for each answer of a server.
 const serverPatience = time.Minute
 
-// Serve serves a file system until stdin closes, in a process that Mount has started, and exits; in any other it
-// returns at once. A TestMain whose package calls Mount begins with it.
+// Serve serves a file system until stdin closes, and exits, in a process that Mount has started. In any other
+// process it returns at once. A TestMain whose package calls Mount starts with it.
 func Serve() {
 	dir := os.Getenv(mountPoint)
 	if dir == "" {
@@ -52,11 +52,11 @@ func serve(dir string) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		fmt.Println(s.command(lines.Text()))
 	}
-	_ = syscall.Unmount(dir, syscall.MNT_DETACH) // whoever still uses it gets an error
+	_ = syscall.Unmount(dir, syscall.MNT_DETACH) // later uses of the file system fail
 	return server.Unmount()
 }
 
-// command answers one line.
+// command answers one line of input.
 func (s *system) command(line string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *system) command(line string) string {
 	return "ok"
 }
 
-// FS is a file system that is mounted at Dir.
+// FS is a file system mounted at Dir.
 type FS struct {
 	Dir     string
 	command *exec.Cmd
@@ -83,8 +83,8 @@ type FS struct {
 	once    sync.Once
 }
 
-// Mount mounts an empty file system until the test ends. It skips the test where the kernel or the user's rights don't
-// allow that.
+// Mount mounts an empty file system until the test ends. It skips the test if the kernel or the user's rights don't
+// allow mounting.
 func Mount(t testing.TB) *FS {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil {
@@ -119,7 +119,7 @@ func Mount(t testing.TB) *FS {
 	return f
 }
 
-// end unmounts the file system and ends its server, whatever it does.
+// end unmounts the file system and ends its server. It kills a server that does not end within 10 s.
 func (f *FS) end() {
 	f.in.Close()
 	timer := time.AfterFunc(10*time.Second, func() {
@@ -127,7 +127,7 @@ func (f *FS) end() {
 		_ = f.command.Process.Kill()
 	})
 	defer timer.Stop()
-	for range f.answers { // until it closes its stdout
+	for range f.answers { // until the server closes its stdout
 	}
 	_ = f.command.Wait()
 }
@@ -156,7 +156,7 @@ func (f *FS) ask(t testing.TB, line string) string {
 	return answer
 }
 
-// Now is how many changes and syncs there were. They include everything that a program was told before.
+// Now returns how many changes and syncs have happened. They include everything that a system call has confirmed.
 func (f *FS) Now(t testing.TB) int {
 	t.Helper()
 	n, err := strconv.Atoi(f.ask(t, "now"))
@@ -166,13 +166,13 @@ func (f *FS) Now(t testing.TB) int {
 	return n
 }
 
-// FailSyncs has the next n syncs of files fail, and what they should have brought onto the disk never come there.
+// FailSyncs makes the next n syncs of files fail. Their data never reaches the disk.
 func (f *FS) FailSyncs(t testing.TB, n int) {
 	t.Helper()
 	f.ask(t, "fail "+strconv.Itoa(n))
 }
 
-// Log is what has happened until now.
+// Log returns everything that has happened so far.
 func (f *FS) Log(t testing.TB) Log {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -184,7 +184,7 @@ func (f *FS) Log(t testing.TB) Log {
 	return log
 }
 
-// Fill copies a folder's files into the file system, onto its disk: what was there when the power came back.
+// Fill copies a folder's files into the file system and syncs them, as the state after the power came back.
 func (f *FS) Fill(t testing.TB, from string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -236,5 +236,5 @@ func (f *FS) Fill(t testing.TB, from string) {
 	}
 }
 
-// Unmount ends the file system before the test does.
+// Unmount ends the file system before the test ends.
 func (f *FS) Unmount() { f.once.Do(f.end) }

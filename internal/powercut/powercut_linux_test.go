@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// left is what a cut leaves: each file's content by its path.
+// left returns what survives a cut: each file's content by its path.
 func left(t *testing.T, log Log, n int, fate Fate) map[string]string {
 	t.Helper()
 	dir, all := t.TempDir(), map[string]string{}
@@ -31,7 +31,7 @@ func left(t *testing.T, log Log, n int, fate Fate) map[string]string {
 	return all
 }
 
-// step does something in the file system, and tells how many changes there are then.
+// step requires that err is nil and returns the number of changes so far.
 func step(t *testing.T, f *FS, err error) int {
 	t.Helper()
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestAFailedSyncForgets(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "\x00\x00\x00\x00kept"}, left(t, f.Log(t), f.Now(t), Fate{}))
 }
 
-// Files behave as any other file system's while the power is on.
+// Files behave as on any other file system while the power is on.
 func TestFilesWork(t *testing.T) {
 	f := Mount(t)
 	path := func(name string) string { return filepath.Join(f.Dir, name) }

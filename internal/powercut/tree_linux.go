@@ -17,7 +17,7 @@ type system struct {
 	mu    sync.Mutex
 	log   Log
 	nodes int
-	fail  int // syncs of files that are to fail from now on
+	fail  int // syncs of files that are still to fail
 }
 
 // note appends a change to the log.
@@ -51,7 +51,7 @@ var (
 	_ fusefs.NodeStatfser   = (*node)(nil)
 )
 
-// add makes a child. mu is held.
+// add creates a child. The caller holds mu.
 func (n *node) add(ctx context.Context, name string, mode uint32, data []byte, out *fuse.EntryOut) (*fusefs.Inode, *node) {
 	s := n.system
 	s.nodes++
@@ -155,7 +155,7 @@ func (n *node) Rename(_ context.Context, name string, to fusefs.InodeEmbedder, n
 }
 
 func (n *node) Open(_ context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
-	if flags&syscall.O_TRUNC != 0 { // where the kernel hands it on
+	if flags&syscall.O_TRUNC != 0 { // if the kernel passes the flag on
 		n.resize(0)
 	}
 	return nil, 0, 0
@@ -181,11 +181,11 @@ func (n *node) Write(_ context.Context, _ fusefs.FileHandle, data []byte, at int
 	return uint32(len(data)), 0 //nolint:gosec // a write is a MiB at most
 }
 
-// Fsync is that of files and folders.
+// Fsync syncs a file or folder.
 func (n *node) Fsync(context.Context, fusefs.FileHandle, uint32) syscall.Errno {
 	n.system.mu.Lock()
 	defer n.system.mu.Unlock()
-	if n.system.fail > 0 && !n.IsDir() { // as the kernel does: the next sync has nothing left to write, and succeeds
+	if n.system.fail > 0 && !n.IsDir() { // like Linux: the next sync has nothing left to write and succeeds
 		n.system.fail--
 		n.system.note(change{Kind: forgotten, Node: n.id})
 		return syscall.EIO
@@ -230,7 +230,7 @@ func (n *node) attributes(out *fuse.Attr) {
 	out.Uid, out.Gid = uint32(os.Getuid()), uint32(os.Getgid()) //nolint:gosec // positive
 }
 
-// Statfs tells of room enough for anything.
+// Statfs reports more free space than any test needs.
 func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	out.Bsize, out.Frsize, out.NameLen = 4096, 4096, 255
 	out.Blocks, out.Bfree, out.Bavail, out.Files, out.Ffree = 1<<28, 1<<28, 1<<28, 1<<28, 1<<28

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// Trial configures the cuts to try.
+// Trial configures the power cuts to try.
 type Trial struct {
-	At        []int  // after so many changes
-	Random    int    // and at as many random places
-	Seed      uint64 // of those, and of what is kept
-	Journaled bool   // only on file systems with a journal: as of programs of others that sync no folder
+	At        []int  // numbers of changes after which to cut
+	Random    int    // number of cuts at random places
+	Seed      uint64 // for the random places and the changes kept
+	Journaled bool   // try only file systems with a journal, for programs of others that do not sync folders
 }
 
-// Try cuts the power at many places, and calls check with what is left, in a folder that is gone afterwards. Every
-// second cut keeps some of what was not synced.
+// Try cuts the power at many places and calls check with a temporary folder of what survives. Every second cut
+// keeps some unsynced changes.
 func (l Log) Try(t *testing.T, trial Trial, check func(t *testing.T, changes int, dir string)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(trial.Seed, 0))
@@ -48,13 +48,13 @@ func (l Log) Try(t *testing.T, trial Trial, check func(t *testing.T, changes int
 	}
 }
 
-// Promise is what a program has promised since so many changes.
+// Promise is a value that a program had confirmed as durable after the given number of changes.
 type Promise struct {
 	Changes int
 	Value   int
 }
 
-// Promised is the newest promise at a cut, 0 where there is none.
+// Promised returns the newest promise before a cut, or 0 if there is none.
 func Promised(all []Promise, changes int) (value int) {
 	for _, p := range all {
 		if p.Changes <= changes {
@@ -64,7 +64,7 @@ func Promised(all []Promise, changes int) (value int) {
 	return value
 }
 
-// Places are where the promises were made: the hardest places to cut at.
+// Places returns the changes after which the program made promises: the hardest places to cut at.
 func Places(all []Promise) (at []int) {
 	for _, p := range all {
 		at = append(at, p.Changes)

@@ -1,5 +1,5 @@
-// Package pythonjson converts the output of Python's json.dump to JSON: NaN, Infinity and -Infinity are not JSON
-// numbers. It imports nothing of this module.
+// Package pythonjson converts the output of Python's json.dump to valid JSON. Python writes NaN, Infinity and
+// -Infinity, which are not JSON numbers. The package imports nothing of this module.
 package pythonjson
 
 import (
@@ -7,17 +7,17 @@ import (
 	"encoding/json"
 )
 
-// Null returns text with null instead of the three words.
+// Null replaces NaN, Infinity and -Infinity with null.
 func Null(text []byte) []byte {
 	return rewrite(text, func(string) string { return "null" })
 }
 
-// Quote returns text with strings instead of the three words: "NaN".
+// Quote replaces NaN, Infinity and -Infinity with strings, as in "NaN".
 func Quote(text []byte) []byte {
 	return rewrite(text, func(word string) string { return `"` + word + `"` })
 }
 
-// rewrite replaces the three words outside strings. Valid JSON has none of them and is returned as it is.
+// rewrite replaces the three words outside strings. It returns valid JSON unchanged.
 func rewrite(text []byte, replacement func(word string) string) []byte {
 	if json.Valid(text) {
 		return text

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Ask puts a question whose answer is no unless it is yes. When ctx ends first the reading is left behind: nothing can
-// interrupt it, and the program is about to end.
+// Ask prints a question and reports whether the answer is yes. If ctx ends first, Ask abandons the read: nothing
+// can interrupt it, and the program is about to end.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	fmt.Fprint(out, question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // an end of input is a no
+		line, _ := bufio.NewReader(in).ReadString('\n') // end of input means no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -1,4 +1,4 @@
-// Package screen detects the kind of output: a terminal with a width, or a pipe or file without one.
+// Package screen detects the kind of an output: a terminal with a width, or a pipe or file without one.
 package screen
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 )
 
-// usualWidth is the width of a terminal that does not tell its own.
+// usualWidth is the assumed width of a terminal that does not report its width.
 const usualWidth = 80
 
-// IsTerminal tells whether v is a file that is a terminal.
+// IsTerminal reports whether v is a file that is a terminal.
 func IsTerminal(v any) bool {
 	file, ok := v.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Of is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or
-// a file has none.
+// Of returns the screen to lay out for: COLUMNS if it is set, so that watch(1) works, else the terminal's width. A
+// pipe or a file has no width.
 func Of(out io.Writer, environ []string) table.Screen {
 	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}
 	if columns, err := strconv.Atoi(charset.Value(environ, "COLUMNS")); err == nil && columns > 0 {
@@ -39,7 +39,7 @@ func Of(out io.Writer, environ []string) table.Screen {
 	return s
 }
 
-// Page is an empty page for out, laid out by this process's environment. Whoever prints on it ends with Flush.
+// Page returns an empty page for out, laid out by this process's environment. The caller ends with Flush.
 func Page(out io.Writer) *table.Page { return table.NewPage(out, Of(out, os.Environ())) }
 
 // Print prints what write puts on a page for out.

@@ -9,24 +9,25 @@ import (
 	"golang.org/x/term"
 )
 
-// StatusLine reports long work: one line that is rewritten on a terminal, a line now and then elsewhere.
+// StatusLine reports progress of long work. On a terminal it rewrites one line. Elsewhere it prints a line at most
+// every so often.
 type StatusLine struct {
 	out     io.Writer
 	inPlace bool
-	every   time.Duration // between two lines, where it is no terminal
+	every   time.Duration // interval between lines if out is not a terminal
 	last    time.Time
 	shown   bool
 }
 
-// NewStatusLine returns one for out. Where that is no terminal, the first line too comes after every.
+// NewStatusLine returns a StatusLine for out. If out is not a terminal, the first line also waits for the interval.
 func NewStatusLine(out io.Writer, every time.Duration) *StatusLine {
 	return &StatusLine{out: out, inPlace: IsTerminal(out), every: every, last: time.Now()}
 }
 
-// Soon makes the next line come at once where out is no terminal.
+// Soon lets the next Say print at once if out is not a terminal.
 func (s *StatusLine) Soon() { s.last = time.Time{} }
 
-// Say shows text, or leaves it out where the last line is younger than every.
+// Say shows text. If out is not a terminal, it skips the text within the interval after the last line.
 func (s *StatusLine) Say(text string) {
 	switch {
 	case s.inPlace:
@@ -38,14 +39,14 @@ func (s *StatusLine) Say(text string) {
 	}
 }
 
-// End leaves the line where it is.
+// End keeps the line and starts a new one.
 func (s *StatusLine) End() {
 	if s.shown {
 		fmt.Fprintln(s.out)
 	}
 }
 
-// Clear takes the line away again.
+// Clear erases the line.
 func (s *StatusLine) Clear() {
 	if s.shown {
 		fmt.Fprint(s.out, "\r\x1b[K")
@@ -53,7 +54,7 @@ func (s *StatusLine) Clear() {
 	}
 }
 
-// oneRow cuts a text to the terminal's width: a line that wraps can't be rewritten.
+// oneRow cuts text to the terminal's width, because a line that wraps cannot be rewritten.
 func oneRow(text string, out io.Writer) string {
 	file, ok := out.(*os.File)
 	if !ok {

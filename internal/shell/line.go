@@ -1,4 +1,4 @@
-// Package shell writes words so that a shell reads them back.
+// Package shell quotes words so that a shell reads them back unchanged.
 package shell
 
 import (
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns a command as one line that bash and zsh read back as exactly these words. Every word that isn't plain is
-// quoted; a word with characters that a terminal can't show is written as $'…'.
+// Line returns a command as one line that bash and zsh read back as exactly these words. It quotes every word that
+// is not plain. It writes a word with unprintable characters as $'…'.
 func Line(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -18,7 +18,7 @@ func Line(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Quote returns one word of a Line.
+// Quote returns one word, quoted as in Line.
 func Quote(word string) string {
 	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "--") && isPlain(name) && !isPlain(value) {
 		return name + "=" + Quote(value) // --name='a b' reads better than '--name=a b'
@@ -32,7 +32,7 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Assignment returns NAME=value such that a shell takes it for one: before a command it sets the variable.
+// Assignment quotes NAME=value such that a shell parses it as an assignment. Before a command it sets the variable.
 func Assignment(entry string) string {
 	name, value, _ := strings.Cut(entry, "=")
 	if value == "" {
@@ -41,7 +41,7 @@ func Assignment(entry string) string {
 	return name + "=" + Quote(value)
 }
 
-// isPlain tells whether no shell reads anything into the word.
+// isPlain reports whether the word needs no quoting in any shell.
 func isPlain(word string) bool {
 	return word != "" && word[0] != '~' && word[0] != '=' && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=:,./@%") == ""
 }

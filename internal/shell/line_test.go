@@ -20,7 +20,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Bash reads back what was written.
+// Bash reads back the words that Line quoted.
 func TestBashReadsALineBack(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

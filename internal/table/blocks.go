@@ -9,12 +9,13 @@ import (
 
 const (
 	blockIndent = 2
-	// widestKey is the longest key that values are lined up behind. Longer ones have their value in a line of its own.
+	// widestKey is the width of the longest key that takes part in the alignment of values. The value of a longer
+	// key goes on its own line.
 	widestKey = 20
 )
 
-// blocks writes each row as its first cell, a number with its title, and beneath it a line a column, empty cells left
-// out. Without titles a row is its cells one behind the other.
+// blocks prints each row as its first cell (a number with its title), then one line per column. It omits empty
+// cells. For a table without titles it prints the cells of a row one after another.
 func (t *Table) blocks(width int) []string {
 	if !t.titled() {
 		return t.run(width)
@@ -29,7 +30,7 @@ func (t *Table) blocks(width int) []string {
 	var lines []string
 	for _, row := range t.rows {
 		name := row[0]
-		if t.Columns[0].Right && t.Columns[0].Title != "" { // a bare number says nothing
+		if t.Columns[0].Right && t.Columns[0].Title != "" { // a number alone has no meaning
 			name = t.Columns[0].Title + " " + name
 		}
 		lines = append(lines, Wrap(name, width)...)
@@ -43,7 +44,7 @@ func (t *Table) blocks(width int) []string {
 				head += c.Title + strings.Repeat(" ", max(0, keys-ansi.StringWidth(c.Title))+gap)
 				room = width - ansi.StringWidth(head)
 			}
-			if room < longestWord(value) { // the value stands beneath its key
+			if room < longestWord(value) { // the value goes below its key
 				if c.Title != "" {
 					lines = append(lines, Wrap(indent+c.Title, width)...)
 					head = indent + indent
@@ -63,7 +64,7 @@ func (t *Table) blocks(width int) []string {
 	return lines
 }
 
-// run writes the cells of each row one behind the other.
+// run prints the cells of each row one after another.
 func (t *Table) run(width int) []string {
 	var lines []string
 	for _, row := range t.rows {

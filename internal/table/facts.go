@@ -1,6 +1,6 @@
 package table
 
-// Facts returns a table of names, values and notes beneath a heading of its own.
+// Facts returns a table of names, values and notes, indented below a heading that the caller prints.
 func Facts() *Table {
 	t := New(Column{}, Column{}, Column{Wrap: true})
 	t.Indent = 2

@@ -13,11 +13,11 @@ const (
 
 	// narrow is the width below which a table that does not fit becomes blocks instead of losing columns.
 	narrow = 50
-	// leastWrap is the narrowest column of text that goes on in further lines.
+	// leastWrap is the minimum width of a column that wraps.
 	leastWrap = 24
 )
 
-// fit lays the table out in width cells, 0: as many as it takes.
+// fit lays out the table within width cells, or at full width if width is 0.
 func (t *Table) fit(width int) []string {
 	widths := t.widths()
 	kept := make([]int, len(t.Columns))
@@ -52,7 +52,7 @@ func (t *Table) fit(width int) []string {
 	}
 }
 
-// total is the width of the columns that are kept.
+// total returns the width of the kept columns and the gaps between them.
 func total(widths, kept []int) int {
 	sum := gap * max(0, len(kept)-1)
 	for _, i := range kept {
@@ -61,7 +61,7 @@ func total(widths, kept []int) int {
 	return sum
 }
 
-// squeeze narrows the columns that wrap, the widest first, until the table fits.
+// squeeze narrows the wrapping columns, widest first, until the table fits.
 func (t *Table) squeeze(widths, kept []int, width int) ([]int, bool) {
 	widths = slices.Clone(widths)
 	for over := total(widths, kept) - width; over > 0; over = total(widths, kept) - width {
@@ -79,10 +79,10 @@ func (t *Table) squeeze(widths, kept []int, width int) ([]int, bool) {
 	return widths, true
 }
 
-// least is how narrow a column that wraps may become.
+// least returns the minimum width of wrapping column i.
 func (t *Table) least(i int) int { return max(leastWrap, ansi.StringWidth(t.Columns[i].Title)) }
 
-// leftOut says which columns are not shown.
+// leftOut returns a note that names the hidden columns.
 func (t *Table) leftOut(kept []int, width int) []string {
 	if len(kept) == len(t.Columns) {
 		return nil
@@ -105,7 +105,7 @@ func (t *Table) leftOut(kept []int, width int) []string {
 	return Wrap(text, width)
 }
 
-// render writes the columns that are kept at those widths.
+// render prints the kept columns with the given widths.
 func (t *Table) render(kept, widths []int) []string {
 	var lines []string
 	if t.titled() {
@@ -121,7 +121,7 @@ func (t *Table) render(kept, widths []int) []string {
 	return lines
 }
 
-// line adds a row, in as many lines as the cells that wrap take.
+// line appends a row, on as many lines as its wrapped cells need.
 func (t *Table) line(lines []string, kept, widths []int, row []string) []string {
 	parts, height := make([][]string, len(row)), 1
 	for _, i := range kept {

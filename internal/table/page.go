@@ -11,18 +11,18 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// Page collects what a command prints, laid out for a screen, until Flush writes it. Its writes never fail.
+// Page collects a command's output, laid out for a screen, until Flush writes it. Adding to a page never fails.
 type Page struct {
 	Screen
 	out   io.Writer
-	done  bytes.Buffer // lines that are laid out
-	begun []byte       // the line that has no end yet
+	done  bytes.Buffer // finished lines
+	begun []byte       // the unfinished line
 }
 
-// NewPage returns an empty page that is written to out.
+// NewPage returns an empty page for out.
 func NewPage(out io.Writer, s Screen) *Page { return &Page{Screen: s, out: out} }
 
-// Write adds text, whose lines are broken to the width (Wrap). It implements io.Writer and never fails.
+// Write adds text and wraps its lines to the width. It implements io.Writer and never fails.
 func (p *Page) Write(text []byte) (int, error) {
 	p.begun = append(p.begun, text...)
 	for {
@@ -35,13 +35,13 @@ func (p *Page) Write(text []byte) (int, error) {
 	}
 }
 
-// Printf adds text as Write does.
+// Printf formats and adds text as Write does.
 func (p *Page) Printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
 // Println adds a line as Write does.
 func (p *Page) Println(args ...any) { fmt.Fprintln(p, args...) }
 
-// Table adds a table. It ends an unfinished line first.
+// Table adds a table, after ending an unfinished line.
 func (p *Page) Table(t *Table) {
 	p.endLine()
 	for _, line := range t.Lines(p.Screen) {
@@ -49,7 +49,7 @@ func (p *Page) Table(t *Table) {
 	}
 }
 
-// Lines adds lines that are laid out already, such as a plot.
+// Lines adds lines that are already laid out, such as a plot.
 func (p *Page) Lines(lines []string) {
 	p.endLine()
 	for _, line := range lines {
@@ -60,8 +60,8 @@ func (p *Page) Lines(lines []string) {
 	}
 }
 
-// Command adds a shell command. Where it is wider than the screen it goes on behind a backslash, so that it can be
-// copied. It is broken at spaces outside quotes alone.
+// Command adds a shell command. It breaks a command that is too wide with backslashes, only at spaces outside
+// quotes, so that users can copy it.
 func (p *Page) Command(text string) {
 	p.endLine()
 	for _, line := range commandLines(text, p.Width) {
@@ -69,7 +69,7 @@ func (p *Page) Command(text string) {
 	}
 }
 
-// Flush writes what there is and empties the page.
+// Flush writes the collected output and empties the page.
 func (p *Page) Flush() error {
 	p.endLine()
 	_, err := p.out.Write(p.done.Bytes())
@@ -96,7 +96,7 @@ func (p *Page) line(text string) {
 	}
 }
 
-// commandLines breaks a command with backslashes.
+// commandLines breaks a command with backslashes to fit width.
 func commandLines(text string, width int) []string {
 	if width <= 0 || ansi.StringWidth(text) <= width {
 		return []string{text}
@@ -118,7 +118,7 @@ func commandLines(text string, width int) []string {
 	return append(lines, line)
 }
 
-// shellWords parts a command at the spaces outside quotes. Quotes stay where they are.
+// shellWords splits a command at spaces outside quotes. It keeps the quotes.
 func shellWords(text string) []string {
 	var words []string
 	var b strings.Builder

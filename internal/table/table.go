@@ -1,6 +1,6 @@
-// Package table lays out tables and sentences for a screen of some width. Where a table does not fit, its least
-// important columns are left out, and it says so. On a narrow screen its rows become blocks. A pipe has no width:
-// everything is written in full.
+// Package table lays out tables and sentences for a screen of some width. If a table does not fit, the package
+// hides the least important columns and names them below the table. On a narrow screen the rows become blocks.
+// Output to a pipe has no width limit and contains everything.
 package table
 
 import (
@@ -12,38 +12,39 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// Screen is what text is laid out for.
+// Screen describes the screen to lay out for.
 type Screen struct {
-	Width int  // cells of a line; 0: no limit, as for a pipe
-	ASCII bool // show nothing but ASCII
+	Width int  // cells per line; 0: no limit, as for a pipe
+	ASCII bool // convert output to ASCII
 }
 
 // Column is a column of a table.
 type Column struct {
-	Title string // its heading, and its name in a block
-	Name  string // how the line beneath the table calls it where it is left out; empty: the title
-	Right bool   // numbers stand at the right
-	Drop  int    // 0: never left out; else of two columns the one with more goes first
-	Max   int    // the widest cell on a screen that is too narrow for the table, at least 2; 0: no limit. What is longer is cut
-	Wrap  bool   // its cells go on in further lines on a screen that is too narrow for the table
+	Title string // heading, and key in a block
+	Name  string // name in the note about hidden columns; empty: the title
+	Right bool   // right-aligned, for numbers
+	Drop  int    // priority for hiding: the highest value goes first; 0: never hidden
+	// maximum cell width if the table is too wide for the screen, at least 2; 0: no limit. Longer cells are cut
+	Max  int
+	Wrap bool // wrap cells onto more lines if the table is too wide for the screen
 
-	Optional bool // it is not there where all its cells are empty
+	Optional bool // omit the column if all its cells are empty
 }
 
-// Table is a table that is to be laid out.
+// Table is a table to lay out.
 type Table struct {
 	Columns []Column
-	Indent  int    // cells left of it
-	More    string // what shows the columns that are left out, beside a wider terminal; empty: -o json
-	plain   bool   // in ASCII
+	Indent  int    // blank cells to the left of the table
+	More    string // how to see hidden columns, other than with a wider terminal; empty: -o json
+	plain   bool   // ASCII only
 	rows    [][]string
 }
 
-// New returns a table of columns without rows.
+// New returns a table with these columns and no rows.
 func New(columns ...Column) *Table { return &Table{Columns: columns} }
 
-// Add adds a row. A cell is one line: line breaks and tabs in it become spaces. Cells beyond the columns are an error
-// of the program.
+// Add adds a row. It turns line breaks and tabs in a cell into spaces. It panics if the row has more cells than the
+// table has columns.
 func (t *Table) Add(row ...string) {
 	if len(row) > len(t.Columns) {
 		panic("table: a row with more cells than columns")
@@ -60,10 +61,10 @@ func (t *Table) Add(row ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Len is how many rows there are.
+// Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Lines returns the table for a screen, with its heading where a column has a title.
+// Lines returns the table laid out for a screen, with a heading if any column has a title.
 func (t *Table) Lines(s Screen) []string {
 	t = t.present()
 	if s.ASCII {
@@ -81,7 +82,7 @@ func (t *Table) Lines(s Screen) []string {
 	return lines
 }
 
-// present returns a copy without the optional columns that are empty.
+// present returns a copy without optional columns that are empty.
 func (t *Table) present() *Table {
 	kept := &Table{Indent: t.Indent, More: t.More, rows: make([][]string, len(t.rows))}
 	for i, c := range t.Columns {
@@ -96,7 +97,7 @@ func (t *Table) present() *Table {
 	return kept
 }
 
-// ascii returns a copy in ASCII.
+// ascii returns a copy converted to ASCII.
 func (t *Table) ascii() *Table {
 	plain := &Table{Columns: make([]Column, len(t.Columns)), Indent: t.Indent, More: charset.Text(t.More), plain: true}
 	for i, c := range t.Columns {
@@ -113,7 +114,7 @@ func (t *Table) ascii() *Table {
 	return plain
 }
 
-// tail is what stands where a cell is cut.
+// tail returns the mark at the end of a cut cell.
 func (t *Table) tail() string {
 	if t.plain {
 		return "~"
@@ -121,7 +122,7 @@ func (t *Table) tail() string {
 	return "…"
 }
 
-// titled tells whether there is a heading.
+// titled reports whether any column has a title.
 func (t *Table) titled() bool {
 	for _, c := range t.Columns {
 		if c.Title != "" {
@@ -131,7 +132,7 @@ func (t *Table) titled() bool {
 	return false
 }
 
-// widths are how many cells each column takes in full.
+// widths returns the full width of each column, in cells.
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {

@@ -94,11 +94,11 @@ func TestOptionalColumnIsThereWhereACellIs(t *testing.T) {
 	require.Equal(t, "NAME  WHY   SEEN\nanna        1 s ago\nbert  lost  9 s ago\n", text(some.Lines(Screen{})))
 }
 
-// squeezed is text without its spaces.
+// squeezed returns text without its spaces.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// TestTablesKeepTheirPromises: no line is wider than the screen but a word that cannot be broken, blocks leave nothing
-// out, and a table without a width holds every cell whole.
+// TestTablesKeepTheirPromises checks three promises. No line is wider than the screen, except for a word that
+// cannot be broken. Blocks omit nothing. A table without a width limit has every cell in full.
 func TestTablesKeepTheirPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z–…漢]{1,14}`)
@@ -128,7 +128,7 @@ func TestTablesKeepTheirPromises(t *testing.T) {
 			require.True(t, ansi.StringWidth(line) <= width || len(strings.Fields(line)) == 1, "%d cells of %d: %q", ansi.StringWidth(line), width, line)
 			require.Equal(t, strings.TrimRight(line, " "), line)
 		}
-		if width < narrow { // whole or as blocks: nothing is missing
+		if width < narrow { // in full or as blocks: nothing is missing
 			all := squeezed(strings.Join(lines, " "))
 			for _, row := range table.rows {
 				for _, cell := range row {
@@ -150,7 +150,7 @@ func TestTablesKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// titles returns columns of those titles, none of which is ever left out.
+// titles returns columns with these titles. None is ever hidden.
 func titles(names ...string) []Column {
 	columns := make([]Column, len(names))
 	for i, title := range names {

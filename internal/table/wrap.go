@@ -6,16 +6,16 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// widestHang is the farthest that the lines after the first are moved in, as a part of the width.
+// widestHang is the maximum hanging indent, as a fraction of the width.
 const widestHang = 0.5
 
-// units stay with the number before them.
+// units lists words that stay on the line of the number before them.
 var units = map[string]bool{"%": true, "B": true, "kB": true, "MB": true, "GB": true, "MiB": true, "GiB": true, "s": true, "h": true, "min": true, "W": true, "kWh": true, "°C": true}
 
-// Wrap breaks one line at spaces into lines of at most width cells, 0: no limit. The lines after the first are moved in
-// as far as the text of the first is: behind its spaces, behind "- ", "1. " or "[1] ", or behind its key where two
-// spaces part a key from its value. A number stays with its unit. A word that is wider than a line, such as a path, is
-// not broken: it can be copied.
+// Wrap breaks a line at spaces into lines of at most width cells; 0: no limit. It indents continuation lines to
+// where the text of the first line starts: after leading spaces, after "- ", "1. " or "[1] ", or after a key and
+// the two or more spaces behind it. A number stays with its unit. Wrap does not break a word that is wider than the
+// line, such as a path, so that users can copy it.
 func Wrap(line string, width int) []string {
 	line = strings.TrimRight(line, " ")
 	if width <= 0 || ansi.StringWidth(line) <= width {
@@ -28,7 +28,7 @@ func Wrap(line string, width int) []string {
 	return wrap(line, width, hang)
 }
 
-// wrap breaks a line at spaces, with lines after the first moved in by hang.
+// wrap breaks a line at spaces and indents continuation lines by hang.
 func wrap(line string, width, hang int) []string {
 	var lines []string
 	var b strings.Builder
@@ -60,8 +60,8 @@ func wrap(line string, width, hang int) []string {
 	return append(lines, strings.TrimRight(b.String(), " "))
 }
 
-// together tells whether no line ends between before and the first word of after: a number stays with its unit, and -o
-// with its value.
+// together reports whether before and the first word of after must stay on one line: a number and its unit, or -o
+// and its value.
 func together(before, after string) bool {
 	next, _, _ := strings.Cut(after, " ")
 	switch {
@@ -73,14 +73,14 @@ func together(before, after string) bool {
 	return before != "" && units[strings.TrimRight(next, ".,;:)")] && before[len(before)-1] >= '0' && before[len(before)-1] <= '9'
 }
 
-// broken is wrap for a cell: a word that is wider than it is broken, too.
+// broken is wrap for a cell. It also breaks words that are wider than the cell.
 func broken(text string, width int) []string {
 	var lines []string
 	for _, line := range wrap(text, width, 0) {
 		for ansi.StringWidth(line) > width {
 			head := ansi.Truncate(line, width, "")
 			if head == "" {
-				break // a sign of two cells in a cell of one
+				break // a character two cells wide in a cell of width 1
 			}
 			lines, line = append(lines, head), line[len(head):]
 		}
@@ -89,10 +89,10 @@ func broken(text string, width int) []string {
 	return lines
 }
 
-// leading is how many spaces text begins with.
+// leading returns the number of leading spaces.
 func leading(text string) int { return len(text) - len(strings.TrimLeft(text, " ")) }
 
-// hangOf is where the text of a line begins.
+// hangOf returns the position at which the text of a line starts.
 func hangOf(line string) int {
 	start := leading(line)
 	text := line[start:]
@@ -105,7 +105,7 @@ func hangOf(line string) int {
 	return start
 }
 
-// isMark tells whether a word begins an item of a list: -, *, ·, 1., [1].
+// isMark reports whether a word marks a list item: -, *, ·, 1., [1].
 func isMark(word string) bool {
 	switch {
 	case word == "-" || word == "*" || word == "·":

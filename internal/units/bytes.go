@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Bytes writes a size as people and the guides do, in GB of 10^9 bytes: 12 kB, 394 MB, 25.8 GB.
+// Bytes formats a size in decimal units as the guides do (1 GB = 10^9 bytes): 12 kB, 394 MB, 25.8 GB.
 func Bytes(n int64) string {
 	switch {
 	case 0 < n && n < 1e6:
@@ -17,7 +17,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/GB)
 }
 
-// BytesShort is Bytes without a decimal that is 0, and without kB: 80 GB, 79.6 GB, 1 GB.
+// BytesShort is Bytes without a zero decimal and without kB: 80 GB, 79.6 GB, 1 GB.
 func BytesShort(n int64) string {
 	if n < 999_500_000 {
 		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
@@ -25,7 +25,7 @@ func BytesShort(n int64) string {
 	return strconv.FormatFloat(math.Round(float64(n)/1e8)/10, 'f', -1, 64) + " GB"
 }
 
-// BytesIn is Bytes where unit isn't GiB, else the same in GiB: 394 MiB, 25.8 GiB.
+// BytesIn formats a size in MiB and GiB if unit is GiB (394 MiB, 25.8 GiB), else as Bytes.
 func BytesIn(n int64, unit string) string {
 	switch {
 	case unit != "GiB":
@@ -36,8 +36,8 @@ func BytesIn(n int64, unit string) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/GiB)
 }
 
-// BytesMeasured is Bytes of a measurement in a narrow column: – where it isn't above 0 and so not measured, without
-// decimals from 100 GB on.
+// BytesMeasured is Bytes for a measurement in a narrow column. It returns – for a value that is not positive, which
+// was not measured. From 100 GB on it omits decimals.
 func BytesMeasured(n int64) string {
 	switch {
 	case n <= 0:
@@ -48,7 +48,7 @@ func BytesMeasured(n int64) string {
 	return fmt.Sprintf("%.0f GB", float64(n)/GB)
 }
 
-// BytesOfTorch writes a size as PyTorch's messages do, so that a reader finds the figure again in the log: 17.66 GiB,
+// BytesOfTorch formats a size as PyTorch's messages do, so that readers find the figure in the log: 17.66 GiB,
 // 512.00 MiB, 12 bytes.
 func BytesOfTorch(n int64) string {
 	switch {

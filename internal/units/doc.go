@@ -1,3 +1,3 @@
-// Package units reads and writes quantities as people do: sizes of memory and amounts of money. It imports nothing of
-// this module.
+// Package units parses and formats quantities for people: sizes, durations, money, counts with their nouns, and
+// names close to a mistyped one. It imports nothing of this module.
 package units

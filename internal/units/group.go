@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Group writes an integer with thousands apart.
+// Group formats an integer with spaces between thousands.
 func Group(n int64) string {
 	s := fmt.Sprint(n)
 	var parts []string

@@ -9,11 +9,11 @@ import (
 
 const (
 	cent  = 0.01
-	least = 1e-6 // smaller amounts are written as less than this
+	least = 1e-6 // smaller amounts are shown as "<" this
 )
 
-// Money writes an amount in a currency: $4.10, 4.10 EUR, 4.10. Signs stand before the amount, letters after it. An
-// amount below a cent keeps two significant digits, $0.0031, so that a cost never reads as nothing. Zero is 0.00.
+// Money formats an amount in a currency: $4.10, 4.10 EUR, 4.10. Symbols precede the amount, letters follow it. An
+// amount below a cent keeps two significant digits ($0.0031), so that no cost is shown as zero. Zero is 0.00.
 func Money(amount float64, currency string) string {
 	if amount > 0 && amount < least {
 		return "<" + InCurrency("0.000001", currency)
@@ -21,7 +21,7 @@ func Money(amount float64, currency string) string {
 	return InCurrency(digits(amount), currency)
 }
 
-// MoneyAbout writes an estimate: from 10 on in whole units, below as Money does.
+// MoneyAbout formats an estimate: in whole units from 10 on, below that as Money does.
 func MoneyAbout(amount float64, currency string) string {
 	if amount >= 10 {
 		return InCurrency(strconv.FormatFloat(amount, 'f', 0, 64), currency)
@@ -29,12 +29,12 @@ func MoneyAbout(amount float64, currency string) string {
 	return Money(amount, currency)
 }
 
-// PerHour writes a price an hour with all its digits: $1.29/h, 0.5 EUR/h.
+// PerHour formats an hourly price with all its digits: $1.29/h, 0.5 EUR/h.
 func PerHour(price float64, currency string) string {
 	return InCurrency(strconv.FormatFloat(price, 'f', -1, 64), currency) + "/h"
 }
 
-// InCurrency puts a sign before the amount's text and letters after it.
+// InCurrency puts a currency symbol before the amount, or letters after it.
 func InCurrency(amount, currency string) string {
 	first, _ := utf8.DecodeRuneInString(currency)
 	switch {
@@ -46,7 +46,7 @@ func InCurrency(amount, currency string) string {
 	return currency + amount
 }
 
-// digits is an amount with cents, or with two significant digits where it has less than one.
+// digits formats an amount with two decimals, or with two significant digits below a cent.
 func digits(amount float64) string {
 	size := math.Abs(amount)
 	decimals := 2

@@ -1,11 +1,11 @@
 package units
 
-// maxName bounds the names that Nearest compares, in bytes: a longer one is no slip of the fingers.
+// maxName bounds the length of a name that Nearest compares, in bytes. A longer name is not a typing error.
 const maxName = 60
 
-// Nearest returns the one name of known that name is probably a slip for. It is empty when none is close, when name is
-// known already, and when several are equally close. The bound is one edit up to 3 bytes, two up to 8, and a third of
-// the length beyond. Upper case and lower case, and - and _, count as equal.
+// Nearest returns the name in known that the user probably meant. It returns "" if name is known, if no known name
+// is close, and if several are equally close. The bound is one edit for names up to 3 bytes, two up to 8, and a
+// third of the length beyond. Upper and lower case count as equal, and so do - and _.
 func Nearest(name string, known []string) string {
 	return NearestWithin(name, known, func(string) int {
 		switch n := len(name); {
@@ -19,7 +19,7 @@ func Nearest(name string, known []string) string {
 	})
 }
 
-// NearestWithin is Nearest with a bound of its own: most is how many edits a known name may be away.
+// NearestWithin is Nearest with a custom bound: most returns the maximum number of edits to a known name.
 func NearestWithin(name string, known []string, most func(known string) int) string {
 	if len(name) > maxName {
 		return ""
@@ -46,7 +46,7 @@ func NearestWithin(name string, known []string, most func(known string) int) str
 	return best
 }
 
-// fold makes equal what people mix up: the case of ASCII letters, - and _.
+// fold maps characters that users mix up to one: upper case to lower case (ASCII), and - to _.
 func fold(name string) string {
 	b := []byte(name)
 	for i, c := range b {
@@ -60,8 +60,8 @@ func fold(name string) string {
 	return string(b)
 }
 
-// EditDistance counts the bytes to insert, delete or replace to turn a into b. Two neighbors that swapped places count
-// as one edit (the optimal string alignment distance).
+// EditDistance counts the bytes to insert, delete or replace to turn a into b. Swapping two neighbors counts as one
+// edit (optimal string alignment distance).
 func EditDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

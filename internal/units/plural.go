@@ -1,4 +1,3 @@
-// Package units has small helpers for text that people read: amounts and names.
 package units
 
 import (
@@ -6,13 +5,13 @@ import (
 	"strings"
 )
 
-// Plural returns n and the noun in agreement: "1 node", "2 nodes", "0 batches", "3 policies". The noun is a regular
-// one, in the singular. Of several words the last one takes the ending.
+// Plural returns n and the noun in agreement: "1 node", "2 nodes", "0 batches", "3 policies". The noun is regular
+// and in the singular. The last of several words takes the ending.
 func Plural[N ~int | ~int32 | ~int64](n N, noun string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + Noun(n, noun)
 }
 
-// Noun returns the noun alone as it stands after n: "node" after 1, else "nodes".
+// Noun returns the noun in agreement with n: "node" for 1, else "nodes".
 func Noun[N ~int | ~int32 | ~int64](n N, noun string) string {
 	if n == 1 {
 		return noun
@@ -28,7 +27,7 @@ func Noun[N ~int | ~int32 | ~int64](n N, noun string) string {
 	return noun + "s"
 }
 
-// Verb returns a regular verb, or "be", as it stands after n: "computes" and "is" after 1, else "compute" and "are".
+// Verb returns a regular verb, or "be", in agreement with n: "computes" and "is" for 1, else "compute" and "are".
 func Verb[N ~int | ~int32 | ~int64](n N, infinitive string) string {
 	switch {
 	case infinitive == "be" && n == 1:
@@ -41,7 +40,7 @@ func Verb[N ~int | ~int32 | ~int64](n N, infinitive string) string {
 	return infinitive
 }
 
-// List joins names: "a", "a and b", "a, b and c" where last is "and".
+// List joins names. With last = "and": "a", "a and b", "a, b and c".
 func List(names []string, last string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

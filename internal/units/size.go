@@ -7,32 +7,33 @@ import (
 	"strings"
 )
 
-// Bytes of a GB and a GiB.
+// GB and GiB are in bytes.
 const (
 	GB  = 1e9
 	GiB = 1 << 30
 )
 
-// SizeForms says which texts ParseSize reads, for an error's "allowed".
+// SizeForms describes the texts that ParseSize accepts, for the "allowed" of an error.
 const SizeForms = "a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096"
 
 const (
-	maxBare   = 4096 // of a number alone in GB: nvidia-smi's MiB are larger
-	leastSize = 1e6  // bytes; a smaller number lacks its unit
+	maxBare   = 4096 // largest number without a unit that means GB: nvidia-smi's MiB are larger
+	leastSize = 1e6  // bytes; a smaller number needs a unit
 	mostSize  = 1e15 // bytes
 )
 
-// ErrSize marks a text that is no size.
+// ErrSize reports that a text is not a size.
 var ErrSize = errors.New("not a size")
 
 var sizeUnits = []struct {
 	suffix string
-	factor float64 // 0: the caller's GB
+	factor float64 // 0: the caller's gb
 }{{"gib", GiB}, {"mib", 1 << 20}, {"gb", 0}, {"mb", 1e6}, {"g", 0}, {"m", 1e6}, {"b", 1}}
 
-// ParseSize reads a size of memory, in any case and with or without a blank before the unit: 40GB, 40GiB, 40000MB,
-// 24576MiB. A number alone is GB up to 4096 and bytes from 10^6 on; what lies between is refused. gb is the number of
-// bytes of a GB: GB, or GiB where an author counts so. The size is from 1 MB to 1 PB. The error is ErrSize.
+// ParseSize parses a memory size, in any case, with or without a blank before the unit: 40GB, 40GiB, 40000MB,
+// 24576MiB. A number without a unit is GB up to 4096 and bytes from 10^6 on. ParseSize rejects numbers between
+// these. gb is the number of bytes in a GB: GB, or GiB where the source of the text means GiB. The size must be
+// from 1 MB to 1 PB. The error is ErrSize.
 func ParseSize(text string, gb float64) (int64, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	number, factor := text, 0.0

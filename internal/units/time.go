@@ -12,13 +12,13 @@ const (
 	week = 7 * day
 )
 
-// ageUnits are the units of ParseAge.
+// ageUnits maps the unit letters of ParseAge to durations.
 var ageUnits = map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': day, 'w': week}
 
-// AgeRule says what ParseAge allows.
+// AgeRule describes the texts that ParseAge accepts.
 const AgeRule = "a number and m, h, d or w: 90m, 12h, 30d, 4w"
 
-// ParseAge reads an age such as 30d: a number above or equal to 0, and a unit of minutes, hours, days or weeks.
+// ParseAge parses an age such as 30d: a number of at least 0 and a unit for minutes, hours, days or weeks.
 func ParseAge(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, fmt.Errorf("%q is not %s", text, AgeRule)
@@ -32,7 +32,8 @@ func ParseAge(text string) (time.Duration, error) {
 	return time.Duration(nanoseconds), nil
 }
 
-// Age is a duration in one unit, rounded down: 45s, 12m, 5h, 13d. A negative one, as of clocks that differ, is 0s.
+// Age formats a duration in one unit, rounded down: 45s, 12m, 5h, 13d. A negative duration, as from clocks that
+// disagree, is 0s.
 func Age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -45,7 +46,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// Ago is how long a time is past, to the second: 1h2m5s ago. Both are in Unix seconds; 0 is never.
+// Ago formats the time since at, to the second: 1h2m5s ago. Both arguments are Unix seconds. at = 0 gives never.
 func Ago(at, now float64) string {
 	if at == 0 {
 		return "never"
@@ -53,10 +54,10 @@ func Ago(at, now float64) string {
 	return (time.Duration(max(0, now-at)) * time.Second).String() + " ago"
 }
 
-// Seconds is a number of seconds as a duration.
+// Seconds converts a number of seconds to a duration.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Span writes seconds in the two largest units: 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
+// Span formats seconds in the two largest units: 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
 func Span(s float64) string {
 	whole := time.Duration(math.Round(s)) * time.Second
 	switch {
@@ -72,7 +73,7 @@ func Span(s float64) string {
 	return fmt.Sprintf("%dd%02dh", whole/day, whole%day/time.Hour)
 }
 
-// Roughly writes seconds as people guess them: 40 s, 12 min, 14 h, 3 days.
+// Roughly formats seconds as an estimate in one unit: 40 s, 12 min, 14 h, 3 days.
 func Roughly(seconds float64) string {
 	switch {
 	case seconds < 90:
@@ -85,7 +86,7 @@ func Roughly(seconds float64) string {
 	return fmt.Sprintf("%.0f days", seconds/86400)
 }
 
-// Exactly writes seconds to the second, as Go writes durations: 40s, 14h3m20s.
+// Exactly formats seconds as a Go duration, rounded to the second: 40s, 14h3m20s.
 func Exactly(seconds float64) string { return Seconds(seconds).Round(time.Second).String() }
 
 // Elapsed is Exactly, but to a tenth of a second below 10 s: 3.2s, 14h3m20s.

@@ -10,32 +10,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manyFlags is the number of flags of its own above which a command's help shows groups, and the rest only with
-// --help-all.
+// manyFlags is the maximum number of own flags that a command's help lists without groups. Above it, help shows
+// groups, and some of them only with --help-all.
 const manyFlags = 15
 
-// helpAllFlag stands for --help with every flag.
+// helpAllFlag is the flag that shows help with every flag.
 const helpAllFlag = "help-all"
 
-// others is the heading of flags that no group names.
+// others is the heading for flags that belong to no group.
 const others = "Other"
 
-// Group is a heading of a command's help.
+// Group is a group of flags in a command's help.
 type Group struct {
 	Title   string
-	Example string // what follows "swarm COMMAND "; empty: none
+	Example string // arguments of an example, after "swarm COMMAND "; empty: none
 	Flags   []string
 }
 
-// Groups are a command's groups of flags: those that most people need, and the rest, which --help-all shows too.
+// Groups returns a command's groups of flags: those that most users need, and the rest, which only --help-all
+// shows.
 type Groups func(cmd *cobra.Command) (everyday, rest []Group)
 
-// Defaulted is a flag's value whose default is not in the flag.
+// Defaulted is a flag's value whose default is set elsewhere, as in a configuration key.
 type Defaulted interface {
-	DefaultText() string // empty: nothing to say
+	DefaultText() string // empty: help shows no default
 }
 
-// ownFlags is how many flags of its own a command has, before FitHelp adds one and cobra those of its parents.
+// ownFlags returns how many visible flags a command defines. Call it before FitHelp adds --help-all and cobra adds
+// the parents' flags.
 func ownFlags(cmd *cobra.Command) (n int) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
@@ -45,11 +47,12 @@ func ownFlags(cmd *cobra.Command) (n int) {
 	return n
 }
 
-// hasMany tells whether the command's flags are shown in groups: whether FitHelp found more than manyFlags.
+// hasMany reports whether help shows the command's flags in groups, because FitHelp found more than manyFlags.
 func hasMany(cmd *cobra.Command) bool { return cmd.Flags().Lookup(helpAllFlag) != nil }
 
-// shownGroups are the groups of a command's help, each with the flags that the command has and that no group before
-// has. With all, those that no group names come last, so that --help-all never leaves out a flag.
+// shownGroups returns the groups to show in a command's help. Each flag of the command appears only in the first
+// group that names it. With all, a last group has the flags that no group names, so that --help-all shows every
+// flag.
 func shownGroups(cmd *cobra.Command, groups Groups, all bool) []Group {
 	listed, rest := groups(cmd)
 	if all {
@@ -82,7 +85,7 @@ func shownGroups(cmd *cobra.Command, groups Groups, all bool) []Group {
 	return shown
 }
 
-// Ungrouped are the flags of a command with many that no group names.
+// Ungrouped returns the flags that no group names, for a command with more than manyFlags.
 func Ungrouped(cmd *cobra.Command, groups Groups) []string {
 	if !hasMany(cmd) {
 		return nil
@@ -94,7 +97,7 @@ func Ungrouped(cmd *cobra.Command, groups Groups) []string {
 	return nil
 }
 
-// printGroups writes the help of a command with many flags.
+// printGroups prints the help of a command with many flags.
 func printGroups(w io.Writer, cmd *cobra.Command, groups Groups, all bool) {
 	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", strings.TrimRight(cmd.Long, "\n "), cmd.UseLine())
 	if cmd.HasExample() {
@@ -113,7 +116,7 @@ func printGroups(w io.Writer, cmd *cobra.Command, groups Groups, all bool) {
 	}
 }
 
-// flagUsages is the usage of these flags in their order, with the defaults of configuration keys.
+// flagUsages returns the usage of the named flags, in that order, with the defaults of configuration keys.
 func flagUsages(flags *pflag.FlagSet, names []string) string {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	set.SortFlags = false
@@ -133,7 +136,8 @@ func flagUsages(flags *pflag.FlagSet, names []string) string {
 	return set.FlagUsages()
 }
 
-// TakeHelpAll replaces --help-all by --help, and tells whether it was there. Words after -- are another program's.
+// TakeHelpAll replaces --help-all with --help in args and reports whether it was present. It ignores words after
+// --, which belong to another program.
 func TakeHelpAll(args []string) ([]string, bool) {
 	for i, arg := range args {
 		switch arg {

@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written. Flags
-// of a command with many are shown in groups: the everyday ones, or with all every flag. FitHelp is called when all
-// commands and their flags are there.
+// FitHelp fits the help of a command and of its subcommands to the terminal. Output to a pipe stays as written.
+// Help of a command with many flags shows them in groups: the everyday groups, or every flag with all. Call FitHelp
+// after adding all commands and flags.
 func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 	for _, c := range root.Commands() {
 		if ownFlags(c) > manyFlags {
@@ -42,20 +42,21 @@ func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 		p.Println(paragraphs(prose))
 		for line := range strings.Lines("Usage:" + usage) {
 			if strings.HasPrefix(line, "  "+root.Name()+" ") {
-				p.Lines([]string{strings.TrimSuffix(line, "\n")}) // a command stays whole, so that it can be copied
+				// keep a command on one line, so that users can copy it
+				p.Lines([]string{strings.TrimSuffix(line, "\n")})
 			} else {
 				p.Printf("%s", line)
 			}
 		}
-		_ = p.Flush() // a reader of stdout who has gone wants no help
+		_ = p.Flush() // nothing to do if the reader of stdout has gone
 	})
 }
 
-// paragraphs joins the lines of each paragraph, so that they can be broken anew. Lines that are moved in and headings
-// stay.
+// paragraphs joins the lines of each paragraph, so that the terminal's width can break them anew. Indented lines
+// and headings stay as they are.
 func paragraphs(text string) string {
 	var out []string
-	joins := false // the line before can be joined to
+	joins := false // whether the next line may join the previous one
 	for _, line := range strings.Split(text, "\n") {
 		prose := line != "" && line[0] != ' '
 		if prose && joins {

@@ -1,5 +1,5 @@
-// Package usage turns mistyped commands into errors that say what to type, and fits help to the terminal. It uses cobra
-// and knows no command of this program.
+// Package usage turns mistyped commands into errors with a suggestion, and fits help to the terminal. It uses cobra
+// and depends on no command of this program.
 package usage
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// parserJargon is how Go's number parsers begin an error.
+// parserJargon matches the start of errors of Go's number parsers.
 var parserJargon = regexp.MustCompile(`(: )strconv\.Parse\w+: parsing "(?:[^"\\]|\\.)*": `)
 
-// OnlySubcommands refuses what is no subcommand of a command that has some, with exit code 2.
+// OnlySubcommands rejects an unknown subcommand, with exit code 2.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// unknownCommand is the error for a subcommand that cmd does not have. It names the nearest one.
+// unknownCommand returns the error for a subcommand that cmd does not have. It suggests the nearest name.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q", name)
 	if cmd.HasParent() {
@@ -40,7 +40,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return fail.Usage(errors.New(text), try)
 }
 
-// subcommands are the names of a command's subcommands that are meant for people.
+// subcommands returns the names of a command's visible subcommands.
 func subcommands(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -51,7 +51,7 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// FlagError is what pflag says, in plain words. For an unknown flag it names the nearest one of the command.
+// FlagError rewords an error of pflag. For an unknown flag it suggests the nearest flag of the command.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
@@ -62,7 +62,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return errors.New(parserJargon.ReplaceAllString(strings.TrimSpace(err.Error()), "$1"))
 }
 
-// flagNames are the names of all flags of a command, without those that help does not show.
+// flagNames returns the names of all visible flags of a command.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -73,7 +73,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// NoArgs refuses arguments, with exit code 2.
+// NoArgs rejects arguments, with exit code 2.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fail.Usage(fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath()+" --help")
@@ -81,7 +81,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// AtMostOneName is the Args of commands that take an experiment or a run, or nothing.
+// AtMostOneName accepts at most one argument, an experiment or a run.
 func AtMostOneName(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fail.Usage(fmt.Errorf("%s takes one experiment or run, not %d", cmd.Name(), len(args)), cmd.CommandPath()+" --help")
