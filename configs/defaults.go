@@ -1,11 +1,11 @@
 package configs
 
-// Embedded is the Weights of a model that is part of the program.
+// Embedded is the Weights value of a model that is built into the program.
 const Embedded = "embedded"
 
-// Default is the paper's controlled experiment (arXiv:2509.08721, section 5) in its baseline form, I / J = 8 / 0, with
-// what the paper leaves open taken from TRL's GRPO or from the guides, and the correction of others' rollouts that
-// docs/RESULTS.md supports. Model is empty: which one is right depends on the host.
+// Default returns the paper's controlled experiment (arXiv:2509.08721, section 5) in its baseline form, I / J = 8 /
+// 0. What the paper leaves open comes from TRL's GRPO or from the guides. The correction of others' rollouts is the
+// one that docs/RESULTS.md supports. Model is empty because the right default depends on the host.
 func Default() Config {
 	return Config{
 		Seed:      42, // the predecessor's
@@ -20,22 +20,22 @@ func Default() Config {
 		Precision: "auto",
 		Tasks:     Tasks{Set: "paper", SystemPrompt: "default"},
 
-		// The paper names no sampling options: plain sampling from the policy, TRL's defaults.
+		// The paper specifies no sampling options. These are TRL's defaults: plain sampling from the policy.
 		Temperature: 1,
 		TopK:        0,
 		TopP:        1,
-		// Together GPT-2's context.
+		// The two sum to GPT-2's context.
 		MaxPromptLength:     768,
 		MaxCompletionLength: 256,
 
-		// Adam "with default hyper-parameters (e.g. learning rate 0.001)"; models override the rate.
+		// Adam "with default hyper-parameters (e.g. learning rate 0.001)". Models override the rate.
 		LearningRate: 1e-3,
 		AdamBeta1:    0.9,
 		AdamBeta2:    0.999,
 		AdamEpsilon:  1e-8,
 		MaxGradNorm:  1, // TRL's
 
-		// Clip-higher and no KL, the paper's.
+		// Clip-higher without KL, as in the paper.
 		Epsilon:       0.2,
 		EpsilonHigh:   0.28,
 		Beta:          0,
@@ -58,7 +58,7 @@ func Default() Config {
 		ZeroAdvantageFilter:     true, // the paper's, section 4
 		ExternalAdvantage:       AdvantageAll,
 		ExternalCorrection:      CorrectionAuto,
-		ExternalDivergence:      0.1, // of equal models of one swarm, one wrong completion in a hundred is further off
+		ExternalDivergence:      0.1, // between equal models of one swarm, 1 wrong completion in 100 is further off
 		ExternalFilter:          FilterAuto,
 		ExternalFilterThreshold: 6, // docs/RESULTS.md, "Poisoned rollouts"
 		Split:                   SplitFixed,
@@ -67,7 +67,7 @@ func Default() Config {
 		SplitEvery:              10,
 
 		EvalEvery:       100,
-		EvalQuestions:   54, // six a task of the paper's nine
+		EvalQuestions:   54, // six for each of the paper's nine tasks
 		EvalGenerations: 4,
 		CheckpointEvery: 10,
 

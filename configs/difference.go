@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// Class says what a key of the configuration decides.
+// Class is the kind of effect that a key of the configuration has.
 type Class string
 
 const (
-	ClassExperiment  Class = "experiment"  // what is learnt. Keys that classes doesn't name are of this class
-	ClassLength      Class = "length"      // only how many rounds are trained
-	ClassHost        Class = "host"        // device and precision: compare what they resolve to, which this package doesn't know
-	ClassMeasure     Class = "measure"     // what the held-out evaluation asks: it changes the measurement, not the training
-	ClassOperational Class = "operational" // memory, recovery, how often evaluations and checkpoints are made
-	ClassName        Class = "name"        // what the experiment or a part of it is called
+	ClassExperiment  Class = "experiment"  // what is learned; the class of keys that classes doesn't list
+	ClassLength      Class = "length"      // only the number of rounds
+	ClassHost        Class = "host"        // device and precision: the caller compares their resolved values, which this package can't know
+	ClassMeasure     Class = "measure"     // the held-out evaluation: the measurement changes, not the training
+	ClassOperational Class = "operational" // memory, recovery, frequency of evaluations and checkpoints
+	ClassName        Class = "name"        // the name of the experiment or of a part of it
 )
 
-// classes are the keys that don't decide what is learnt.
+// classes lists the keys that don't affect what is learned.
 var classes = map[string]Class{
 	"experiment": ClassName,
-	"preset":     ClassName, // the values that it stands for are compared
-	"tasks.set":  ClassName, // the mixture that it stands for is compared
+	"preset":     ClassName, // the preset's values are compared
+	"tasks.set":  ClassName, // the set's mixture is compared
 
 	"rounds": ClassLength,
 
 	"device": ClassHost, "precision": ClassHost,
 
-	"eval_questions": ClassMeasure, "eval_generations": ClassMeasure, // an evaluation draws nothing of training's
+	"eval_questions": ClassMeasure, "eval_generations": ClassMeasure, // an evaluation uses none of training's random draws
 
-	"swarm_size":  ClassOperational, // a limit: a run's own number of nodes is compared
+	"swarm_size":  ClassOperational, // a limit: the run's own number of nodes is compared
 	"micro_batch": ClassOperational, "gradient_checkpointing": ClassOperational, "gradient_accumulation_steps": ClassOperational,
 	"auto_batch_size": ClassOperational, "optimizer_offload": ClassOperational, "param_offload": ClassOperational,
 	"clear_cache_every_n_rounds": ClassOperational, "cuda_graphs": ClassOperational,
@@ -42,30 +42,31 @@ var classes = map[string]Class{
 	"share": ClassOperational, "gpus_per_node": ClassOperational, "cpu_fallback": ClassOperational, "max_restarts": ClassOperational,
 }
 
-// ClassOf is the class of a key of AllKeys.
+// ClassOf returns the class of a key of AllKeys.
 func ClassOf(key string) Class { return cmp.Or(classes[key], ClassExperiment) }
 
-// KeysOf names the keys of a class, in alphabetical order.
+// KeysOf returns the keys of a class, in alphabetical order.
 func KeysOf(class Class) []string {
 	return slices.DeleteFunc(Keys(), func(key string) bool { return ClassOf(key) != class })
 }
 
-// Difference is one fact in which two configurations differ.
+// Difference is one value that differs between two configurations.
 type Difference struct {
-	Key           string // of AllKeys, or below one: tasks.mixture.bf.weight, members.gpt2.learning_rate
+	Key           string // one of AllKeys, or a part of one: tasks.mixture.bf.weight, members.gpt2.learning_rate
 	Class         Class
 	Before, After string // the two values as text: short, and never equal
 }
 
-// String is the difference on one line: learning_rate 0.001 → 0.002.
+// String formats the difference on one line: learning_rate 0.001 → 0.002.
 func (d Difference) String() string { return fmt.Sprintf("%s %s → %s", d.Key, d.Before, d.After) }
 
-// absent is the text of a value that one side doesn't have. No value's text is equal to it: text is quoted.
+// absent is the text of a value that one side doesn't have. No value's text equals it, because text values are
+// quoted.
 const absent = "absent"
 
-// Differences lists every key in which two configurations differ, one entry a fact: keys by name, then models of a
-// swarm of different ones one by one, then the task mixture entry by entry. A configuration that was stored and read
-// again doesn't differ from itself.
+// Differences lists every key in which two configurations differ, one entry per value: keys by name, then each model
+// of a mixed swarm, then each entry of the task mixture. A configuration that was stored and read back doesn't differ
+// from itself.
 func Differences(before, after Config) []Difference {
 	var d differences
 	old, now := Values(before), Values(after)
@@ -77,7 +78,8 @@ func Differences(before, after Config) []Difference {
 	return d
 }
 
-// Changes are the Differences in what is learnt, nil where there are none: a run can't go on under them.
+// Changes returns the Differences that affect what is learned, nil if there are none. A run can't resume with such
+// changes.
 func Changes(before, after Config) (list []Difference) {
 	for _, d := range Differences(before, after) {
 		if d.Class == ClassExperiment {
@@ -89,14 +91,14 @@ func Changes(before, after Config) (list []Difference) {
 
 type differences []Difference
 
-// compare adds an entry where two values of a key differ.
+// compare adds an entry if two values of a key differ.
 func (d *differences) compare(key string, class Class, before, after any) {
 	if before != after {
 		d.texts(key, class, valueText(before), valueText(after))
 	}
 }
 
-// texts adds an entry where two texts differ, shortened to where they do.
+// texts adds an entry if two texts differ, shortened to the part that differs.
 func (d *differences) texts(key string, class Class, before, after string) {
 	if before != after {
 		before, after = shorten(before, after)
@@ -104,7 +106,7 @@ func (d *differences) texts(key string, class Class, before, after string) {
 	}
 }
 
-// valueText is a key's value as text; different values have different texts.
+// valueText formats a key's value. Different values have different texts.
 func valueText(v any) string {
 	if text, ok := v.(string); ok {
 		return strconv.Quote(text)
@@ -115,11 +117,11 @@ func valueText(v any) string {
 // Bounds of shorten, in characters.
 const (
 	longestValue = 80
-	leadingValue = 20 // of what is equal, shown before the difference
+	leadingValue = 20 // characters of the equal part shown before the difference
 )
 
-// shorten cuts two different texts to at most longestValue characters and an ellipsis on either side, such that the
-// first difference is in what is left of them.
+// shorten cuts two different texts to at most longestValue characters each, plus an ellipsis on either side. The
+// first difference stays visible.
 func shorten(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	if max(len(x), len(y)) <= longestValue {
@@ -131,7 +133,7 @@ func shorten(a, b string) (string, string) {
 	}
 	from := max(0, at-leadingValue)
 	if from == 1 {
-		from = 0 // an ellipsis is no shorter
+		from = 0 // an ellipsis is as long as the character it replaces
 	}
 	return window(x, from), window(y, from)
 }

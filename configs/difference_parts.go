@@ -13,8 +13,9 @@ import (
 	"unicode"
 )
 
-// members compares the models of a swarm of different ones by name. Which models these are, and how many nodes each
-// has, is what the key models says: where that differs, only what models of both sides have of their own is listed.
+// members compares the models of two mixed swarms by name. The key models already reports which models there are and
+// how many nodes each has. If that key differs, members lists only differences in the settings of models that both
+// sides have.
 func (d *differences) members(before, after Config) {
 	name := func(m Member) string { return m.Model }
 	sameModels := before.Models == after.Models
@@ -45,8 +46,8 @@ func memberText(m *Member) string {
 	return strconv.Itoa(m.Nodes) + " nodes"
 }
 
-// mixture compares two mixtures task by task: weights, parameters, tasks of one side, and the order, on which draws
-// depend.
+// mixture compares two mixtures task by task: weights, parameters, tasks of one side only, and the order, because
+// draws depend on the order.
 func (d *differences) mixture(before, after []TaskSpec) {
 	name := func(t TaskSpec) string { return t.Name }
 	for pair := range pairs(before, after, name) {
@@ -73,13 +74,13 @@ func taskText(t *TaskSpec) string {
 	return "weight " + valueText(t.Weight)
 }
 
-// order adds an entry where the names that both lists have follow each other otherwise.
+// order adds an entry if the names in both lists have a different order.
 func (d *differences) order(key string, before, after []string) {
 	x, y := common(before, after), common(after, before)
 	d.texts(key, ClassExperiment, strings.Join(x, ", "), strings.Join(y, ", "))
 }
 
-// common are the names of a list that the other has, too, as parts of keys.
+// common returns the names of list that other has, too, formatted as parts of keys.
 func common(list, other []string) (out []string) {
 	has := map[string]bool{}
 	for _, name := range other {
@@ -93,7 +94,7 @@ func common(list, other []string) (out []string) {
 	return out
 }
 
-// plainPart is a name that a key can have as it is. Others, of databases that were imported, are quoted.
+// plainPart matches names that a key can contain unquoted. Other names, from imported databases, are quoted.
 var plainPart = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,200}(\[[0-9]+\])?$`)
 
 func keyPart(name string) string {
@@ -103,7 +104,8 @@ func keyPart(name string) string {
 	return quote(name)
 }
 
-// paramText is a task's parameter as JSON after it was stored: types that JSON doesn't tell apart are the same.
+// paramText formats a task's parameter as JSON after a round trip, so that types that JSON doesn't distinguish
+// compare as equal.
 func paramText(params map[string]any, name string) string {
 	value, ok := params[name]
 	if !ok {
@@ -126,7 +128,7 @@ func paramText(params map[string]any, name string) string {
 	return visible(strings.TrimSpace(b.String()))
 }
 
-// visible escapes what a terminal doesn't show and JSON leaves as it is.
+// visible escapes characters that a terminal doesn't show and JSON doesn't escape.
 func visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -139,14 +141,15 @@ func visible(text string) string {
 	return b.String()
 }
 
-// pair is an entry of two lists by its name; nil on the side that doesn't have it.
+// pair is an entry of two lists with the same name; nil on the side without it.
 type pair[T any] struct {
 	name          string
 	before, after *T
 }
 
-// pairs goes through the entries of both lists in the first one's order, then those of the second alone. Of entries
-// with the same name the first belong together, then the second, which is called name[2].
+// pairs yields the entries of both lists in the order of the first, then the entries only in the second. Entries with
+// the same name are paired by occurrence: first with first, then second with second. The second occurrence is called
+// name[2].
 func pairs[T any](before, after []T, name func(T) string) iter.Seq[pair[T]] {
 	return func(yield func(pair[T]) bool) {
 		names, others := uniqueNames(before, name), uniqueNames(after, name)
@@ -172,7 +175,7 @@ func pairs[T any](before, after []T, name func(T) string) iter.Seq[pair[T]] {
 	}
 }
 
-// uniqueNames are the entries' names; one that was there before gets its number: bf[2].
+// uniqueNames returns the entries' names. A repeated name gets its number: bf[2].
 func uniqueNames[T any](list []T, name func(T) string) []string {
 	seen := map[string]int{}
 	var names []string

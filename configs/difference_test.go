@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stored is a configuration as it comes back from the database.
+// stored is a configuration after a round trip through the database.
 func stored(t *testing.T, c Config) Config {
 	t.Helper()
 	data, err := json.Marshal(c)
@@ -58,7 +58,7 @@ func alter(field reflect.Value) {
 	}
 }
 
-// requireOne requires a single difference, under a key, whose sides can be told apart.
+// requireOne requires a single difference, under key, with two distinguishable sides.
 func requireOne(t *testing.T, before, after Config, key string) {
 	t.Helper()
 	got := Differences(before, after)
@@ -71,8 +71,8 @@ func requireOne(t *testing.T, before, after Config, key string) {
 	}
 }
 
-// A key that is changed alone is the one that differs, whatever the key: one that is added later is compared, and
-// counts as the experiment's.
+// Changing one key alone reports exactly that key, for every key. So a key that is added later is compared, too, and
+// belongs to the experiment's class.
 func TestEveryKeyThatIsChangedAloneIsTheOneThatDiffers(t *testing.T) {
 	fields := map[string]int{}
 	var walk func(at []int, typ reflect.Type, prefix string)
@@ -180,7 +180,7 @@ func TestMembersAreComparedOneByOne(t *testing.T) {
 	requireOne(t, base, turned, "members.order")
 }
 
-// Two values that differ are shown where they differ, however long they are and wherever that is.
+// Two different values are shown with the part that differs, however long they are and wherever they differ.
 func TestDifferentValuesAreShownDifferently(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"a", "b", "/", "é", "\x1b", "\u202e", "\xff", `"`, "\\", strings.Repeat("long ", 30)})
@@ -193,7 +193,7 @@ func TestDifferentValuesAreShownDifferently(t *testing.T) {
 		after.Tasks.Mixture = []TaskSpec{{Name: "bf", Weight: 1, Params: map[string]any{"text": y, "list": []any{y}}}}
 		got := Differences(before, after)
 		want := 3
-		if string([]rune(x)) == string([]rune(y)) { // stored, they are the same: each invalid byte is one U+FFFD
+		if string([]rune(x)) == string([]rune(y)) { // equal when stored: each invalid byte is one U+FFFD
 			want = min(len(got), 1)
 		}
 		if x == y {
@@ -213,10 +213,10 @@ func TestDifferentValuesAreShownDifferently(t *testing.T) {
 	})
 }
 
-// A configuration that was stored before a key was there has what was in effect then.
+// A configuration that was stored before a key existed has the behavior of that time.
 func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	c := experiment(t)
-	c.ExternalCorrection, c.ExternalFilter = CorrectionNone, FilterNone // what is auto today
+	c.ExternalCorrection, c.ExternalFilter = CorrectionNone, FilterNone // auto today
 	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

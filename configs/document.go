@@ -13,19 +13,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxDocument bounds a YAML file, in bytes.
+// MaxDocument is the maximum size of a YAML file, in bytes.
 const MaxDocument = 1 << 20
 
-// Document is one YAML file of the configuration.
+// Document is one parsed YAML file of the configuration.
 type Document struct {
-	Values  map[string]any    // by key, each of the key's type; only keys the file has
-	Mixture []TaskSpec        // nil when the file has none
+	Values  map[string]any    // by key, each of the key's type; only keys in the file
+	Mixture []TaskSpec        // nil if the file has none
 	Sources map[string]string // key -> file:line
 }
 
-// ParseDocument reads a YAML file's text; name is what errors call it. Unknown keys, wrong types, keys given twice,
-// aliases and further documents are refused with an *Error that names file and line. An empty text value counts as not
-// given.
+// ParseDocument reads the text of a YAML file. Errors call the file name. It refuses unknown keys, wrong types,
+// repeated keys, aliases and further documents with an *Error that names file and line. An empty text value counts as
+// not given.
 func ParseDocument(name string, data []byte) (Document, error) {
 	d := Document{Values: map[string]any{}, Sources: map[string]string{}}
 	if len(data) > MaxDocument {
@@ -53,13 +53,13 @@ func ParseDocument(name string, data []byte) (Document, error) {
 
 var yamlLine = regexp.MustCompile(`^line ([0-9]+): (.*)$`)
 
-// notYAML turns the parser's complaint into one line with the file's name and line.
+// notYAML turns the parser's error into one line with the file's name and line.
 func notYAML(name string, err error) error {
 	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		name, text = name+":"+m[1], m[2]
 	} else if !strings.Contains(text, "control characters") {
-		name += ":1" // the parser names every line but the first
+		name += ":1" // the parser gives no line number for line 1
 	}
 	return &Error{Problem: "config file is not YAML", Source: name, Remedy: text}
 }
@@ -123,7 +123,7 @@ func (w walker) entry(name string, key, value *yaml.Node) error {
 	return nil
 }
 
-// at adds the place to an *Error.
+// at adds the node's position to an *Error.
 func (w walker) at(n *yaml.Node, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

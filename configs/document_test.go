@@ -72,7 +72,7 @@ func TestParseDocumentRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the file, the parser returns, and a refusal is one line.
+// The parser returns on any file, and an error is one line.
 func FuzzParseDocument(f *testing.F) {
 	f.Add([]byte("rounds: 20\ntasks:\n  mixture:\n    - name: bf\n      params: {words: [abc]}\n"))
 	f.Add([]byte("a: &a [1]\nb: *a\n<<: *a\n"))

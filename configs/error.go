@@ -8,18 +8,18 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Error is a mistake in what the user configured. Error() is one clear line:
+// Error is a mistake in the user's configuration. Error() returns one line:
 //
 //	bad rounds "many" (exp.yaml:3): allowed: a whole number from 1 to 10000000
 //	unknown config "4loc5ext": did you mean "4loc4ext"? Allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext
 //	unknown key "learning_rat" (exp.yaml:7): did you mean "learning_rate"?
 type Error struct {
-	Key     string // the Config key, or what kind of name it is: config, model, task set
-	Value   string // as the user gave it
-	Allowed string // what would have been right
-	Source  string // where it was given: exp.yaml:3, --rounds, SWARM_ROUNDS; empty when not known
+	Key     string // the Config key, or the kind of name: config, model, task set
+	Value   string // as the user typed it
+	Allowed string // the allowed values
+	Source  string // where it was given: exp.yaml:3, --rounds, SWARM_ROUNDS; empty: unknown
 	Problem string // replaces "bad KEY VALUE"
-	Near    string // the allowed name that Value is probably a slip for; empty: none
+	Near    string // the allowed name that Value probably misspells; empty: none
 	Remedy  string // replaces "allowed: ALLOWED"
 }
 
@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// unknown is the error for a name that isn't among those there are.
+// unknown returns the error for a name that isn't in known.
 func unknown(kind, value string, known []string) *Error {
 	e := &Error{
 		Key: kind, Value: value, Allowed: strings.Join(known, ", "), Problem: "unknown " + kind + " " + quote(value),
@@ -60,7 +60,7 @@ func unknown(kind, value string, known []string) *Error {
 	return e
 }
 
-// quote prints a user's value on one line of bounded length.
+// quote quotes a user's value on one line of bounded length.
 func quote(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {
@@ -69,7 +69,7 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// WithSource names the place in an *Error that has none.
+// WithSource sets the source of an *Error that has none.
 func WithSource(err error, source string) error {
 	var e *Error
 	if errors.As(err, &e) && e.Source == "" {

@@ -12,25 +12,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxArms bounds what a sweep compares each with each: 64 arms are 2016 pairs.
+// MaxArms is the maximum number of arms in a sweep. A sweep compares all pairs: 64 arms are 2016 pairs.
 const MaxArms = 64
 
-// Axis is a key of the configuration with the values that a grid has of it, each of the key's type.
+// Axis is a key of the configuration and its values in a grid, each of the key's type.
 type Axis struct {
 	Key    string
 	Values []any
 }
 
-// Grid is the axes of a sweep in their order. Its arms are one for each combination of values.
+// Grid is the axes of a sweep in their order. Its arms are all combinations of their values.
 type Grid []Axis
 
 // GridArm is one combination of a grid's values.
 type GridArm struct {
-	Suffix string         // lr1e-4-G8: what its name has after its configuration's, see Name
+	Suffix string         // appended to the configuration's name: lr1e-4-G8; see Name
 	Values map[string]any // by key
 }
 
-// notInGrid says of keys that can't be an axis what to do instead.
+// notInGrid maps keys that can't be an axis to the alternative.
 var notInGrid = map[string]string{
 	"experiment": "leave it out: arms are named by their values",
 	"preset":     "name the presets as the sweep's configurations",
@@ -39,7 +39,7 @@ var notInGrid = map[string]string{
 	"models":     "write a configuration file for each value",
 }
 
-// ParseAxis reads an axis as a flag has it, learning_rate=1e-4,3e-4. A mistake is an *Error.
+// ParseAxis reads an axis from a flag's value, learning_rate=1e-4,3e-4. A mistake is an *Error.
 func ParseAxis(text string) (Axis, error) {
 	name, list, ok := strings.Cut(text, "=")
 	if !ok {
@@ -48,8 +48,8 @@ func ParseAxis(text string) (Axis, error) {
 	return newAxis(strings.TrimSpace(name), strings.Split(list, ","))
 }
 
-// newAxis checks an axis and gives its values their type. Whether they are in the key's range, Validate tells of the
-// whole configuration.
+// newAxis checks an axis and converts its values to the key's type. Validate checks the ranges, on the whole
+// configuration.
 func newAxis(name string, texts []string) (Axis, error) {
 	key, err := FindKey(name)
 	if err != nil {
@@ -79,7 +79,7 @@ func newAxis(name string, texts []string) (Axis, error) {
 	return axis, nil
 }
 
-// Check refuses a grid with a key twice, or with more than MaxArms arms for so many configurations.
+// Check refuses a grid that repeats a key, or that has more than MaxArms arms for this number of configurations.
 func (g Grid) Check(configurations int) error {
 	arms := configurations
 	for i, axis := range g {
@@ -93,7 +93,8 @@ func (g Grid) Check(configurations int) error {
 	return nil
 }
 
-// Arms are the grid's combinations, the last key's values first. A grid without axes has one, of nothing.
+// Arms returns the grid's combinations. The last key's values vary fastest. A grid without axes has one arm, without
+// values.
 func (g Grid) Arms() []GridArm {
 	arms := []GridArm{{Values: map[string]any{}}}
 	for _, axis := range g {
@@ -112,11 +113,11 @@ func (g Grid) Arms() []GridArm {
 	return arms
 }
 
-// longestName is that of an experiment.
+// longestName is the maximum length of an experiment's name, in characters.
 const longestName = 64
 
-// Name is the arm's, of a configuration that is called base, with at most longest characters: 4loc4ext-lr1e-4-G8. It
-// depends only on the arm's own values. A longer one ends in a hash.
+// Name returns the arm's name for a configuration called base, at most longest characters: 4loc4ext-lr1e-4-G8. It
+// depends only on base and the arm's own values. A longer name is cut and ends in a hash.
 func (a GridArm) Name(base string, longest int) string {
 	name := base + a.Suffix
 	if len(name) <= longest {
@@ -125,13 +126,12 @@ func (a GridArm) Name(base string, longest int) string {
 	return strings.TrimRight(name[:max(1, longest-7)], "-._") + "-" + shortHash(name)
 }
 
-// shortKeys are the names of keys in arms' names, where they aren't the keys' own: the paper's letters, and the
-// field's.
+// shortKeys maps keys to their short form in arms' names: the paper's letters, and common abbreviations.
 var shortKeys = map[string]string{
 	"learning_rate": "lr", "num_generations": "G", "num_train_samples": "I", "num_transplant_trees": "J",
 }
 
-// axisName is a key with a value as arms' names have them: lr1e-4, G8, system_prompt-none.
+// axisName formats a key and its value for an arm's name: lr1e-4, G8, system_prompt-none.
 func axisName(key string, value any) string {
 	short, ok := shortKeys[key]
 	if !ok {
@@ -148,7 +148,7 @@ func axisName(key string, value any) string {
 	return short + fmt.Sprint(value)
 }
 
-// floatName writes a number as people do: 0.001, 3e-4. Different numbers have different names.
+// floatName formats a number in its usual short form: 0.001, 3e-4. Different numbers have different names.
 func floatName(x float64) string {
 	if a := math.Abs(x); x == 0 || a >= 1e-3 && a < 1e6 {
 		return strconv.FormatFloat(x, 'f', -1, 64)
@@ -156,12 +156,13 @@ func floatName(x float64) string {
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(x, 'e', -1, 64), "e")
 	n, err := strconv.Atoi(exponent)
 	if err != nil {
-		return "0" // FormatFloat's exponent is a number
+		return "0" // unreachable: FormatFloat's exponent is a number
 	}
 	return mantissa + "e" + strconv.Itoa(n)
 }
 
-// textName is a text that a name can have. One that loses characters by that gets a hash of the whole.
+// textName replaces the characters of a text that a name can't contain. If that changes or shortens the text, it
+// appends a hash of the whole.
 func textName(text string) string {
 	name := strings.Trim(notInModelName.ReplaceAllString(text, "-"), "-")
 	if name != text || len(name) > longestModelName {
@@ -175,7 +176,7 @@ func shortHash(text string) string {
 	return hex.EncodeToString(hash[:3])
 }
 
-// UnmarshalYAML reads a grid as a study's file has it: keys with lists of values.
+// UnmarshalYAML reads a grid from a study's file: keys with lists of values.
 func (g *Grid) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode {
 		return gridMistake(node, "keys with lists of values")
@@ -205,7 +206,7 @@ func gridMistake(node *yaml.Node, allowed string) error {
 	return fmt.Errorf("line %d: grid: %w", node.Line, &Error{Key: "grid", Value: node.Value, Allowed: allowed})
 }
 
-// expand puts the arms of the study's grid into the places of its experiments.
+// expand replaces each of the study's experiments by the arms of its grid.
 func (s *Study) expand() error {
 	if len(s.Grid) == 0 {
 		return nil

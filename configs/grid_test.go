@@ -48,7 +48,7 @@ func TestArmsAreNamedByTheirValues(t *testing.T) {
 	require.Regexp(t, experimentName, long)
 }
 
-// Arms of a grid have names of their own, which other values of the grid don't change.
+// Each arm of a grid has a unique name, independent of the grid's other values.
 func TestEveryArmHasANameOfItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g Grid
@@ -166,7 +166,7 @@ func TestAStudysGridMakesItsExperiments(t *testing.T) {
 	require.ErrorContains(t, err, "at most 64")
 }
 
-// The files that people start from are right.
+// The example files are valid.
 func TestTheExamplesAreStudies(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.yaml")
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package configs
 
 import "strings"
 
-// The variables of --on-complete.
+// Environment variables that swarm sets for the --on-complete command.
 const (
 	HookRun        = "SWARM_RUN"
 	HookExperiment = "SWARM_EXPERIMENT"
@@ -11,8 +11,8 @@ const (
 	HookSummary    = "SWARM_SUMMARY"
 )
 
-// WithoutHook is an environment without the variables of --on-complete: a swarm that such a command starts must not
-// take the name of the experiment that has ended for its own.
+// WithoutHook returns the environment without the variables of --on-complete. Otherwise a swarm that such a command
+// starts would take the finished experiment's name from SWARM_EXPERIMENT.
 func WithoutHook(environ []string) []string {
 	inHook := false
 	for _, entry := range environ {

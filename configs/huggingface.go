@@ -10,18 +10,18 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Tokenizers' vocabularies: the 256 bytes and an end token; GPT-2's 50257, which weights may pad to a multiple of 64 or
-// 128.
+// Vocabulary sizes of the built-in tokenizers: the 256 bytes and an end token; GPT-2's 50257, which weights may pad
+// to a multiple of 64 or 128.
 const (
 	bytesVocabulary      = 257
 	gpt2Vocabulary       = 50257
 	gpt2PaddedVocabulary = 50304
 )
 
-// qwen3HeadSize is head_dim where a Qwen3's config.json has none.
+// qwen3HeadSize is the head_dim of a Qwen3 whose config.json has none.
 const qwen3HeadSize = 128
 
-// Largest sizes that a config.json may name; they keep the parameter count far from overflow.
+// Maximum sizes in a config.json. They keep the parameter count far from overflow.
 const (
 	mostLayers     = 1 << 12
 	mostWidth      = 1 << 16
@@ -29,8 +29,8 @@ const (
 	mostContext    = 1 << 22
 )
 
-// huggingFace is what is read of a model folder's config.json: GPT-2's names and Llama's, which Qwen2 and Qwen3 have
-// too.
+// huggingFace is the part of a model folder's config.json that is read: GPT-2's names and Llama's, which Qwen2 and
+// Qwen3 use, too.
 type huggingFace struct {
 	ModelType string `json:"model_type"`
 	VocabSize int    `json:"vocab_size"`
@@ -57,20 +57,20 @@ type huggingFace struct {
 	RopeParameters *ropeScaling `json:"rope_parameters"` // transformers 5
 }
 
-// ropeScaling is how rotary frequencies are scaled.
+// ropeScaling is the scaling of rotary frequencies.
 type ropeScaling struct {
 	RopeType string `json:"rope_type"`
-	Type     string `json:"type"` // its name in older files
+	Type     string `json:"type"` // the key's name in older files
 }
 
-// plain tells whether the engine knows the scaling: none, or Llama 3's.
+// plain tells whether the engine supports the scaling: none, or Llama 3's.
 func (r *ropeScaling) plain() bool {
 	return r == nil || slices.Contains([]string{"", "default", "llama3"}, cmp.Or(r.RopeType, r.Type))
 }
 
-// ParseModel makes a Model of a Hugging Face folder: name is what the model is called, folder where it is, config the
-// text of its config.json. The Architectures are known. Anything else is an *Error. Tokenizer is what a folder without
-// a tokenizer.json of its own falls back to: bytes, GPT-2's, or none ("huggingface").
+// ParseModel makes a Model of a Hugging Face folder. name is the model's name, folder its path, config the text of
+// its config.json. Only Architectures are supported: anything else is an *Error. Tokenizer is the fallback for a
+// folder without a tokenizer.json: bytes, GPT-2's, or none ("huggingface").
 func ParseModel(name, folder string, config []byte) (Model, error) {
 	shape, err := ParseShape(config)
 	if err != nil {
@@ -90,7 +90,7 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 		return Model{}, err
 	}
 	m := Model{Name: name, Weights: folder, Tokenizer: tokenizer, Shape: shape, Defaults: like.Defaults}
-	// A smaller context is shared out as the preset does: three quarters prompt, one quarter completion.
+	// A context below the preset's is split three quarters prompt, one quarter completion, as in the preset.
 	prompt, _ := m.Defaults["max_prompt_length"].(int)
 	completion, _ := m.Defaults["max_completion_length"].(int)
 	if prompt+completion > shape.Context && shape.Context >= 4 {
@@ -100,7 +100,7 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 	return m, nil
 }
 
-// ParseShape reads a model's shape from the text of its config.json. The error says what would be allowed.
+// ParseShape reads a model's shape from the text of its config.json. The error states the allowed values.
 func ParseShape(config []byte) (Shape, error) {
 	var h huggingFace
 	if err := json.Unmarshal(config, &h); err != nil {
@@ -165,7 +165,7 @@ func (h huggingFace) rotary() (Shape, error) {
 	return s, nil
 }
 
-// checkSizes holds the sizes that both architectures have to their limits; keys are their names in config.json.
+// checkSizes checks the sizes that both architectures have. The arguments are their names in config.json.
 func (s Shape) checkSizes(layers, heads, width, context, vocabulary string) error {
 	for _, size := range []struct {
 		value, most int

@@ -2,7 +2,7 @@ package configs
 
 import "testing"
 
-// FuzzShape reads a stranger's config.json: a shape that is taken is one that can be had.
+// FuzzShape parses an untrusted config.json. An accepted shape is one that can be built.
 func FuzzShape(f *testing.F) {
 	f.Add([]byte(`{"model_type":"gpt2","n_layer":2,"n_head":2,"n_embd":32,"n_positions":64,"vocab_size":257}`))
 	f.Add([]byte(`{"model_type":"qwen2","num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,"hidden_size":64,"intermediate_size":128,` +

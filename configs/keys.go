@@ -11,15 +11,15 @@ import (
 	"sync"
 )
 
-// MixtureKey is the one key that isn't a scalar: it can only be given in a YAML file.
+// MixtureKey is the only key that isn't a scalar. It can be given only in a YAML file.
 const MixtureKey = "tasks.mixture"
 
-// notAKey is the mapstructure tag of what is resolved, and can't be given.
+// notAKey is the mapstructure tag of fields that are resolved and can't be given.
 const notAKey = "-"
 
 // Key is one configuration key.
 type Key struct {
-	Name string       // as in YAML, nested ones with a dot: tasks.set
+	Name string       // as in YAML, nested keys with a dot: tasks.set
 	Kind reflect.Kind // String, Bool, Int, Int64, Float64, or Slice for MixtureKey
 }
 
@@ -45,7 +45,7 @@ func AllKeys() []Key {
 	return keys
 }
 
-// Keys names every key of Config in alphabetical order.
+// Keys returns the name of every key of Config in alphabetical order.
 func Keys() []string {
 	var names []string
 	for _, k := range AllKeys() {
@@ -55,7 +55,7 @@ func Keys() []string {
 	return names
 }
 
-// FindKey is the key of that name; an unknown one is an *Error that proposes the nearest.
+// FindKey returns the key with that name. An unknown name is an *Error that proposes the nearest key.
 func FindKey(name string) (Key, error) {
 	for _, k := range AllKeys() {
 		if k.Name == name {
@@ -65,8 +65,8 @@ func FindKey(name string) (Key, error) {
 	return Key{}, unknown("key", name, Keys())
 }
 
-// Parse turns a value's text into the key's type: string, bool, int, int64 or float64. Text that isn't of the type is
-// an *Error; whether the value is in its range is Validate's to say.
+// Parse converts a value's text to the key's type: string, bool, int, int64 or float64. Text of another type is an
+// *Error. Validate checks the range.
 func (k Key) Parse(text string) (any, error) {
 	var value any
 	var err error
@@ -90,7 +90,7 @@ func (k Key) Parse(text string) (any, error) {
 	return value, nil
 }
 
-// allowed says what the key takes: its check's words, or its type's.
+// allowed describes the key's values: its check's text, or its type's.
 func (k Key) allowed() string {
 	for _, c := range checks(Config{}) {
 		if c.key == k.Name {
@@ -109,10 +109,10 @@ func (k Key) allowed() string {
 	}
 }
 
-// choice is a value that a shell can offer.
+// choice matches a value that shell completion can offer.
 var choice = regexp.MustCompile(`^[A-Za-z][\w-]*$`)
 
-// Choices are the values of a key that takes one of a few words, nil for any other key.
+// Choices returns the values of a key that accepts one of a few words, nil for any other key.
 func (k Key) Choices() []string {
 	words := strings.Split(k.allowed(), ", ")
 	if k.Kind != reflect.String || len(words) < 2 || slices.ContainsFunc(words, func(w string) bool { return !choice.MatchString(w) }) {
@@ -121,7 +121,7 @@ func (k Key) Choices() []string {
 	return words
 }
 
-// Values are a configuration's values by key, MixtureKey left out.
+// Values returns a configuration's values by key, without MixtureKey.
 func Values(c Config) map[string]any {
 	values := map[string]any{}
 	var walk func(v reflect.Value, prefix string)
@@ -144,8 +144,8 @@ func Values(c Config) map[string]any {
 	return values
 }
 
-// PresetValues brings a preset's values (an Experiment's, a Model's Defaults) to the form of Values: nested keys joined
-// by dots, each value of its key's type. Keys that Config doesn't have are an *Error.
+// PresetValues converts a preset's values (an Experiment's, a Model's Defaults) to the form of Values: nested keys
+// joined by dots, each value of its key's type. Keys that Config doesn't have are an *Error.
 func PresetValues(preset map[string]any) (map[string]any, error) {
 	values := map[string]any{}
 	var walk func(m map[string]any, prefix string) error
@@ -170,19 +170,19 @@ func PresetValues(preset map[string]any) (map[string]any, error) {
 	return values, walk(preset, "")
 }
 
-// FlagName is the key as a command-line flag, without the dashes: num-train-samples, tasks-set.
+// FlagName returns the key as a command-line flag, without the dashes: num-train-samples, tasks-set.
 func (k Key) FlagName() string { return strings.NewReplacer("_", "-", ".", "-").Replace(k.Name) }
 
-// EnvironmentName is the key as an environment variable: SWARM_NUM_TRAIN_SAMPLES, SWARM_TASKS_SET.
+// EnvironmentName returns the key as an environment variable: SWARM_NUM_TRAIN_SAMPLES, SWARM_TASKS_SET.
 func (k Key) EnvironmentName() string {
 	return "SWARM_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 }
 
-// Usage is one line for a flag's help.
+// Usage returns the one-line help of the key's flag.
 func (k Key) Usage() string { return usages()[k.Name] }
 
-// DefaultText is the key's default for a flag's help: the program's value, or "the model's" if a model preset sets the
-// key. It is empty for false, for an empty text, and if the usage names the default itself.
+// DefaultText returns the key's default for a flag's help: the program's value, or "the model's" if a model preset
+// sets the key. It is empty for false, for an empty text, and for keys whose default is nil.
 func (k Key) DefaultText() string {
 	if slices.Contains(modelKeys(), k.Name) {
 		return "the model's"
@@ -197,7 +197,7 @@ func (k Key) DefaultText() string {
 	}
 }
 
-// modelKeys are the keys that a model preset sets.
+// modelKeys returns the keys that a model preset sets.
 var modelKeys = sync.OnceValue(func() []string {
 	var keys []string
 	for _, name := range Models() {
@@ -209,7 +209,7 @@ var modelKeys = sync.OnceValue(func() []string {
 	return keys
 })
 
-// usages are built once: every command with a configuration's flags asks for each of them.
+// usages are built once because every command with configuration flags looks up each of them.
 var usages = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"experiment":                  "`name` of the experiment (default: the preset's, the file's, or \"default\")",

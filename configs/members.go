@@ -9,11 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Member is one model of a swarm of different ones, with what its nodes have of their own: Adam's rate and the size of
-// a forward pass go with a model. All else is the experiment's, and by default the first model's.
+// Member is one model of a mixed swarm, with the settings that depend on the model: Adam's rate and the size of a
+// forward pass. All other settings are the experiment's. Their defaults come from the first model.
 type Member struct {
-	Model        string  `json:"model"` // as Config.Model
-	Nodes        int     `json:"nodes"` // that have it, one after the other, until the next model's turn
+	Model        string  `json:"model"` // in the form of Config.Model
+	Nodes        int     `json:"nodes"` // consecutive nodes with this model, until the next model's turn
 	LearningRate float64 `json:"learning_rate"`
 	MicroBatch   int     `json:"micro_batch"`
 }
@@ -23,9 +23,9 @@ const (
 	maxMembers    = 64
 )
 
-// ParseMembers reads Config.Models: names or folders with commas between them, each with "=" and a number of nodes or
-// without, which is 1. A folder whose path has a comma or ends in "=" and digits can't be named. A mistake is an
-// *Error. Rates and micro-batches are left open.
+// ParseMembers parses Config.Models: names or folders separated by commas, each with an optional "=" and a number of
+// nodes (default 1). A folder whose path contains a comma or ends in "=" and digits can't be given. A mistake is an
+// *Error. LearningRate and MicroBatch stay unset.
 func ParseMembers(text string) ([]Member, error) {
 	refuse := &Error{Key: "models", Value: text, Allowed: modelsAllowed}
 	var list []Member
@@ -51,7 +51,7 @@ func parses(models string) bool {
 	return err == nil
 }
 
-// MembersText is Config.Models of members, with the counts where text has any.
+// MembersText formats members as Config.Models, with counts if text has any.
 func MembersText(text string, members []Member) string {
 	var items []string
 	for _, m := range members {
@@ -64,8 +64,8 @@ func MembersText(text string, members []Member) string {
 	return strings.Join(items, ",")
 }
 
-// member is the one whose model the node with an index from 0 has: the models take their turns, each as many nodes as
-// it has, and begin again where there are more nodes.
+// member returns the Member of the node with an index from 0. The models take turns, each for its number of nodes,
+// and the cycle repeats if there are more nodes.
 func (c Config) member(node int) Member {
 	turn := 0
 	for _, m := range c.Members {
@@ -81,13 +81,14 @@ func (c Config) member(node int) Member {
 		}
 		at -= m.Nodes
 	}
-	return c.Members[0] // at is below the sum of the members' nodes
+	return c.Members[0] // unreachable: at is below the sum of the members' nodes
 }
 
-// ModelOf is the model of the node with an index from 0, of however many nodes: a name or folder, as Config.Model.
+// ModelOf returns the model of the node with an index from 0, however many nodes there are: a name or folder, in the
+// form of Config.Model.
 func (c Config) ModelOf(node int) string { return c.member(node).Model }
 
-// OfNode is the configuration as the node with an index from 0 has it: with one model, and that model's own keys.
+// OfNode returns the configuration of the node with an index from 0: one model, with that model's own keys.
 func (c Config) OfNode(node int) Config {
 	if len(c.Members) == 0 {
 		return c
@@ -98,8 +99,7 @@ func (c Config) OfNode(node int) Config {
 	return c
 }
 
-// LargestMicroBatch is the most sequences of a forward pass that any node may have, 0 for all: what memory is planned
-// for.
+// LargestMicroBatch returns the maximum sequences per forward pass of any node, 0 for all. Memory is planned for it.
 func (c Config) LargestMicroBatch() int {
 	most := c.MicroBatch
 	for i, m := range c.Members {
@@ -110,7 +110,7 @@ func (c Config) LargestMicroBatch() int {
 	return most
 }
 
-// LimitMicroBatch lets no node have more sequences in a forward pass than most.
+// LimitMicroBatch caps every node's sequences per forward pass at most.
 func (c Config) LimitMicroBatch(most int) Config {
 	limit := func(n int) int {
 		if n == 0 {
@@ -125,7 +125,8 @@ func (c Config) LimitMicroBatch(most int) Config {
 	return c
 }
 
-// CheckNodes refuses a number of nodes that is not the sum of the models' counts or a multiple of it.
+// CheckNodes refuses a number of nodes that is not a multiple of the sum of the models' counts. Models without counts
+// allow any number.
 func (c Config) CheckNodes(nodes int) error {
 	turn := 0
 	for _, m := range c.Members {

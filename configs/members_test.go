@@ -54,7 +54,7 @@ func TestModelsThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever is written comes back as it was meant, and every model has its share of each turn.
+// The formatted models parse back to the same members, and every model has its share of each turn.
 func TestModelsComeBackAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var members []Member
@@ -94,8 +94,7 @@ func TestModelsComeBackAsWritten(t *testing.T) {
 	})
 }
 
-// A node's configuration is that of a swarm with its model alone; nothing of the swarm's is left in it, and nothing of
-// it in the swarm's.
+// A node's configuration equals that of a swarm with its model alone, and neither changes the other.
 func TestANodeHasItsModelsOwnKeys(t *testing.T) {
 	c := experiment(t)
 	c.MicroBatch = 16

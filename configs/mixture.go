@@ -13,11 +13,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Bounds on a mixture that a user writes.
+// Limits of a user's mixture.
 const (
 	maxMixture = 256 // tasks
-	maxParams  = 64  // parameters of a task
-	maxDepth   = 4   // lists in lists
+	maxParams  = 64  // parameters per task
+	maxDepth   = 4   // nesting of lists
 	maxList    = 100_000
 )
 
@@ -51,7 +51,7 @@ func validateMixture(t Tasks) error {
 	return nil
 }
 
-// parseMixture reads a YAML list of tasks. Weight is 1 when it isn't given.
+// parseMixture reads a YAML list of tasks. The default Weight is 1.
 func parseMixture(node *yaml.Node, source func(*yaml.Node) string) ([]TaskSpec, error) {
 	wrong := func(n *yaml.Node, key, allowed string) error {
 		return &Error{Key: key, Value: n.Value, Allowed: allowed, Source: source(n)}
@@ -118,8 +118,8 @@ func parseParams(node *yaml.Node) (map[string]any, error) {
 	return params, nil
 }
 
-// plain checks that a parameter is a number, text, true or false, or a list of such, and brings whole numbers to int:
-// YAML and JSON write 1.0 as 1, so the kinds must not differ before and after.
+// plain checks that a parameter is a number, text, true or false, or a list of these. It converts whole numbers to
+// int, because YAML and JSON write 1.0 as 1, and the type must not change when it is stored.
 func plain(value any, depth int) (any, error) {
 	switch v := value.(type) {
 	case int, string, bool:

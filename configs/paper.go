@@ -1,7 +1,7 @@
 package configs
 
-// PaperValues are the keys of the algorithm as the paper has them (arXiv:2509.08721, sections 3 to 5). I, J, G, the
-// model, its learning rate and what the paper doesn't tell are none of them.
+// PaperValues returns the algorithm's keys with the paper's values (arXiv:2509.08721, sections 3 to 5). I, J, G, the
+// model, its learning rate and what the paper doesn't specify are not included.
 func PaperValues() map[string]any {
 	return map[string]any{
 		"external_sampling":     SamplingUniform,

@@ -15,21 +15,21 @@ import (
 //go:embed experiments/*.yaml models/*.yaml studies/*.yaml tasks/*.yaml workloads/*.yaml gpus.yaml
 var presetFiles embed.FS
 
-// presetNames lists one folder's presets in alphabetical order.
+// presetNames lists the presets of one folder in alphabetical order.
 func presetNames(folder string) []string {
 	entries, err := presetFiles.ReadDir(folder)
 	if err != nil {
-		return nil // the folders are named by this file and embedded
+		return nil // unreachable: this file embeds the folders
 	}
 	var names []string
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
-	slices.Sort(names) // the folder's order is that of names with their endings
+	slices.Sort(names) // ReadDir sorts names with their extensions
 	return names
 }
 
-// decodePreset reads an embedded file into out, refusing fields that out doesn't have.
+// decodePreset decodes an embedded file into out and refuses fields that out doesn't have.
 func decodePreset(file string, out any) error {
 	data, err := presetFiles.ReadFile(file)
 	if err != nil {
@@ -43,8 +43,8 @@ func decodePreset(file string, out any) error {
 	return nil
 }
 
-// Experiments names the experiment presets: those of a fixed split first, and the one with the most own samples (I)
-// before: the paper's baseline.
+// Experiments lists the experiment presets: fixed splits first, then by own samples (I), most first. The paper's
+// baseline is the first.
 func Experiments() []string {
 	listOnce.Do(func() {
 		listed = presetNames("experiments")
@@ -68,13 +68,13 @@ func Experiments() []string {
 	return slices.Clone(listed)
 }
 
-// The presets are read once: the flags of every command name them.
+// The presets are read once because the flags of every command list them.
 var (
 	listOnce sync.Once
 	listed   []string
 )
 
-// Experiment is a preset's values by Config key. An unknown name is an *Error.
+// Experiment returns a preset's values by Config key. An unknown name is an *Error.
 func Experiment(name string) (map[string]any, error) {
 	if names := presetNames("experiments"); !slices.Contains(names, name) {
 		return nil, unknown("config", name, Experiments())
@@ -86,11 +86,11 @@ func Experiment(name string) (map[string]any, error) {
 	return values, nil
 }
 
-// Models names the model presets.
+// Models lists the model presets.
 func Models() []string { return presetNames("models") }
 
-// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id, with and without its
-// owner, in capitals or not. An unknown name is an *Error.
+// LoadModel returns the model preset with that name, ignoring case. A preset's Hugging Face id is accepted, too. An
+// unknown name is an *Error.
 func LoadModel(name string) (Model, error) {
 	for _, known := range Models() {
 		var m Model
@@ -106,10 +106,10 @@ func LoadModel(name string) (Model, error) {
 	return Model{}, e
 }
 
-// TaskSets names the task sets.
+// TaskSets lists the task sets.
 func TaskSets() []string { return presetNames("tasks") }
 
-// TaskSet is the mixture of that name. An unknown name is an *Error.
+// TaskSet returns the mixture with that name. An unknown name is an *Error.
 func TaskSet(name string) ([]TaskSpec, error) {
 	if !slices.Contains(TaskSets(), name) {
 		return nil, unknown("tasks.set", name, TaskSets())
@@ -123,13 +123,13 @@ func TaskSet(name string) ([]TaskSpec, error) {
 	return file.Tasks, nil
 }
 
-// taskNames are the tasks that the task sets know, in alphabetical order.
+// taskNames returns the names of all tasks in the task sets, in alphabetical order.
 func taskNames() []string {
 	var names []string
 	for _, set := range TaskSets() {
 		specs, err := TaskSet(set)
 		if err != nil {
-			continue // Validate meets the same error through tasks.set
+			continue // Validate reports the same error through tasks.set
 		}
 		for _, s := range specs {
 			names = append(names, s.Name)
@@ -139,7 +139,7 @@ func taskNames() []string {
 	return slices.Compact(names)
 }
 
-// GPUTable is guide 4's table, most memory first. A GPU belongs to the first row whose MemoryBytes it reaches.
+// GPUTable returns guide 4's table, most memory first. A GPU belongs to the first row whose MemoryBytes it reaches.
 func GPUTable() ([]GPU, error) {
 	var file struct {
 		GPUs []GPU `yaml:"gpus"`

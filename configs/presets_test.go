@@ -80,13 +80,13 @@ func TestGPUTable(t *testing.T) {
 		require.Less(t, table[i].MemoryBytes, table[i-1].MemoryBytes, "most memory first")
 	}
 	for memory, want := range map[int64]int{
-		// What the drivers report.
+		// Sizes that drivers report.
 		81920 * MiB: 8, 81559 * MiB: 8, 81100 * MiB: 8,
 		40960 * MiB: 6, 40536 * MiB: 6,
 		32768 * MiB: 4, 32510 * MiB: 4,
 		23034 * MiB: 3, 24576 * MiB: 3,
 		15360 * MiB: 1, 15109 * MiB: 1, 16160 * MiB: 1,
-		// What a user types.
+		// Sizes that a user types.
 		80e9: 8, 40e9: 6, 32e9: 4, 24e9: 3, 16e9: 1, 15e9: 1, 12e9: 0,
 	} {
 		require.Equal(t, want, nodes(memory), "%d bytes", memory)
@@ -176,7 +176,7 @@ func TestParseModelOfQwen2(t *testing.T) {
 	require.Equal(t, preset.Defaults, m.Defaults)
 	require.Equal(t, "huggingface", m.Tokenizer)
 
-	// Qwen2.5-7B's: an output head of its own.
+	// Qwen2.5-7B's, with a separate output head.
 	m, err = ParseModel("mine", "/models/mine", config(map[string]any{
 		"vocab_size": 152064, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584,
 		"intermediate_size": 18944, "tie_word_embeddings": false,

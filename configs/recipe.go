@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Recipe is how a small base model is trained from scratch on a task set's questions and answers. It needs shape, tasks
-// and a seed besides, no more.
+// Recipe says how to train a small base model from scratch on a task set's questions and answers. Besides,
+// pretraining needs only a shape, tasks and a seed.
 type Recipe struct {
 	Steps        int     `yaml:"steps" json:"steps"`
-	Batch        int     `yaml:"batch" json:"batch"`                 // questions a step
-	LearningRate float64 `yaml:"learning_rate" json:"learning_rate"` // the peak
+	Batch        int     `yaml:"batch" json:"batch"`                 // questions per step
+	LearningRate float64 `yaml:"learning_rate" json:"learning_rate"` // peak
 	TagShare     float64 `yaml:"tag_share" json:"tag_share"`         // share of answers in <answer> tags, 0-1
-	// TagShares are those of the tasks that differ from TagShare: of what is hard to get right, more answers are in
-	// tags, so that every task starts with some reward.
+	// TagShares overrides TagShare for single tasks. Hard tasks have more answers in tags, so that every task starts
+	// with some reward.
 	TagShares map[string]float64 `yaml:"tag_shares" json:"tag_shares,omitempty"`
-	// Weights are how often a task is drawn, relative to 1 of those that it doesn't name.
+	// Weights are the draw weights of tasks. Tasks not listed have weight 1.
 	Weights map[string]float64 `yaml:"weights" json:"weights,omitempty"`
 }
 
-// DefaultRecipe is that of models whose preset has none.
+// DefaultRecipe is the recipe of models whose preset has none.
 func DefaultRecipe() Recipe {
 	return Recipe{Steps: 2000, Batch: 64, LearningRate: 3e-3, TagShare: 0.2}
 }
@@ -46,7 +46,7 @@ func (r Recipe) Validate() error {
 	)
 }
 
-// checkTasks returns an *Error for the first key that is no task or whose value isn't good.
+// checkTasks returns an *Error for the first key that is not a task, or whose value good rejects.
 func checkTasks(key string, values map[string]float64, allowed string, good func(float64) bool) error {
 	known := taskNames()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -60,7 +60,7 @@ func checkTasks(key string, values map[string]float64, allowed string, good func
 	return nil
 }
 
-// TagShareOf is a task's share of answers in tags.
+// TagShareOf returns a task's share of answers in tags.
 func (r Recipe) TagShareOf(task string) float64 {
 	if share, ok := r.TagShares[task]; ok {
 		return share
@@ -68,7 +68,7 @@ func (r Recipe) TagShareOf(task string) float64 {
 	return r.TagShare
 }
 
-// Weigh is the mixture with the recipe's weights.
+// Weigh returns the mixture with its weights multiplied by the recipe's.
 func (r Recipe) Weigh(mixture []TaskSpec) []TaskSpec {
 	weighed := slices.Clone(mixture)
 	for i, spec := range weighed {

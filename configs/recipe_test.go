@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every preset's recipe is valid, and the presets whose weights are in the program have one.
+// Every preset's recipe is valid, and the presets with embedded weights have one.
 func TestRecipes(t *testing.T) {
 	require.NoError(t, DefaultRecipe().Validate())
 	for _, name := range Models() {

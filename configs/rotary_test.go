@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The parameters that the models' cards state.
+// The parameter counts that the models' cards state.
 func TestPublishedSizesOfRotaryModels(t *testing.T) {
 	for name, test := range map[string]struct {
 		config     string

@@ -1,21 +1,21 @@
 package configs
 
-// Architectures that the engine knows, by the model_type of their config.json.
+// Architectures that the engine supports, by the model_type of their config.json.
 const (
 	GPT2  = "gpt2"
 	Llama = "llama" // also SmolLM2
 	Qwen2 = "qwen2" // with biases on queries, keys and values
-	Qwen3 = "qwen3" // with norms of each head's queries and keys
+	Qwen3 = "qwen3" // with normalization of each head's queries and keys
 )
 
-// Architectures lists them.
+// Architectures lists the supported architectures.
 func Architectures() []string { return []string{GPT2, Llama, Qwen2, Qwen3} }
 
-// Rotary tells whether the model is of Llama's kind (Llama, Qwen2, Qwen3): RMSNorm, grouped-query attention, rotary
+// Rotary tells whether the model is Llama-like (Llama, Qwen2, Qwen3): RMSNorm, grouped-query attention, rotary
 // positions, and a feed-forward layer of three matrices.
 func (s Shape) Rotary() bool { return s.Family() != GPT2 }
 
-// Family is the model's architecture, one of Architectures.
+// Family returns the model's architecture, one of Architectures.
 func (s Shape) Family() string {
 	if s.Architecture == "" {
 		return GPT2
@@ -23,7 +23,7 @@ func (s Shape) Family() string {
 	return s.Architecture
 }
 
-// KeyValueHeads is the number of heads that keys and values have.
+// KeyValueHeads returns the number of key and value heads.
 func (s Shape) KeyValueHeads() int {
 	if s.KVHeads > 0 {
 		return s.KVHeads
@@ -31,8 +31,8 @@ func (s Shape) KeyValueHeads() int {
 	return s.Heads
 }
 
-// InnerWidth is the width of the feed-forward layer. A rotary model's has three matrices of it (gate, up, down),
-// GPT-2's two.
+// InnerWidth returns the width of the feed-forward layer. A rotary model has three matrices of that width (gate, up,
+// down), GPT-2 two.
 func (s Shape) InnerWidth() int {
 	if s.Inner > 0 {
 		return s.Inner
@@ -40,7 +40,7 @@ func (s Shape) InnerWidth() int {
 	return 4 * s.Width
 }
 
-// HeadWidth is the width of one attention head.
+// HeadWidth returns the width of one attention head.
 func (s Shape) HeadWidth() int {
 	if s.HeadSize > 0 || s.Heads == 0 {
 		return s.HeadSize
@@ -51,7 +51,7 @@ func (s Shape) HeadWidth() int {
 // Tied tells whether the output head is the token embedding.
 func (s Shape) Tied() bool { return !s.Untied }
 
-// parameters counts the weights of the shape, tied ones once.
+// parameters counts the weights of the shape, tied weights once.
 func (s Shape) parameters() int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	total := int64(s.Vocabulary) * width

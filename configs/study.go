@@ -16,52 +16,53 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Values of Study.Measure, as compare --measure has them.
+// Values of Study.Measure and of compare --measure.
 const (
 	MeasurePass   = "pass"   // held-out pass@1 of the last evaluation
-	MeasureReward = "reward" // cumulative own reward, the paper's
+	MeasureReward = "reward" // cumulative own reward, the paper's measure
 )
 
-// NanoModel is the model of a study that is run without a choice of one: its experiments have the plain names.
+// NanoModel is the default model of a study. With it, experiments have their plain names.
 const NanoModel = "nano"
 
-// Study is a question and the experiments that answer it, each run with the same seeds. `swarm sweep --study` runs it.
+// Study is a question and the experiments that answer it, each run with the same seeds. `swarm sweep --study` runs
+// it.
 type Study struct {
-	Name        string                `yaml:"-"`        // the file's
-	Path        string                `yaml:"-"`        // of a user's file, as it was named; empty: it is part of the program
-	Question    string                `yaml:"question"` // that it answers
-	Baseline    string                `yaml:"baseline"` // the experiment that the others are compared with
-	Measure     string                `yaml:"measure"`  // what decides: MeasurePass or MeasureReward
+	Name        string                `yaml:"-"`        // the file's name
+	Path        string                `yaml:"-"`        // a user's file, as typed; empty: a built-in study
+	Question    string                `yaml:"question"` // the question that the study answers
+	Baseline    string                `yaml:"baseline"` // the experiment that all others are compared with
+	Measure     string                `yaml:"measure"`  // decides the verdict: MeasurePass or MeasureReward
 	Seeds       int                   `yaml:"seeds"`
 	Rounds      int                   `yaml:"rounds"`
-	Nodes       int                   `yaml:"nodes"`  // of experiments that don't say otherwise; 0: as many as fit
+	Nodes       int                   `yaml:"nodes"`  // default of its experiments; 0: as many as fit
 	Set         map[string]any        `yaml:"set"`    // Config keys of all experiments
-	Models      map[string]StudyModel `yaml:"models"` // what is otherwise with a model, by its preset
+	Models      map[string]StudyModel `yaml:"models"` // overrides by model preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
-	Grid        Grid                  `yaml:"grid"` // keys with several values: the study has each experiment with each combination of them
+	Grid        Grid                  `yaml:"grid"` // keys with several values: each experiment is run with each combination
 
-	shared map[string]sharedExperiment // by experiment: those that are another study's
+	shared map[string]sharedExperiment // by experiment: those that belong to another study
 }
 
-// StudyModel is what of a study is otherwise with one model; zero values leave the study's own.
+// StudyModel overrides parts of a study for one model. Zero values keep the study's own.
 type StudyModel struct {
 	Seeds  int            `yaml:"seeds"`
 	Rounds int            `yaml:"rounds"`
 	Set    map[string]any `yaml:"set"`
 }
 
-// StudyExperiment is one side of the comparison.
+// StudyExperiment is one experiment of the comparison.
 type StudyExperiment struct {
 	Name               string         `yaml:"name"`
-	As                 string         `yaml:"as"`     // another study's that this one is, paper-4loc4ext: it is run once for both; the rest is that one's
+	As                 string         `yaml:"as"`     // the same as another study's experiment, such as paper-4loc4ext: it runs once for both, and that study sets the other fields
 	Config             string         `yaml:"config"` // experiment preset
 	Set                map[string]any `yaml:"set"`
 	Nodes              int            `yaml:"nodes"`                // 0: the study's
-	Models             []string       `yaml:"models"`               // of the nodes, turn by turn, in place of the study's model
-	LearningRateFactor float64        `yaml:"learning_rate_factor"` // times the model's own rate; 0: 1
+	Models             []string       `yaml:"models"`               // of the nodes, in turn; replaces the study's model
+	LearningRateFactor float64        `yaml:"learning_rate_factor"` // multiplies the model's own rate; 0: 1
 }
 
-// Studies names the studies that are part of the program: the paper's first, then the others by name.
+// Studies lists the built-in studies: the paper's first, then the others by name.
 func Studies() []string {
 	names := presetNames("studies")
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -76,7 +77,7 @@ func Studies() []string {
 	return names
 }
 
-// LoadStudy is the study of that name. An unknown name is an *Error.
+// LoadStudy returns the study with that name. An unknown name is an *Error.
 func LoadStudy(name string) (Study, error) {
 	if known := Studies(); !slices.Contains(known, name) {
 		return Study{}, unknown("study", name, known)
@@ -88,7 +89,7 @@ func LoadStudy(name string) (Study, error) {
 	return parseStudy(name, text)
 }
 
-// parseStudy reads a study's text and checks it.
+// parseStudy reads and checks a study's text.
 func parseStudy(name string, text []byte) (Study, error) {
 	s := Study{Name: name}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -105,8 +106,7 @@ func parseStudy(name string, text []byte) (Study, error) {
 	return s, s.check()
 }
 
-// ParseStudyFile reads a study of a user's own. Its name is the file's without folder and ending. A mistake is an
-// *Error.
+// ParseStudyFile reads a user's study. Its name is the file's base name without extension. A mistake is an *Error.
 func ParseStudyFile(path string, text []byte) (Study, error) {
 	if len(text) > MaxDocument || !utf8.Valid(text) {
 		return Study{}, &Error{Problem: "bad study", Source: path, Remedy: fmt.Sprintf("allowed: UTF-8 of at most %d bytes", MaxDocument)}
@@ -132,7 +132,7 @@ func ParseStudyFile(path string, text []byte) (Study, error) {
 	return s, err
 }
 
-// Named is what --study takes for it: a name of Studies, or a file.
+// Named returns the value of --study for this study: a name of Studies, or a file.
 func (s Study) Named() string { return cmp.Or(s.Path, s.Name) }
 
 // IsStudy tells whether a YAML text is a study rather than a configuration.
@@ -146,7 +146,7 @@ func IsStudy(text []byte) bool {
 	return study || grid
 }
 
-// Experiment is the study's experiment of that name. An unknown name is an *Error.
+// Experiment returns the study's experiment with that name. An unknown name is an *Error.
 func (s Study) Experiment(name string) (StudyExperiment, error) {
 	var names []string
 	for _, e := range s.Experiments {
@@ -158,8 +158,8 @@ func (s Study) Experiment(name string) (StudyExperiment, error) {
 	return StudyExperiment{}, unknown("experiment of study "+s.Name, name, names)
 }
 
-// With is the study as it is run with a model, by any name of it: that model's seeds, rounds and keys in the places of
-// the study's own.
+// With returns the study as run with a model, by any of the model's names: the model's seeds, rounds and keys
+// override the study's.
 func (s Study) With(model string) Study {
 	own, ok := s.Models[ModelName(model)]
 	if !ok {
@@ -180,10 +180,10 @@ func (s Study) With(model string) Study {
 	return s
 }
 
-// NodesOf is how many nodes an experiment of the study has; 0: as many as fit.
+// NodesOf returns an experiment's number of nodes; 0: as many as fit.
 func (s Study) NodesOf(e StudyExperiment) int { return cmp.Or(e.Nodes, s.Nodes) }
 
-// FixesModels tells whether the study's experiments name their models, so that it has no choice of one.
+// FixesModels tells whether the study's experiments name their models. Such a study accepts no --model.
 func (s Study) FixesModels() bool {
 	return slices.ContainsFunc(s.Experiments, func(e StudyExperiment) bool { return len(e.Models) > 0 })
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ownByStudy are the keys that a study decides by other means than its sets.
+// ownByStudy are the keys that a study sets by other means than set.
 var ownByStudy = []string{"experiment", "preset", "seed", "rounds", "model", "models"}
 
-// check finds what is wrong with a study, as an *Error.
+// check returns an *Error for the first mistake in a study.
 func (s Study) check() error {
 	if strings.TrimSpace(s.Question) == "" {
 		return s.refuse("question", "", "the question it answers")
@@ -92,7 +92,7 @@ func (s Study) checkExperiment(e StudyExperiment) error {
 	return s.checkSet(e.Name+".set", e.Set)
 }
 
-// checkSet checks keys and their values' types. Whether the values go together, the resolved configuration tells.
+// checkSet checks keys and their values' types. Resolving the configuration checks combinations.
 func (s Study) checkSet(where string, set map[string]any) error {
 	values, err := PresetValues(set)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ExperimentNames are the names that the study's experiments are recorded under when they are run with a model (a
-// preset, its Hugging Face id, or a folder; "" is nano), in the study's order.
+// ExperimentNames returns the recorded names of the study's experiments, in the study's order, when run with a model
+// (a preset, its Hugging Face id, or a folder; "" is nano).
 func (s Study) ExperimentNames(model string) []string {
 	var names []string
 	for _, e := range s.Experiments {
@@ -20,8 +20,8 @@ func (s Study) ExperimentNames(model string) []string {
 	return names
 }
 
-// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext,
-// paper-gpt2-8loc0ext. One that is another study's has the name it has there, if both are run alike with the model.
+// ExperimentName returns the recorded name of one of the study's experiments: paper-8loc0ext, paper-gpt2-8loc0ext. An
+// experiment shared with another study has that study's name, if both run it alike with the model.
 func (s Study) ExperimentName(model, experiment string) string {
 	if other, name, ok := s.recordedAs(model, experiment); ok {
 		return other.ExperimentName(model, name)
@@ -32,14 +32,15 @@ func (s Study) ExperimentName(model, experiment string) string {
 	return s.Name + "-" + model + "-" + experiment
 }
 
-// longestModelName is how many bytes of a name of 64 a folder's may take beside a study's and an experiment's.
+// longestModelName is the maximum bytes of a folder's name within an experiment's name of 64, beside the study's and
+// the experiment's.
 const longestModelName = 24
 
 var notInModelName = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// ModelName is a model as a study's experiments' names have it, of the text that --model names it by ("" is nano): its
-// preset's name, or that of its folder or repository. Of these one that a preset has gets folder- before it, and of a
-// long one the end gives way to a hash.
+// ModelName returns the form of a model in the names of a study's experiments. model is the value of --model ("" is
+// nano). The result is the preset's name, or the base name of the folder or repository. If a preset has that name,
+// "folder-" is prepended. A long name is cut and ends in a hash.
 func ModelName(model string) string {
 	if model == "" {
 		return NanoModel

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// namingKeys are keys of Settings that say what an experiment is and what it is run with.
+// namingKeys are the keys of Settings that identify an experiment and its model.
 var namingKeys = []string{"experiment", "model", "models"}
 
-// Settings are the values by key that each experiment of the study has above the model's defaults, in the study's
-// order: its name, rounds and model, its preset's values, the study's and its own. A key that any of the experiments
-// has, all have, at its default where nothing else says it: so nothing that lies below these values makes an experiment
-// another than it is. named is what the user calls the model, "" is nano, and m what that is; both don't count for an
-// experiment that names its models.
+// Settings returns, in the study's order, each experiment's values by key above the model's defaults: its name,
+// rounds and model, its preset's values, the study's and its own. If any experiment has a key, all have it, with the
+// default where nothing sets it. So a lower layer can't change an experiment. named is the user's name for the model
+// ("" is nano), m the model. Experiments that name their models ignore both.
 func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 	of := s.With(named)
 	var all, defaults []map[string]any
@@ -33,7 +32,7 @@ func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 		}
 		all, defaults = append(all, values), append(defaults, below)
 	}
-	delete(keys, "models") // without it there is one model, which is given
+	delete(keys, "models") // an experiment without it has one model, which is set
 	for i, values := range all {
 		for key := range keys {
 			if _, ok := values[key]; !ok {
@@ -44,7 +43,7 @@ func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 	return all, nil
 }
 
-// settings are an experiment's values with what they lie upon: the program's defaults and its model's.
+// settings returns an experiment's values, and the layers below them: the program's defaults and its model's.
 func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]any, err error) {
 	if len(e.Models) > 0 {
 		if m, err = LoadModel(e.Models[0]); err != nil {
@@ -72,7 +71,7 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	return below, values, err
 }
 
-// stack puts presets onto values, which it changes; later ones win.
+// stack merges presets into values, which it changes. Later presets win.
 func stack(values map[string]any, presets ...map[string]any) (map[string]any, error) {
 	for _, preset := range presets {
 		typed, err := PresetValues(preset)
@@ -84,8 +83,8 @@ func stack(values map[string]any, presets ...map[string]any) (map[string]any, er
 	return values, nil
 }
 
-// Compared are the keys whose values the study compares: those that differ between its experiments as Settings has
-// them, in alphabetical order.
+// Compared returns the keys that the study compares: those whose values differ between its experiments, in
+// alphabetical order. settings is the result of Settings.
 func Compared(settings []map[string]any) []string {
 	var keys []string
 	for _, values := range settings {
@@ -99,12 +98,12 @@ func Compared(settings []map[string]any) []string {
 	return keys
 }
 
-// ComparesNodes tells whether the study's experiments differ in how many nodes they have.
+// ComparesNodes tells whether the study's experiments differ in their number of nodes.
 func (s Study) ComparesNodes() bool {
 	return slices.ContainsFunc(s.Experiments, func(e StudyExperiment) bool { return s.NodesOf(e) != s.NodesOf(s.Experiments[0]) })
 }
 
-// round6 keeps six significant digits: a rate times a factor, as people write it.
+// round6 rounds to six significant digits, so that a rate times a factor prints as a short number.
 func round6(x float64) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sharedExperiment is an experiment of another study.
+// sharedExperiment identifies an experiment of another study.
 type sharedExperiment struct {
 	study Study
 	name  string
@@ -22,8 +22,8 @@ func (e StudyExperiment) other() (study, experiment string, ok bool) {
 	return study, experiment, ok
 }
 
-// adopt fills in the experiments that are other studies'. Those must be these studies' own, and run as this study runs
-// them with nano.
+// adopt fills in the experiments that belong to other studies. Each must be the other study's own, and that study
+// must run it with nano as this study would.
 func (s *Study) adopt() error {
 	s.shared = map[string]sharedExperiment{}
 	for i, e := range s.Experiments {
@@ -61,14 +61,14 @@ func (s *Study) adopt() error {
 	return nil
 }
 
-// alike tells whether two studies run an experiment for as long, and with the same keys, with a model.
+// alike tells whether two studies run an experiment with the same rounds and keys, for a model.
 func (s Study) alike(model string, other Study) bool {
 	ours, theirs := s.With(model), other.With(model)
 	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.Set, theirs.Set)
 }
 
-// recordedAs returns the study and the experiment under which an experiment of s is recorded, if that is another
-// study's.
+// recordedAs returns the study and the experiment that an experiment of s is recorded under, if it belongs to another
+// study.
 func (s Study) recordedAs(model, experiment string) (other Study, name string, ok bool) {
 	x, ok := s.shared[experiment]
 	return x.study, x.name, ok && s.alike(model, x.study)

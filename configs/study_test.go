@@ -31,7 +31,7 @@ func TestStudies(t *testing.T) {
 					own += model + "-"
 				}
 				other, theirs, shared := s.Experiments[i].other()
-				if shared && (model != "gpt2" || other != "paper") { // which has other rounds for gpt2
+				if shared && (model != "gpt2" || other != "paper") { // paper has other rounds for gpt2
 					require.Equal(t, other+strings.TrimPrefix(own, name)+theirs, full)
 				} else {
 					require.Equal(t, own+s.Experiments[i].Name, full)
@@ -43,7 +43,7 @@ func TestStudies(t *testing.T) {
 	require.ErrorContains(t, err, `unknown study "papers": did you mean "paper"? Allowed: paper, adaptive, `)
 }
 
-// What two studies share is run once: the values that decide what it is are the same in both.
+// An experiment that two studies share runs once: the values that define it are the same in both.
 func TestAnExperimentOfTwoStudiesIsTheSameInBoth(t *testing.T) {
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -161,7 +161,7 @@ func TestAStudysSettings(t *testing.T) {
 	require.Equal(t, "/hub/snapshots/0a1b", settings[0]["model"])
 }
 
-// Every experiment has the keys that any has: what lies below a study's values can't make two sides one.
+// All experiments have the same keys, so that a lower layer can't make two sides equal.
 func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 	for name, compared := range map[string][]string{
 		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
@@ -192,7 +192,7 @@ func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 	}
 }
 
-// A swarm of two has as many externals to draw from as its rounds train on, and some that the filter may drop.
+// A swarm of two has as many externals to draw from as its rounds train on, plus some that the filter may drop.
 func TestThePoolOfTheSmallestSwarmIsLargeEnough(t *testing.T) {
 	s, err := LoadStudy("swarm-size")
 	require.NoError(t, err)
@@ -204,8 +204,8 @@ func TestThePoolOfTheSmallestSwarmIsLargeEnough(t *testing.T) {
 	}
 }
 
-// Sides that were run with different numbers of nodes would differ in more than the study asks about: a GPU with a
-// neighbour holds fewer.
+// Sides with different numbers of nodes would differ in more than the study's question, because a GPU with a neighbor
+// holds fewer nodes.
 func TestAStudySaysHowManyNodes(t *testing.T) {
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -275,7 +275,7 @@ func TestABadStudyIsRefused(t *testing.T) {
 	}
 }
 
-// Runs of a study differ in what it asks about and in nothing else: its keys are set for all, or for one side.
+// Runs of a study differ only in what its question is about. Its keys are set for all experiments, or for one.
 func TestAStudysExperimentsDiffer(t *testing.T) {
 	nano, err := LoadModel(NanoModel)
 	require.NoError(t, err)
@@ -299,8 +299,8 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 	}
 }
 
-// A study of the program's says itself how others' rollouts are corrected and filtered: its stored runs stay its own,
-// whatever the default becomes.
+// A built-in study sets the correction and filter of others' rollouts itself. Its stored runs stay valid when the
+// defaults change.
 func TestTheProgramsStudiesPinTheirCorrections(t *testing.T) {
 	nano, err := LoadModel(NanoModel)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// MaxSeed is the largest seed: JSON numbers are exact up to it.
+// MaxSeed is the largest seed. JSON numbers are exact up to it.
 const MaxSeed = 1<<53 - 1
 
 var (
@@ -17,7 +17,7 @@ var (
 	deviceName     = regexp.MustCompile(`^(auto|cpu|cuda|cuda:[0-9]{1,3})$`)
 )
 
-// systemPrompts are the names of the library's system prompts, and none.
+// systemPrompts lists the library's system prompts, and none.
 func systemPrompts() []string {
 	return []string{"default", "simple", "direct", "chain_of_draft", "DeepSeekZero", "none"}
 }
@@ -30,7 +30,7 @@ type check struct {
 	allowed string
 }
 
-// Validate checks every key's range and the rules between keys. The error is an *Error for the first that is broken, in
+// Validate checks every key's range and the rules between keys. It returns an *Error for the first broken rule, in
 // the order of Config's fields.
 func Validate(c Config) error {
 	for _, rule := range slices.Concat(checks(c), relations(c)) {
@@ -41,7 +41,7 @@ func Validate(c Config) error {
 	return validateMixture(c.Tasks)
 }
 
-// ValidateModel checks what depends on the model: prompt and completion share its context.
+// ValidateModel checks what depends on the model: prompt and completion must fit into its context together.
 func ValidateModel(c Config, m Model) error {
 	if c.MaxPromptLength+c.MaxCompletionLength > m.Shape.Context {
 		return &Error{
@@ -117,14 +117,14 @@ func checks(c Config) []check {
 	}
 }
 
-// maxExternalLag is the oldest that others' rollouts may be: as many rounds are kept for nodes that come back to the
-// swarm.
+// maxExternalLag is the maximum age of others' rollouts, in rounds. The swarm keeps as many rounds for nodes that
+// return.
 const maxExternalLag = 64
 
-// maxShared is how many questions one message of the exchange carries.
+// maxShared is the maximum number of questions in one message of the exchange.
 const maxShared = 256
 
-// relations are the rules between keys. A round's pool holds I rollouts of each of the other nodes.
+// relations returns the rules between keys. A round's pool holds I rollouts of each of the other nodes.
 func relations(c Config) []check {
 	pool := c.NumTrainSamples * (c.SwarmSize - 1)
 	j := strconv.Itoa(c.NumTransplantTrees)
@@ -148,8 +148,7 @@ func whole(key string, value, low, high int64) check {
 	return check{key, strconv.FormatInt(value, 10), low <= value && value <= high, fmt.Sprintf("a whole number from %d to %d", low, high)}
 }
 
-// real is a rule on a number between low and high, each of which may belong to the range or not. NaN is never in a
-// range.
+// real is a rule on a number between low and high. withLow and withHigh include the bounds. NaN is never in range.
 func real(key string, value, low, high float64, withLow, withHigh bool) check {
 	ok := (value > low || withLow && value == low) && (value < high || withHigh && value == high)
 	allowed := fmt.Sprintf("a number from %s to %s", number(low), number(high))

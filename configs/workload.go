@@ -4,55 +4,55 @@ import "slices"
 
 // Roles of a Workload's values. A workload has one RoleBatch and at most one RoleAccumulate.
 const (
-	RoleBatch      = "batch"      // samples that one step takes at a time on one GPU
-	RoleAccumulate = "accumulate" // such steps before the optimizer's
+	RoleBatch      = "batch"      // samples per step on one GPU
+	RoleAccumulate = "accumulate" // steps before each optimizer step
 )
 
-// Names that a Workload's formulas know besides those of its values.
+// Names that a Workload's formulas may use besides its values.
 const (
 	NameGPUMemory = "gpu_memory" // bytes of the GPU
 	NameGPUs      = "gpus"       // GPUs that train together, data-parallel
 )
 
-// Workload is a profile of somebody's training: its values and where they stand in the user's files, what memory it
-// takes, and what to do where that is too much (docs/TUNE.md).
+// Workload is the profile of a user's training: its values and their places in the user's files, its memory use, and
+// the remedies if memory runs out (docs/TUNE.md).
 type Workload struct {
 	Name                 string
 	About                string
-	Source               string // where its figures come from
-	Unit                 string // "GB" or "GiB": what its author's GB are, and how its sizes are shown
+	Source               string // source of its figures
+	Unit                 string // "GB" or "GiB": the author's unit, and the unit of displayed sizes
 	Values               []WorkloadValue
-	Memory               []MemoryItem // empty: nothing is known but what Known has
-	SafetyMargin         float64      // part of the GPU's memory that may be used, above 0, at most 1
+	Memory               []MemoryItem // empty: only Known has figures
+	SafetyMargin         float64      // usable part of the GPU's memory, above 0, at most 1
 	TargetEffectiveBatch int          // 0: none
 	Stages               []Stage
 	Known                []KnownRow
 	Ladder               []LadderStep
 	Advice               []string
-	Next                 []string // commands to go on with
+	Next                 []string // commands to continue with
 }
 
-// WorkloadValue is one value of a training. Values are text, as they stand in the file.
+// WorkloadValue is one value of a training. Values are text, as in the user's file.
 type WorkloadValue struct {
 	Name        string
 	Role        string // RoleBatch, RoleAccumulate or ""
 	About       string
-	Start       string   // what it is where nobody says otherwise; "" where that isn't known
-	Recommended string   // what it should be whatever the GPU; "" where nothing is recommended
-	Min         float64  // of numbers
-	Max         float64  // of numbers; 0: no limit
-	Rule        Formula  // computes it from the batch size and others' starts, rounded down; empty where it has none
-	Places      []string // "conf/config.yaml:data_loader.batch_size"; none: on the command line only
+	Start       string   // default value; "": unknown
+	Recommended string   // recommended value for any GPU; "": none
+	Min         float64  // for numbers
+	Max         float64  // for numbers; 0: no limit
+	Rule        Formula  // computes it from the batch size and other values' starts, rounded down; may be empty
+	Places      []string // "conf/config.yaml:data_loader.batch_size"; none: only on the command line
 }
 
-// MemoryItem is one component of the memory that training takes on a GPU.
+// MemoryItem is one component of the GPU memory that training uses.
 type MemoryItem struct {
 	Name  string
 	Bytes Formula
 	Note  string
 }
 
-// Stage is a part of the training with values of its own.
+// Stage is a part of the training with its own values.
 type Stage struct {
 	Name   string
 	Values []StageValue
@@ -62,37 +62,36 @@ type Stage struct {
 type StageValue struct {
 	Name   string
 	Value  string
-	Places []string // none: the value's own
+	Places []string // none: the places of the Workload's value
 }
 
-// KnownRow is a published row: what somebody trains with on a GPU of that size.
+// KnownRow is a published configuration for a GPU of that size.
 type KnownRow struct {
 	Name      string
 	GPUMemory int64 // bytes
 	Values    []LadderEdit
-	Expected  int64 // bytes; 0: what the formulas give
+	Expected  int64 // bytes; 0: use the formulas
 	Note      string
 }
 
-// LadderStep is one remedy for memory that ran out.
+// LadderStep is one remedy for running out of memory.
 type LadderStep struct {
 	Title    string
 	Why      string
 	TradeOff string
-	Expected string // what it should bring
-	Stage    string // the stage whose values it changes; "": the values'
+	Expected string // the expected effect
+	Stage    string // the stage whose values it changes; "": the Workload's
 	Edits    []LadderEdit
-	Repeat   int // how often it may be taken, one after the other; at least 1
+	Repeat   int // maximum number of times in a row; at least 1
 }
 
-// LadderEdit changes a value. In a ladder To may also be relative: "/2", "x2", "<=512" (no more than), ">=8" (no less
-// than).
+// LadderEdit changes a value. In a ladder, To may be relative: "/2", "x2", "<=512" (at most), ">=8" (at least).
 type LadderEdit struct {
 	Value string
 	To    string
 }
 
-// Value is the value of that name.
+// Value returns the value with that name.
 func (w Workload) Value(name string) (WorkloadValue, bool) {
 	at := slices.IndexFunc(w.Values, func(v WorkloadValue) bool { return v.Name == name })
 	if at < 0 {
@@ -101,7 +100,7 @@ func (w Workload) Value(name string) (WorkloadValue, bool) {
 	return w.Values[at], true
 }
 
-// ByRole is the value with that role.
+// ByRole returns the value with that role.
 func (w Workload) ByRole(role string) (WorkloadValue, bool) {
 	at := slices.IndexFunc(w.Values, func(v WorkloadValue) bool { return v.Role == role })
 	if at < 0 {
@@ -110,7 +109,7 @@ func (w Workload) ByRole(role string) (WorkloadValue, bool) {
 	return w.Values[at], true
 }
 
-// Stage is the stage of that name.
+// Stage returns the stage with that name.
 func (w Workload) Stage(name string) (Stage, bool) {
 	at := slices.IndexFunc(w.Stages, func(s Stage) bool { return s.Name == name })
 	if at < 0 {
@@ -119,7 +118,7 @@ func (w Workload) Stage(name string) (Stage, bool) {
 	return w.Stages[at], true
 }
 
-// Value is a stage's value of that name.
+// Value returns the stage's value with that name.
 func (s Stage) Value(name string) (StageValue, bool) {
 	at := slices.IndexFunc(s.Values, func(v StageValue) bool { return v.Name == name })
 	if at < 0 {

@@ -4,10 +4,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxBatch bounds batch sizes and accumulation, and is a batch's limit where the profile has none.
+// maxBatch is the maximum batch size and accumulation. It is also a batch's limit if the profile sets none.
 const maxBatch = 1 << 16
 
-// workload reads the profile's top.
+// workload reads the profile's top level.
 func (r profileReader) workload(n *yaml.Node) (Workload, error) {
 	w := Workload{SafetyMargin: 0.85, Unit: "GB"} // guide 2's margin
 	err := r.mapping("", n, map[string]read{

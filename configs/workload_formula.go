@@ -10,20 +10,20 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Bounds of a formula: of its text in bytes, and of parentheses within parentheses.
+// Limits of a formula: its length in bytes, and the nesting of parentheses.
 const (
 	maxFormula      = 500
 	maxFormulaDepth = 32
 )
 
-// Formula is arithmetic on named numbers: numbers with or without a unit of memory (1.5GB, 512MiB), names, + - * / and
+// Formula is arithmetic on named numbers: numbers with or without a memory unit (1.5GB, 512MiB), names, + - * / and
 // parentheses. Nothing else is evaluated. The zero Formula is empty.
 type Formula struct {
 	text string
 	root *term
 }
 
-// term is a number, a name, or an operation on two terms ('~': minus the left one).
+// term is a number, a name, or an operation on two terms ('~' negates the left one).
 type term struct {
 	operator    byte // 0: a number or a name
 	name        string
@@ -31,7 +31,7 @@ type term struct {
 	left, right *term
 }
 
-// ParseFormula reads a formula; the error says what is wrong and where, without its text.
+// ParseFormula parses a formula. The error describes the mistake and its position, without the formula's text.
 func ParseFormula(text string) (Formula, error) {
 	if len(text) > maxFormula {
 		return Formula{}, fmt.Errorf("a formula has at most %d characters", maxFormula)
@@ -52,7 +52,7 @@ func (f Formula) Empty() bool { return f.root == nil }
 
 func (f Formula) String() string { return f.text }
 
-// Names are what the formula is evaluated from, each once, in alphabetical order.
+// Names returns the names in the formula, each once, in alphabetical order.
 func (f Formula) Names() []string {
 	var names []string
 	var walk func(t *term)
@@ -71,7 +71,7 @@ func (f Formula) Names() []string {
 	return slices.Compact(names)
 }
 
-// Eval is the formula's value, a finite number. A name that isn't among values and a division by zero are errors.
+// Eval returns the formula's value, a finite number. A name that isn't in values and a division by zero are errors.
 func (f Formula) Eval(values map[string]float64) (float64, error) {
 	if f.root == nil {
 		return 0, nil
@@ -127,7 +127,7 @@ func (p *formulaParser) skip() {
 	}
 }
 
-// take is the next character where it is one of those, else 0.
+// take consumes and returns the next character if it is one of characters, else returns 0.
 func (p *formulaParser) take(characters string) byte {
 	p.skip()
 	if p.at < len(p.text) && strings.IndexByte(characters, p.text[p.at]) >= 0 {
@@ -148,7 +148,7 @@ func (p *formulaParser) sum(depth int) (*term, error) { return p.chain(depth, "+
 
 func (p *formulaParser) product(depth int) (*term, error) { return p.chain(depth, "*/", p.factor) }
 
-// chain reads parts joined by operators of one rank, from left to right.
+// chain reads parts joined by operators of the same precedence, left-associative.
 func (p *formulaParser) chain(depth int, operators string, part func(int) (*term, error)) (*term, error) {
 	left, err := part(depth)
 	for err == nil {
@@ -189,7 +189,7 @@ func (p *formulaParser) factor(depth int) (*term, error) {
 	return &term{name: word}, nil
 }
 
-// word is a run of what numbers and names are made of; 1e9 and 1e+9 are numbers.
+// word reads a run of the characters of numbers and names. 1e9 and 1e+9 are numbers.
 func (p *formulaParser) word() string {
 	p.skip()
 	start := p.at
@@ -204,13 +204,13 @@ func (p *formulaParser) word() string {
 	return p.text[start:p.at]
 }
 
-// memoryUnits are units of memory, in bytes. Longer endings come first.
+// memoryUnits maps memory units to bytes. Longer suffixes come first.
 var memoryUnits = []struct {
 	ending string
 	bytes  float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
 
-// parseQuantity reads a number with or without a unit of memory.
+// parseQuantity reads a number with or without a memory unit.
 func parseQuantity(text string) (float64, error) {
 	number, factor := text, 1.0
 	for _, u := range memoryUnits {

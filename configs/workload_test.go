@@ -35,7 +35,7 @@ func TestBuiltInWorkloads(t *testing.T) {
 	require.EqualError(t, err, `unknown workload "naics": allowed: lora-classifier, naics-embedder, rl-swarm, sapo, verl-grpo, or a YAML file of your own`)
 }
 
-// The profile of our own nodes names keys that the configuration has.
+// The profile of swarm's own nodes uses keys of the configuration.
 func TestSAPOProfileHasOurKeys(t *testing.T) {
 	w, err := LoadWorkload("sapo")
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestSAPOProfileHasOurKeys(t *testing.T) {
 	}
 }
 
-// least is a valid profile, in as few lines as there can be.
+// least is the shortest valid profile.
 const least = "name: mine\nvalues:\n  - {name: batch_size, role: batch, start: 8}\n"
 
 func TestLeastProfile(t *testing.T) {
@@ -62,7 +62,7 @@ func TestLeastProfile(t *testing.T) {
 	require.Equal(t, "8", batch.Start)
 }
 
-// Every mistake is one line that names the file's line, the key, and what is allowed.
+// Every mistake is one line with the file's line, the key, and the allowed values.
 func TestBadProfiles(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"nothing", "", `profile is empty (p.yaml): docs/TUNE.md has one of ten lines`},
@@ -148,7 +148,7 @@ func TestFormulas(t *testing.T) {
 	}
 }
 
-// A formula computes what Go does: an expression is drawn with its value.
+// A formula evaluates as in Go: the test draws an expression with its value.
 func TestFormulaValues(t *testing.T) {
 	var draw func(t *rapid.T, depth int) (string, float64)
 	draw = func(t *rapid.T, depth int) (string, float64) {
@@ -176,8 +176,7 @@ func TestFormulaValues(t *testing.T) {
 	})
 }
 
-// FuzzWorkload: any bytes give a profile or an *Error of one line, and a profile that is taken can be asked for all it
-// has.
+// FuzzWorkload: any bytes give a profile or a one-line *Error, and all parts of an accepted profile can be used.
 func FuzzWorkload(f *testing.F) {
 	files, err := filepath.Glob("workloads/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -17,8 +17,8 @@ var (
 	relative    = regexp.MustCompile(`^(/|x|<=|>=)([0-9]+(?:\.[0-9]+)?)$`)
 )
 
-// Relative parts a ladder's relative edit into its operator (/, x, <= or >=) and its number; ok is false for a text
-// that replaces.
+// Relative splits a ladder's relative edit into its operator (/, x, <= or >=) and its number. ok is false for a text
+// that replaces the value.
 func Relative(to string) (operator string, number float64, ok bool) {
 	m := relative.FindStringSubmatch(to)
 	if m == nil {
@@ -28,7 +28,7 @@ func Relative(to string) (operator string, number float64, ok bool) {
 	return m[1], number, err == nil
 }
 
-// Number parses a value's text; true and false are 1 and 0.
+// Number parses a value's text. true and false are 1 and 0.
 func Number(text string) (float64, bool) {
 	switch strings.ToLower(text) {
 	case "true":
@@ -53,7 +53,7 @@ func (r profileReader) validate(w Workload) error {
 	return nil
 }
 
-// wrong is an *Error at the key's line, or at its nearest parent's.
+// wrong returns an *Error at the key's line, or at its nearest parent's.
 func (r profileReader) wrong(key, value, allowed string) error {
 	e := &Error{Key: key, Value: value, Allowed: allowed, Source: r.file}
 	for k := key; k != ""; {
@@ -106,7 +106,7 @@ func (r profileReader) checkValues(w Workload) error {
 	return nil
 }
 
-// checkPlaces refuses places outside the user's folder: a profile may be a stranger's.
+// checkPlaces refuses places outside the user's folder, because a profile may come from an untrusted author.
 func (r profileReader) checkPlaces(key string, places []string) error {
 	for _, p := range places {
 		file, name, found := strings.Cut(p, ":")
@@ -118,7 +118,7 @@ func (r profileReader) checkPlaces(key string, places []string) error {
 	return nil
 }
 
-// checkFormula refuses names that can't have a value. Those of memory may have rules.
+// checkFormula refuses names without a value. With rules, the formula may use values that have rules.
 func (r profileReader) checkFormula(w Workload, key string, f Formula, rules bool) error {
 	for _, name := range f.Names() {
 		if name == NameGPUMemory || name == NameGPUs {

@@ -15,17 +15,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a profile.
+// Limits of a profile.
 const (
-	maxProfile = 256 << 10 // bytes of a file
+	maxProfile = 256 << 10 // bytes of the file
 	maxItems   = 64        // of any list
 	maxText    = 1000      // characters of any text
 )
 
-// Workloads names the workload profiles that are part of the program, in alphabetical order.
+// Workloads lists the built-in workload profiles in alphabetical order.
 func Workloads() []string { return presetNames("workloads") }
 
-// LoadWorkload is the built-in profile of that name; an unknown name is an *Error.
+// LoadWorkload returns the built-in profile with that name. An unknown name is an *Error.
 func LoadWorkload(name string) (Workload, error) {
 	if !slices.Contains(Workloads(), name) {
 		e := unknown("workload", name, Workloads())
@@ -39,8 +39,8 @@ func LoadWorkload(name string) (Workload, error) {
 	return ParseWorkload(name+".yaml", data)
 }
 
-// ParseWorkload reads a profile's YAML and validates it; file is what errors call it. Whatever is wrong with it is an
-// *Error that names the file's line, the key, and what is allowed.
+// ParseWorkload reads and validates a profile's YAML. Errors call the file file. A mistake is an *Error with the
+// line, the key, and the allowed values.
 func ParseWorkload(file string, data []byte) (Workload, error) {
 	switch {
 	case len(data) > maxProfile:
@@ -76,10 +76,10 @@ func ParseWorkload(file string, data []byte) (Workload, error) {
 // profileReader turns YAML into a Workload.
 type profileReader struct {
 	file  string
-	lines map[string]int // key -> line, for what validate finds
+	lines map[string]int // key -> line, for errors of validate
 }
 
-// read takes one key's node.
+// read parses the node of one key.
 type read func(key string, n *yaml.Node) error
 
 func (r profileReader) source(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.file, n.Line) }
@@ -97,7 +97,7 @@ func (r profileReader) bad(key string, n *yaml.Node, allowed string) error {
 	return &Error{Key: key, Value: value, Allowed: allowed, Source: r.source(n)}
 }
 
-// mapping reads a mapping whose keys are those of fields.
+// mapping reads a mapping. Its keys must be keys of fields.
 func (r profileReader) mapping(key string, n *yaml.Node, fields map[string]read) error {
 	if n.Kind != yaml.MappingNode {
 		return r.bad(key, n, "key: value lines")
@@ -127,7 +127,7 @@ func (r profileReader) mapping(key string, n *yaml.Node, fields map[string]read)
 	return nil
 }
 
-// sequence reads a list; its elements' key ends with their position from 1.
+// sequence reads a list. An element's key ends with its position from 1.
 func (r profileReader) sequence(each read) read {
 	return func(key string, n *yaml.Node) error {
 		if n.Kind != yaml.SequenceNode || len(n.Content) > maxItems {
@@ -142,7 +142,7 @@ func (r profileReader) sequence(each read) read {
 	}
 }
 
-// scalar is a key's text; empty and null are refused.
+// scalar returns a key's text. It refuses empty text and null.
 func (r profileReader) scalar(key string, n *yaml.Node) (string, error) {
 	text := strings.TrimSpace(n.Value)
 	printable := !strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) && c != '\n' })
@@ -159,7 +159,7 @@ func (r profileReader) text(to *string) read {
 	}
 }
 
-// texts reads a text, or a list of them.
+// texts reads a text or a list of texts.
 func (r profileReader) texts(to *[]string) read {
 	one := func(key string, n *yaml.Node) error {
 		text, err := r.scalar(key, n)
@@ -231,7 +231,7 @@ func (r profileReader) formula(to *Formula) read {
 	}
 }
 
-// edits reads name: text lines in their order.
+// edits reads name: text lines in order.
 func (r profileReader) edits(to *[]LadderEdit) read {
 	return func(key string, n *yaml.Node) error {
 		if n.Kind != yaml.MappingNode || len(n.Content) == 0 || len(n.Content) > 2*maxItems {

@@ -13,19 +13,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are the flags of every command that takes an experiment's configuration: one a key, and --config, --name,
+// Flags are the flags of every command that accepts an experiment's configuration: one per key, and --config, --name,
 // --set.
 type Flags struct {
 	Config []string // presets and YAML files
 	Sets   []string // key=value
 	Keys   []*KeyFlag
 
-	IgnoreRLSwarm bool // rl-swarm's variables do not count
-	Paper         bool // the algorithm's keys are the paper's
+	IgnoreRLSwarm bool // ignore rl-swarm's variables
+	Paper         bool // use the paper's values for the algorithm's keys
 }
 
-// KeyFlag holds one key's text; it gets its type when all are known, so that flags, files and variables share their
-// error messages.
+// KeyFlag holds one key's text. Layer parses it after all flags are read, so that flags, files and variables share
+// their error messages.
 type KeyFlag struct {
 	Key    configs.Key
 	Source string
@@ -40,7 +40,7 @@ func (k *KeyFlag) Set(text string) error {
 	return nil
 }
 
-// DefaultText is the key's default, for the flag's help.
+// DefaultText returns the key's default for the flag's help.
 func (k *KeyFlag) DefaultText() string { return k.Key.DefaultText() }
 
 func (k *KeyFlag) Type() string {
@@ -81,8 +81,8 @@ func (f *Flags) AddKey(fs *pflag.FlagSet, key configs.Key, name, usage string) {
 	}
 }
 
-// TakeArgs makes a command's arguments mean --config: a preset, a YAML file, or both. Beside a --config that names
-// something else they are refused.
+// TakeArgs treats a command's arguments as values of --config: a preset, a YAML file, or both. It refuses them if
+// --config names something else.
 func (f *Flags) TakeArgs(args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -100,8 +100,8 @@ func (f *Flags) TakeArgs(args []string) error {
 	return nil
 }
 
-// Gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that
-// have been resolved.
+// Gives tells whether the user set a key by a flag, a variable or a YAML file. Call it after the sources were
+// resolved without error.
 func (f *Flags) Gives(key string, environ []string) bool {
 	flags, _ := f.Layer()
 	env, _, _ := environmentLayer(environ, f.IgnoreRLSwarm, nil)
@@ -110,7 +110,7 @@ func (f *Flags) Gives(key string, environ []string) bool {
 	return slices.ContainsFunc([]Layer{flags, env, document}, func(l Layer) bool { return l.Values[key] != nil })
 }
 
-// Layer is what the flags say; --set, which can name any key, wins over a key's own flag.
+// Layer returns the flags' values. --set accepts any key and wins over the key's own flag.
 func (f *Flags) Layer() (Layer, error) {
 	var l Layer
 	for _, k := range f.Keys {
@@ -136,7 +136,7 @@ func (f *Flags) Layer() (Layer, error) {
 	return l, nil
 }
 
-// Sources parts what --config names into a preset and a YAML file, either of which may be empty.
+// Sources splits the values of --config into a preset and a YAML file. Either may be empty.
 func (f *Flags) Sources() (preset, file string, err error) {
 	for _, name := range f.Config {
 		into, what := &preset, "preset"
@@ -157,13 +157,13 @@ func (f *Flags) Sources() (preset, file string, err error) {
 	return preset, file, nil
 }
 
-// IsFile tells a file's path from a preset's name.
+// IsFile distinguishes a file's path from a preset's name.
 func IsFile(name string) bool {
 	extension := strings.ToLower(filepath.Ext(name))
 	return extension == ".yaml" || extension == ".yml" || strings.ContainsRune(name, filepath.Separator)
 }
 
-// Given is the first of the flags that was given, "" where none was; those of except don't count.
+// Given returns the first flag that was given, "" if none was. Flags of the keys in except don't count.
 func (f *Flags) Given(except ...string) string {
 	switch {
 	case len(f.Config) > 0:

@@ -14,10 +14,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Layer is what one source says. Values have their keys' types.
+// Layer holds the values of one source. Values have their keys' types.
 type Layer struct {
 	Values  map[string]any
-	Sources map[string]string // key -> what an error names
+	Sources map[string]string // key -> its source in error messages
 	Mixture []configs.TaskSpec
 }
 
@@ -33,13 +33,13 @@ func (l *Layer) put(key configs.Key, text, source string) error {
 	return nil
 }
 
-// Text is a string key's value.
+// Text returns a string key's value.
 func (l *Layer) Text(key string) string {
 	s, _ := l.Values[key].(string)
 	return s
 }
 
-// presetLayer is a preset's values with one source for all of them.
+// presetLayer returns a preset's values with one source for all of them.
 func presetLayer(preset map[string]any, source string) (Layer, error) {
 	values, err := configs.PresetValues(preset)
 	if err != nil {
@@ -71,8 +71,8 @@ func fileLayer(file string) (Layer, error) {
 	return Layer{Values: document.Values, Sources: document.Sources, Mixture: document.Mixture}, nil
 }
 
-// experimentLayers are the values of the experiment preset: above the file when --config, --preset or SWARM_PRESET
-// names it, below when the file does.
+// experimentLayers returns the values of the experiment preset: above the file if --config, --preset or SWARM_PRESET
+// names the preset, below if the file does.
 func experimentLayers(named string, flags, env, document Layer) (below, above Layer, err error) {
 	source := "--config"
 	if flag := flags.Text("preset"); flag != "" {
@@ -102,8 +102,8 @@ func experimentLayers(named string, flags, env, document Layer) (below, above La
 	return below, above, nil
 }
 
-// environmentLayer reads SWARM_<KEY> and, unless they are to be ignored, rl-swarm's names, of which SWARM_<KEY> wins.
-// An empty variable counts as not given.
+// environmentLayer reads SWARM_<KEY> and, unless ignoreRLSwarm is set, rl-swarm's variables. SWARM_<KEY> wins. An
+// empty variable counts as not given.
 func environmentLayer(environ []string, ignoreRLSwarm bool, known []string) (Layer, []string, error) {
 	var l Layer
 	var warnings []string
@@ -134,7 +134,7 @@ func environmentLayer(environ []string, ignoreRLSwarm bool, known []string) (Lay
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// experimentName is what an experiment without a name is called: its preset, else its file's base name, else "default".
+// experimentName returns the default name of an experiment: its preset, else its file's base name, else "default".
 func experimentName(preset, file string) string {
 	if preset != "" {
 		return preset
@@ -147,8 +147,7 @@ func experimentName(preset, file string) string {
 	return name[:min(len(name), 64)]
 }
 
-// EnvironmentNames are the variables of an environment that give a key its value. It is nil where one of them can't be
-// read.
+// EnvironmentNames lists the environment variables that set a key. It is nil if one of them can't be parsed.
 func EnvironmentNames(environ []string) []string {
 	layer, _, err := environmentLayer(environ, false, nil)
 	if err != nil {

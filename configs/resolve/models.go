@@ -7,15 +7,15 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// swarmModels are the models that a configuration's layers name.
+// swarmModels are the models in a configuration's layers.
 type swarmModels struct {
 	list    []configs.Model // each once, the first node's first
 	text    string          // of the key models; empty: one model for all
 	members []configs.Member
 }
 
-// resolveModels finds what the highest layer names that has model or models. Of one layer that has both, models counts,
-// and model must be its first.
+// resolveModels finds the models in the highest layer that has the key model or models. If one layer has both, models
+// wins, and model must be the first of models.
 func (s Sources) resolveModels(layers []Layer) (swarmModels, error) {
 	one, many := -1, -1
 	for i, l := range layers {
@@ -59,8 +59,8 @@ func (s Sources) resolveModels(layers []Layer) (swarmModels, error) {
 	return out, nil
 }
 
-// settle puts the models into a configuration: what their nodes have of their own is what was given for all, else each
-// model's default.
+// settle puts the models into a configuration. A member's own settings are the value given for all, else its model's
+// default.
 func (s swarmModels) settle(c *configs.Config, given []Layer) error {
 	c.Model, c.Models, c.Members = s.list[0].Key(), s.text, s.members
 	for i := range c.Members {

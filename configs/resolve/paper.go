@@ -8,11 +8,11 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// PaperFlag sets every key of the algorithm as the paper has it.
+// PaperFlag is the flag that sets every key of the algorithm to the paper's value.
 const PaperFlag = "paper"
 
-// paperLayer is what --paper says, above all else. A layer that was given and says otherwise is an *Error: one of the
-// two is a mistake.
+// paperLayer returns the values of --paper, the highest layer. A given value that contradicts the paper is an *Error,
+// because one of the two is a mistake.
 func (f *Flags) paperLayer(given []Layer) (Layer, error) {
 	if !f.Paper {
 		return Layer{}, nil
@@ -25,7 +25,7 @@ func (f *Flags) paperLayer(given []Layer) (Layer, error) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(l.Values)) {
 			value, ok := other.Values[key]
-			if !ok || value == l.Values[key] || value == configs.SamplingAuto { // what auto is, the paper decides
+			if !ok || value == l.Values[key] || value == configs.SamplingAuto { // --paper resolves auto
 				continue
 			}
 			return l, &configs.Error{Key: key, Value: fmt.Sprint(value), Source: other.Sources[key],

@@ -1,6 +1,6 @@
-// Package resolve builds an experiment's configuration from a preset, a file, the environment and flags. It is the only
-// place that uses viper. Its caller passes the function that finds a model. Of this module it imports only configs and
-// internal packages.
+// Package resolve builds an experiment's configuration from a preset, a file, the environment and flags. It is the
+// only package that uses viper. Its caller passes the function that finds a model. Of this module it imports only
+// configs and internal packages.
 package resolve
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Sources are what a configuration is made of beside its flags.
+// Sources are a configuration's inputs besides its flags.
 type Sources struct {
 	Environ   []string // in os.Environ's form
-	HasCUDA   bool     // which model is the default
-	Known     []string // SWARM_… variables that are no configuration
+	HasCUDA   bool     // decides the default model
+	Known     []string // SWARM_… variables that are not part of the configuration
 	FindModel func(name string) (configs.Model, error)
 }
 
-// Config puts the configuration together. Later ones win: defaults, the model's defaults, the YAML file, the experiment
-// preset, the environment, flags. A preset that the file itself names lies below the file: the file starts from it. It
-// also returns warnings, one line each. A user's mistake is a *configs.Error.
+// Config resolves the configuration. Later sources win: defaults, the model's defaults, the YAML file, the experiment
+// preset, the environment, flags. A preset that the file itself names ranks below the file, so that the file can
+// override it. Config also returns warnings, one line each. A user's mistake is a *configs.Error.
 func (s Sources) Config(f *Flags) (configs.Config, configs.Model, []string, error) {
 	c, models, warnings, err := s.Swarm(f)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s Sources) Config(f *Flags) (configs.Config, configs.Model, []string, erro
 	return c, models[0], warnings, nil
 }
 
-// Swarm is Config with all models of a swarm of different ones, each once. Defaults are the first one's, but for what
-// configs.Member has.
+// Swarm is like Config and returns all models of a mixed swarm, each once. Defaults come from the first model, except
+// for the fields of configs.Member.
 func (s Sources) Swarm(f *Flags) (configs.Config, []configs.Model, []string, error) {
 	fail := func(err error) (configs.Config, []configs.Model, []string, error) {
 		return configs.Config{}, nil, nil, err
@@ -99,8 +99,7 @@ func (s Sources) Swarm(f *Flags) (configs.Config, []configs.Model, []string, err
 	return c, models.list, warnings, nil
 }
 
-// Joined puts together what a worker trains with: another host's configuration, what the model of this host needs, and
-// flags.
+// Joined resolves a worker's configuration from another host's configuration, this host's model, and flags.
 func (s Sources) Joined(f *Flags, base func() (Layer, error)) (configs.Config, configs.Model, error) {
 	fail := func(err error) (configs.Config, configs.Model, error) { return configs.Config{}, configs.Model{}, err }
 	flags, err := f.Layer()
@@ -135,7 +134,7 @@ func (s Sources) Joined(f *Flags, base func() (Layer, error)) (configs.Config, c
 	return c, model, nil
 }
 
-// validate checks what was put together.
+// validate checks the merged configuration.
 func validate(c configs.Config, models ...configs.Model) error {
 	if err := configs.Validate(c); err != nil {
 		return err
@@ -148,8 +147,8 @@ func validate(c configs.Config, models ...configs.Model) error {
 	return nil
 }
 
-// merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types, so
-// nothing is converted.
+// merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types,
+// so that no conversion takes place.
 func merge(layers []Layer) (configs.Config, error) {
 	var c configs.Config
 	v := viper.New()
@@ -165,7 +164,7 @@ func merge(layers []Layer) (configs.Config, error) {
 	return c, nil
 }
 
-// nested turns keys with dots into maps in maps.
+// nested turns keys with dots into nested maps.
 func nested(values map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, value := range values {
@@ -187,7 +186,7 @@ func nested(values map[string]any) map[string]any {
 	return out
 }
 
-// resolveModel finds the model the highest layer names: a preset, or a folder in Hugging Face layout.
+// resolveModel finds the model in the highest layer that names one: a preset, or a folder in Hugging Face layout.
 func (s Sources) resolveModel(layers []Layer) (configs.Model, error) {
 	name, source := highest(layers, "model")
 	if name == "" {
@@ -200,7 +199,7 @@ func (s Sources) resolveModel(layers []Layer) (configs.Model, error) {
 	return model, configs.WithSource(err, source)
 }
 
-// highest is the text of a key in the highest layer that has it, and where it was given.
+// highest returns the text and source of a key in the highest layer that has it.
 func highest(layers []Layer, key string) (text, source string) {
 	for _, l := range layers {
 		if t := l.Text(key); t != "" {
@@ -210,9 +209,8 @@ func highest(layers []Layer, key string) (text, source string) {
 	return text, source
 }
 
-// resolveTasks decides where questions come from: of tasks.set, tasks.file and tasks.mixture the one given in the
-// highest layer; in the same layer a file or mixture wins over the set. Paths become absolute, because nodes run
-// elsewhere.
+// resolveTasks chooses between tasks.set, tasks.file and tasks.mixture: the one in the highest layer wins. Within one
+// layer a file or mixture wins over the set. Paths become absolute because nodes run in another folder.
 func resolveTasks(c *configs.Config, layers []Layer) error {
 	set, file, mixture := -1, -1, -1
 	for i, l := range layers {
@@ -260,7 +258,7 @@ func absolute(key string, path *string) error {
 	return nil
 }
 
-// locate adds to an *configs.Error where its key's value came from.
+// locate sets the source of an *configs.Error from the layers.
 func locate(err error, layers []Layer) error {
 	var e *configs.Error
 	if !errors.As(err, &e) {

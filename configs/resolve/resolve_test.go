@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// resolve parses arguments as a command does and puts the configuration together.
+// resolve parses arguments like a command and resolves the configuration.
 func resolve(args, environ []string, hasCUDA bool) (configs.Config, configs.Model, []string, error) {
 	var f Flags
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -28,7 +28,7 @@ func resolve(args, environ []string, hasCUDA bool) (configs.Config, configs.Mode
 	return Sources{Environ: environ, HasCUDA: hasCUDA, FindModel: findModel, Known: []string{"SWARM_HOME", "SWARM_PYTHON", "SWARM_PRICE"}}.Config(&f)
 }
 
-// findModel finds presets and folders, as node/model does.
+// findModel finds presets and folders, like node/model.
 func findModel(name string) (configs.Model, error) {
 	m, err := configs.LoadModel(name)
 	text, missing := os.ReadFile(filepath.Join(name, "config.json"))
@@ -112,7 +112,7 @@ func TestConfigPresets(t *testing.T) {
 	}
 }
 
-// Of the set, the file and the mixture, the one given in the highest layer says where questions come from.
+// Of set, file and mixture, the one in the highest layer is the source of questions.
 func TestConfigTasks(t *testing.T) {
 	dir := t.TempDir()
 	items := writeFile(t, filepath.Join(dir, "items.jsonl"), "{}\n")
@@ -208,12 +208,11 @@ func TestConfigWarnsOfUnknownVariables(t *testing.T) {
 	require.Equal(t, []string{"unknown environment variable SWARM_ROUND is ignored"}, warnings)
 }
 
-// A run's stored configuration, given as a file, is that configuration again: whatever it came from, and whatever the
-// host.
+// A run's stored configuration, given as a file, resolves to itself, whatever its sources and the host.
 func TestConfigIsAFixedPoint(t *testing.T) {
 	dir := t.TempDir()
 	items := writeFile(t, filepath.Join(dir, "items.jsonl"), "{}\n")
-	require.NoError(t, flag.Set("rapid.checks", "25")) // the only property here; each takes two whole resolutions
+	require.NoError(t, flag.Set("rapid.checks", "25")) // the only property here; each check resolves twice
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(key string, values ...string) []string {
 			if !rapid.Bool().Draw(t, "has "+key) {
@@ -257,8 +256,8 @@ func TestConfigIsAFixedPoint(t *testing.T) {
 	})
 }
 
-// --paper decides every key of the algorithm, whatever the defaults are; what was given otherwise is a mistake that is
-// named.
+// --paper sets every key of the algorithm, whatever the defaults. A contradicting value is an error that names the
+// key.
 func TestPaperIsThePapersAlgorithm(t *testing.T) {
 	c, _, _, err := resolve([]string{"--config", "4loc4ext", "--paper"}, nil, false)
 	require.NoError(t, err)

@@ -11,10 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// IgnoreRLSwarmFlag leaves out every variable that bears a name of rl-swarm, the program before this one.
+// IgnoreRLSwarmFlag is the flag that ignores every variable of rl-swarm, the predecessor of this program.
 const IgnoreRLSwarmFlag = "ignore-rl-swarm-env"
 
-// RLSwarmNames are rl-swarm's variables for keys of the configuration.
+// RLSwarmNames maps keys of the configuration to rl-swarm's variables.
 var RLSwarmNames = map[string]string{
 	"experiment":           "EXPERIMENT_NAME",
 	"model":                "MODEL_NAME",
@@ -25,23 +25,23 @@ var RLSwarmNames = map[string]string{
 	"seed":                 "SEED",
 }
 
-// commonNames are those of rl-swarm's variables that many shells export for other programs. They count only where a
-// variable is set that nobody but rl-swarm's users set.
+// commonNames are rl-swarm's variables that many shells export for other programs. They count only if one of
+// TellingNames is set.
 var commonNames = []string{"SEED", "MODEL_NAME"}
 
-// rl-swarm's variables for a shared folder and for a host's role. Many have GDRIVE_PATH set for other reasons: without
-// the role it does not count.
+// rl-swarm's variables for a shared folder and for a host's role. GDRIVE_PATH is often set for other reasons. It
+// counts only together with the role.
 const (
 	FolderVariable = "GDRIVE_PATH"
 	RoleVariable   = "NODE_ROLE"
 )
 
-// TellingNames show that rl-swarm's variables are meant.
+// TellingNames are variables that only rl-swarm's users set. One of them shows that rl-swarm's variables are meant.
 var TellingNames = []string{
 	"EXPERIMENT_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", RoleVariable, "NODE_ID", FolderVariable,
 }
 
-// variables are an environment's by name. An empty one counts as not set.
+// variables maps an environment's variables to their values. An empty variable counts as not set.
 func variables(environ []string) map[string]string {
 	all := map[string]string{}
 	for _, entry := range configs.WithoutHook(environ) {
@@ -52,7 +52,7 @@ func variables(environ []string) map[string]string {
 	return all
 }
 
-// rlSwarmVariable is rl-swarm's variable for a key, if it counts. set are the variables that are set.
+// rlSwarmVariable returns rl-swarm's variable for a key, "" if it doesn't count. set has the variables that are set.
 func rlSwarmVariable(key string, set map[string]string) string {
 	name := RLSwarmNames[key]
 	if slices.Contains(commonNames, name) && !slices.ContainsFunc(TellingNames, func(n string) bool { return set[n] != "" }) {
@@ -66,8 +66,8 @@ func (f *Flags) AddIgnoreRLSwarm(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.IgnoreRLSwarm, IgnoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
 }
 
-// EnvironmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there
-// are none. more are variables that a command reads besides those of the configuration.
+// EnvironmentNote lists rl-swarm's variables that took effect, and those that are set without effect. It is empty if
+// there are none. more are variables that a command reads besides the configuration's.
 func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
 	if f.IgnoreRLSwarm {
 		return ""
@@ -75,7 +75,7 @@ func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
 	set := variables(environ)
 	flags, err := f.Layer()
 	if err != nil {
-		return "" // the command says so itself
+		return "" // the command reports the error itself
 	}
 	var used, unused, instead []string
 	for _, key := range configs.AllKeys() {
@@ -107,12 +107,12 @@ func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
 	return strings.Join(parts, ". ")
 }
 
-// reads tells whether a command takes a key from the environment: join leaves all of them to the coordinator.
+// reads tells whether a command reads a key from the environment. join leaves all keys to the coordinator.
 func (f *Flags) reads(key string) bool {
 	return f.Keys == nil || slices.ContainsFunc(f.Keys, func(k *KeyFlag) bool { return k.Key.Name == key })
 }
 
-// shortVariable is NAME=VALUE on one line of bounded length.
+// shortVariable formats NAME=VALUE on one line of bounded length.
 func shortVariable(name, value string) string {
 	value = charset.Line(value)
 	if r := []rune(value); len(r) > 60 {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One line names rl-swarm's variables that took effect, and those that many shells export and that did not.
+// One line lists rl-swarm's variables that took effect, and the common ones that did not.
 func TestEnvironmentNote(t *testing.T) {
 	const leaves = " (rl-swarm's names; --ignore-rl-swarm-env leaves them out)"
 	for _, tt := range []struct{ args, environ, want string }{

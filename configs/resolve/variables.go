@@ -1,7 +1,7 @@
 package resolve
 
-// Variables of the environment that stand in for a flag where that isn't given. Those that hold secrets are there since
-// everybody on a machine can read a process's arguments.
+// Environment variables that replace a flag that is not given. Secrets have variables because every user of a machine
+// can read a process's arguments.
 const (
 	PriceVariable          = "SWARM_PRICE"           // --price
 	InvitationVariable     = "SWARM_JOIN"            // the argument of swarm join: a secret
