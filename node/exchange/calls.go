@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Calls are the calls of an Exchange that are in progress, so that its Close can end them. The zero value is ready; it
+// Calls tracks the calls in progress of an Exchange so that Close can end them. The zero value is ready to use. Calls
 // is safe for concurrent use.
 type Calls struct {
 	mu      sync.Mutex
@@ -15,8 +15,8 @@ type Calls struct {
 	running sync.WaitGroup
 }
 
-// Begin registers a call: the context ends with ErrClosed as its cause at Close. end must be called. The error is
-// ErrClosed.
+// Begin registers a call. Close cancels the returned context with ErrClosed as its cause. The caller must call end.
+// After Close, Begin returns ErrClosed.
 func (c *Calls) Begin(ctx context.Context) (_ context.Context, end func(), _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Calls) Begin(ctx context.Context) (_ context.Context, end func(), _ err
 	}, nil
 }
 
-// Close ends the calls in progress, waits for them, and lets no other begin. It can be called again.
+// Close cancels the calls in progress, waits for them to end, and rejects new calls. Calling it again is safe.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -11,13 +11,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// leastLogprob is a log-probability below any that is sampled.
+// leastLogprob is a lower bound of log-probabilities. Sampled tokens never have one this low.
 const leastLogprob = -1e4
 
-// maxNodeBytes bounds a node's name.
+// maxNodeBytes bounds a node's name, in bytes.
 const maxNodeBytes = 128
 
-// Encode checks a batch against the bounds, stamps it with Version and returns its JSON. Errors are ErrInvalid.
+// Encode checks a batch against the bounds, sets its version and returns its JSON. Its errors wrap ErrInvalid.
 func Encode(batch Batch) ([]byte, error) {
 	batch.Version = Version
 	if err := check(batch); err != nil {
@@ -25,7 +25,7 @@ func Encode(batch Batch) ([]byte, error) {
 	}
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
-	encoder.SetEscapeHTML(false) // or every <answer> would take three times its bytes
+	encoder.SetEscapeHTML(false) // escaping would triple the size of every <answer>
 	if err := encoder.Encode(batch); err != nil {
 		return nil, invalidf("%v", err)
 	}
@@ -36,9 +36,9 @@ func Encode(batch Batch) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads the batch that a node shared for a round. Whatever the data, it returns a batch within the bounds, with
-// metadata that are JSON objects and text that is valid UTF-8, or ErrInvalid; it allocates in proportion to the data.
-// Unknown fields are ignored, so that a newer node can add some.
+// Decode reads the batch that a node shared for a round. For any input it returns either ErrInvalid or a batch within
+// the bounds, with JSON objects as metadata and valid UTF-8 as text. It allocates in proportion to the input. It
+// ignores unknown fields so that newer nodes can add some.
 func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return Batch{}, invalidf("%d bytes, more than %d", len(data), MaxBatchBytes)
@@ -52,7 +52,7 @@ func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 	var batch Batch
 	if err := jsonv2.Unmarshal(data, &batch, jsontext.AllowInvalidUTF8(true)); err != nil {
 		reason := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "jsontext: "), "json: ")
-		return Batch{}, invalidf("%.200s", reason) // which may quote a number of any length
+		return Batch{}, invalidf("%.200s", reason) // the reason may quote a number of any length
 	}
 	switch {
 	case batch.Version != Version:
@@ -68,8 +68,8 @@ func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 	return batch, nil
 }
 
-// Receive decodes what arrived for a node and a round. Where Decode refuses it, the result has the node, the round, no
-// rollouts and the reason.
+// Receive decodes the bytes that arrived for a node and a round. If Decode fails, the result has the node, the round,
+// no rollouts and the reason.
 func Receive(data []byte, node string, round int) *Received {
 	batch, err := Decode(data, node, round)
 	if err != nil {
@@ -78,7 +78,7 @@ func Receive(data []byte, node string, round int) *Received {
 	return &Received{Batch: batch, Bytes: len(data)}
 }
 
-// check holds a batch against the bounds.
+// check returns an error if the batch exceeds a bound.
 func check(batch Batch) error {
 	switch {
 	case batch.Node == "" || len(batch.Node) > maxNodeBytes || !utf8.ValidString(batch.Node):

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// usual makes a batch of eight questions with eight answers of 1 KB.
+// usual returns a batch of eight questions with eight answers of 1 KB each.
 func usual() Batch {
 	text := strings.Repeat("The answer follows from the text. ", 30)
 	answer := "1"
@@ -81,7 +81,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// oversized breaks only the bound of the whole: its control characters take six bytes each in JSON.
+// oversized returns a batch that exceeds only the total size: each control character takes six bytes in JSON.
 func oversized() Batch {
 	batch := usual()
 	for i := range batch.Rollouts {
@@ -148,7 +148,7 @@ func TestDecodeAccepts(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocates gives a megabyte of the smallest elements.
+// TestDecodeAllocates decodes a megabyte of the smallest elements.
 func TestDecodeAllocates(t *testing.T) {
 	for name, unit := range map[string]string{"objects": "{},", "nulls": "null,", "numbers": "0,"} {
 		for _, open := range []string{`{"rollouts":[`, `{"rollouts":[{"completions":[`} {
@@ -181,7 +181,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		// What was read can be sent on, and arrives unchanged.
+		// A decoded batch can be encoded again, and arrives unchanged.
 		again, err := Encode(batch)
 		if err != nil {
 			if len(data) > MaxBatchBytes/6 { // escapes can make it longer

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// lookLimit bounds how long a Gather may take to learn what has been shared already, where its barrier is shorter.
+// lookLimit bounds how long a Gather may take to learn what has already been shared, even if its barrier is shorter.
 const lookLimit = 5 * time.Second
 
-// Collector is the barrier of one Gather, the same for every implementation: which peers' batches are there and
-// whether to go on waiting. It does no I/O and reads no clock. It is not safe for concurrent use.
+// Collector is the barrier of one Gather call: it keeps the batches that arrived and decides when to stop waiting. All
+// implementations of Exchange share it. It does no I/O and reads no clock. It is not safe for concurrent use.
 type Collector struct {
 	round   int
 	self    string
 	peers   []string
 	barrier Barrier
-	batches map[string]*Received // by peer, nil while it hasn't shared
+	batches map[string]*Received // by peer, nil until the peer shares
 }
 
-// NewCollector waits for the peers' batches of a round; self never counts towards the quorum.
+// NewCollector waits for the peers' batches of a round. The batch of self never counts towards the quorum.
 func NewCollector(round int, self string, peers []string, barrier Barrier) *Collector {
 	batches := make(map[string]*Received, len(peers))
 	for _, peer := range peers {
@@ -28,14 +28,14 @@ func NewCollector(round int, self string, peers []string, barrier Barrier) *Coll
 	return &Collector{round: round, self: self, peers: peers, barrier: barrier, batches: batches}
 }
 
-// Add takes what a node shared. A node that isn't waited for, and whatever follows its first batch, changes nothing.
+// Add records a node's batch. It ignores nodes that are not peers, and every batch after a node's first.
 func (c *Collector) Add(node string, data []byte) {
 	if batch, waited := c.batches[node]; waited && batch == nil {
 		c.batches[node] = Receive(data, node, c.round)
 	}
 }
 
-// Missing lists the peers that haven't shared, in the order of peers.
+// Missing lists the peers that haven't shared yet, in the order of peers.
 func (c *Collector) Missing() []string {
 	var missing []string
 	for _, peer := range c.peers {
@@ -46,8 +46,9 @@ func (c *Collector) Missing() []string {
 	return missing
 }
 
-// Done tells whether the wait is over, elapsed after it began: with nil, or with ErrNoQuorum. looked says that all that
-// had been shared when the wait began has been added; until then no deadline but lookLimit ends it.
+// Done reports whether the wait is over at the given time since its start. The error is ErrNoQuorum if the quorum was
+// missed. looked tells that every batch shared before the wait began has been added. Until then the deadlines are
+// extended to lookLimit.
 func (c *Collector) Done(elapsed time.Duration, looked bool) (bool, error) {
 	shared, total := 0, 0
 	for node, batch := range c.batches {
@@ -73,7 +74,7 @@ func (c *Collector) Done(elapsed time.Duration, looked bool) (bool, error) {
 	return false, nil
 }
 
-// Next is how long after elapsed Done may change its answer although nothing arrives.
+// Next returns how long after elapsed the result of Done can change although no batch arrives.
 func (c *Collector) Next(elapsed time.Duration) time.Duration {
 	next := time.Duration(1<<63 - 1)
 	for _, at := range []time.Duration{c.barrier.Deadline, c.barrier.Limit, lookLimit} {
@@ -84,7 +85,7 @@ func (c *Collector) Next(elapsed time.Duration) time.Duration {
 	return next
 }
 
-// Batches returns what is there in the order of peers, nil for a peer that hasn't shared.
+// Batches returns the batches in the order of peers, nil for a peer that hasn't shared.
 func (c *Collector) Batches() []*Received {
 	batches := make([]*Received, len(c.peers))
 	for i, peer := range c.peers {

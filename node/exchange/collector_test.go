@@ -80,7 +80,7 @@ func TestCollectorBatches(t *testing.T) {
 	}
 }
 
-// TestCollectorNext sleeps as long as Next says and must not miss the moment the answer changes.
+// TestCollectorNext sleeps as long as Next says and must not miss the moment when Done changes its result.
 func TestCollectorNext(t *testing.T) {
 	data := encoded(t, "a")
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,9 +1,10 @@
-// Package exchange defines how nodes share rollouts: as text, with the question, the answer key and the metadata that
-// says how to check an answer (paper §3), so that any model can learn from any other's. It owns the types, their bounds
-// and their checks; the ways to carry them live in sub-packages (natsbus), each held to the suite in exchangetest.
+// Package exchange defines how nodes share rollouts: as text, with the question, the answer key and the metadata needed
+// to check an answer (paper §3). So a model can learn from the rollouts of any other model. The package owns the types,
+// their bounds and their checks. Sub-packages (natsbus, sharedir) implement the transports. The suite in exchangetest
+// tests each of them.
 //
-// Whatever arrives is an untrusted sender's: bounded, checked, re-scored by the receiver, never evaluated, never a
-// path.
+// The sender of a batch is untrusted. The receiver bounds, checks and scores its content again. It never evaluates the
+// content and never uses it as a path.
 package exchange
 
 import (
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// Version is the format's version; it is on every batch.
+// Version is the version of the batch format. Every batch carries it.
 const Version = 1
 
 // Bounds of what a node may send in one round. A decoder refuses anything above them before it allocates.
@@ -24,15 +25,15 @@ const (
 	MaxQuestionBytes   = 64 << 10
 	MaxMetadataBytes   = 64 << 10
 	MaxCompletionBytes = 64 << 10
-	MaxTokens          = 1 << 20 // of a batch, their log-probabilities counted too
+	MaxTokens          = 1 << 20 // in a batch, log-probabilities included
 )
 
 // Completion is one answer, as decoded text without special tokens.
 type Completion struct {
 	Text       string    `json:"text"`
-	Terminated bool      `json:"terminated"`         // ended by itself rather than at the length limit
-	Tokens     []int     `json:"tokens,omitempty"`   // the sender's ids, without the one that ended it, where Text encodes to others
-	Logprobs   []float32 `json:"logprobs,omitempty"` // what the sender gave its ids, and the one that ended it; with Tokens
+	Terminated bool      `json:"terminated"`         // ended with EOS rather than at the length limit
+	Tokens     []int     `json:"tokens,omitempty"`   // the sender's token ids, without EOS; only if they differ from the encoding of Text
+	Logprobs   []float32 `json:"logprobs,omitempty"` // the sender's log-probabilities of Tokens and of EOS; only with Tokens
 }
 
 // Rollout is one question, its answer key and its completions.
@@ -51,25 +52,25 @@ type Batch struct {
 	Rollouts []Rollout `json:"rollouts"`
 }
 
-// Barrier says how long Gather waits.
+// Barrier sets how long Gather waits.
 type Barrier struct {
-	Deadline time.Duration // every peer is waited for until then
-	Quorum   int           // batches (own excluded) that must be there to go on after the deadline
-	Limit    time.Duration // bound of the wait for the quorum; afterwards ErrNoQuorum
+	Deadline time.Duration // how long to wait for every peer
+	Quorum   int           // batches (the node's own excluded) that are enough after Deadline
+	Limit    time.Duration // how long to wait for the quorum; then ErrNoQuorum
 }
 
-// Window says what Recent looks at.
+// Window selects the batches that Recent returns.
 type Window struct {
-	Round     int      // the caller's own, that it is about to train on
-	Staleness int      // what arrived since the caller shared its round Round-Staleness; 0: since it shared this one
-	Peers     []string // whose
-	Limit     int      // newest batches of a peer, at most
+	Round     int      // the round that the caller is about to train on
+	Staleness int      // return what arrived since the caller shared round Round-Staleness; 0: since it shared Round
+	Peers     []string // nodes whose batches are returned
+	Limit     int      // maximum batches per peer; the newest are returned
 }
 
-// Errors callers branch on.
+// Errors that callers branch on.
 var (
-	// ErrRefused says that a batch was looked at and not taken: the swarm goes on without it, and so may the caller. It
-	// carries the reason.
+	// ErrRefused reports that the swarm checked a batch and rejected it. The swarm continues without the batch, and so
+	// can the caller. The error carries the reason.
 	ErrRefused  = errors.New("the swarm refused the rollouts")
 	ErrNoQuorum = errors.New("too few peers shared their rollouts in time")
 	ErrClosed   = errors.New("exchange is closed")
@@ -78,27 +79,27 @@ var (
 
 // Exchange carries a swarm's rollouts. Implementations are safe for concurrent use.
 type Exchange interface {
-	// Publish shares a batch durably within the exchange: when it returns nil, every peer's Gather of that round will
-	// see it. It is idempotent by (node, round): the first batch published counts, repeats change nothing. It
-	// retries a lost connection until ctx ends. Its errors, as Gather's, name the operation and the round. It returns
-	// ErrInvalid for a batch above the bounds.
+	// Publish shares a batch durably within the exchange: once it returns nil, every peer's Gather of that round sees
+	// the batch. It is idempotent by (node, round): the first published batch counts, and repeats change nothing. It
+	// retries a lost connection until ctx ends. Errors of Publish and Gather name the operation and the round. A batch
+	// above the bounds gives ErrInvalid.
 	Publish(ctx context.Context, batch Batch) error
 
-	// Gather returns the batches of the given peers for a round, in the order of peers, a nil entry for one that has
-	// not shared. It returns as soon as all are there; after barrier.Deadline as soon as barrier.Quorum are; after
-	// barrier.Limit with ErrNoQuorum. A batch that can't be decoded, breaks a bound, or names another node or round
-	// than its subject counts as shared and comes back with no rollouts and its Rejected reason. Gather changes nothing
-	// and can be called again, also for past rounds that are still retained.
+	// Gather returns the batches that the given peers shared for a round, in the order of peers. The entry of a peer
+	// that has not shared is nil. It returns as soon as all batches are there, after barrier.Deadline as soon as
+	// barrier.Quorum batches are there, and after barrier.Limit with ErrNoQuorum. A batch that can't be decoded, breaks
+	// a bound, or names another node or round than its subject counts as shared. It comes back with no rollouts and a
+	// Rejected reason. Gather has no side effects and can be repeated, also for past rounds that are still retained.
 	Gather(ctx context.Context, round int, peers []string, barrier Barrier) ([]*Received, error)
 
-	// Recent returns at once what the given peers shared lately, whatever their rounds: by peer in the order of
-	// window.Peers, and of one peer oldest first, with Received.Age. Lately is told by the order of arrival at the
-	// exchange, never by clocks: what came after the caller's own batch of round window.Round-window.Staleness (or,
-	// where the caller has shared none so old, after it joined). A peer's batch is refused as by Gather. Calling it
-	// again with the same window may return more.
+	// Recent returns at once what the given peers shared recently, of any round. Batches are sorted by peer in the
+	// order of window.Peers, then oldest first, and have Received.Age set. "Recently" means: after the caller's own
+	// batch of round window.Round-window.Staleness, in the order of arrival at the exchange, not by clocks. If the
+	// caller has shared no batch that old, it means: after the caller joined. Batches are rejected as in Gather.
+	// Repeating the call with the same window may return more.
 	Recent(ctx context.Context, window Window) ([]*Received, error)
 
-	// Close releases the connection; calls in progress return ErrClosed.
+	// Close releases the connection. Calls in progress return ErrClosed.
 	Close() error
 }
 
@@ -106,6 +107,6 @@ type Exchange interface {
 type Received struct {
 	Batch
 	Bytes    int
-	Rejected string // why it was refused, empty if it wasn't
-	Age      int    // from Recent: how many of the caller's rounds ago it arrived, 0..Staleness
+	Rejected string // why the batch was rejected; empty if it was accepted
+	Age      int    // set by Recent: how many of the caller's rounds ago the batch arrived, 0..Staleness
 }

@@ -7,13 +7,12 @@ const (
 	tokensDepth      = 6
 )
 
-// checkLists counts the elements of the rollouts, completions and tokens before anything is allocated for them: eight
-// megabytes of "{}," would otherwise become some hundred megabytes of structs that only then could be counted. Any list
-// at these depths is held to the bound. It reads each byte once, makes no sense of them otherwise and leaves malformed
-// JSON to the decoder.
+// checkLists counts rollouts, completions and tokens before anything is allocated for them. Otherwise 8 MB of "{},"
+// would become some hundred megabytes of structs before they are counted. It applies the bounds to every list at these
+// depths. It reads each byte once and leaves malformed JSON to the decoder.
 func checkLists(data []byte) error {
-	tokens := 0                     // of the batch
-	var counts [tokensDepth + 1]int // commas so far in the list at a depth, -1 in an object
+	tokens := 0                     // in the batch
+	var counts [tokensDepth + 1]int // commas so far in the list at each depth, -1 in an object
 	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
@@ -51,7 +50,7 @@ func checkLists(data []byte) error {
 	return nil
 }
 
-// stringEnd returns the index of the quote that ends the string that begins at start, or of the last byte.
+// stringEnd returns the index of the quote that closes the string opened at start, or the index of the last byte.
 func stringEnd(data []byte, start int) int {
 	for i := start + 1; i < len(data); i++ {
 		switch data[i] {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Tokenizer is what is needed of a node's; tokenizer.Tokenizer is the real one.
+// Tokenizer is the part of a node's tokenizer that this package uses. tokenizer.Tokenizer implements it.
 type Tokenizer interface {
 	Encode(text string) []int
 	Decode(ids []int) string
@@ -14,14 +14,14 @@ type Tokenizer interface {
 	VocabSize() int
 }
 
-// Sampled is the completion that a node sampled as ids, which end with EOS if it is terminated, each with its
-// log-probability if these are to be told. Decoding loses information: bytes that are not UTF-8, special tokens, and
-// another tokenization of a word than the encoder's. Then the ids come along, so that those who have the same tokenizer
-// learn what was said: a model of bytes says halves of characters.
+// Sampled converts sampled token ids to a Completion. ids end with EOS if terminated is true. logprobs has one entry
+// per id, or is nil if log-probabilities are not shared. Decoding loses information: bytes that are not UTF-8, special
+// tokens, and a tokenization that differs from the encoder's. In these cases the completion includes the ids, so that
+// receivers with the same tokenizer can restore them. A byte-level model, for example, can emit half a character.
 func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Completion {
 	c := Completion{Text: t.Decode(ids), Terminated: terminated}
 	for _, p := range logprobs {
-		c.Logprobs = append(c.Logprobs, float32(max(leastLogprob, min(p, 0)))) // rounding may take one beyond
+		c.Logprobs = append(c.Logprobs, float32(max(leastLogprob, min(p, 0)))) // rounding may exceed the bounds slightly
 	}
 	if n := len(ids); n > 0 && ids[n-1] == t.EOS() {
 		ids = ids[:n-1]
@@ -32,17 +32,17 @@ func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Comple
 	return c
 }
 
-// Decoded is a completion as a node learns from it.
+// Decoded is a completion in the receiver's token ids.
 type Decoded struct {
-	IDs        []int     // EOS at the end if it is terminated
-	Logprobs   []float64 // the sender's, of IDs; nil: not told, or of other ids
+	IDs        []int     // with EOS at the end if Terminated
+	Logprobs   []float64 // the sender's, one per id in IDs; nil: not sent, or of other ids
 	Text       string
-	Terminated bool // by itself, and not cut
-	Unsaid     bool // no node has sampled these ids: the text has U+FFFD in place of something else
+	Terminated bool // ended with EOS and not cut
+	Unsaid     bool // no node sampled these ids: U+FFFD in the text replaces other bytes
 }
 
-// Decode is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to
-// the text, the text's if not.
+// Decode returns the completion in the token ids of t, cut after limit ids. It uses the sender's ids if t decodes them
+// to the text. Otherwise it encodes the text.
 func (c Completion) Decode(t Tokenizer, limit int) Decoded {
 	h := Decoded{Text: c.Text, Terminated: c.Terminated}
 	own := c.spelled(t)
@@ -66,10 +66,10 @@ func (c Completion) Decode(t Tokenizer, limit int) Decoded {
 	return h
 }
 
-// garbled tells whether something in a decoded text was no UTF-8, and is U+FFFD now.
+// garbled reports whether a decoded text contains U+FFFD, which replaces bytes that are not UTF-8.
 func garbled(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
-// spelled tells whether the completion's ids, of which there are some, spell its text.
+// spelled reports whether the completion has token ids and t decodes them to its text.
 func (c Completion) spelled(t Tokenizer) bool {
 	for _, id := range c.Tokens {
 		if id < 0 || id >= t.VocabSize() || id == t.EOS() {

@@ -18,7 +18,7 @@ func open(t require.TestingT, name string) tokenizer.Tokenizer {
 	return tokens
 }
 
-// What was sampled arrives as it was sampled, whatever it decodes to.
+// Sampled ids arrive unchanged, whatever text they decode to.
 func TestSampledIDsArrive(t *testing.T) {
 	for _, name := range []string{tokenizer.NameBytes, tokenizer.NameGPT2} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestSampledIDsArrive(t *testing.T) {
 	}
 }
 
-// Ids go over the wire only where the text doesn't say them.
+// A completion includes ids only if encoding its text gives other ids.
 func TestTextAloneWhereItSaysTheIDs(t *testing.T) {
 	tokens := open(t, tokenizer.NameBytes)
 	require.Equal(t, exchange.Completion{Text: "¬R", Terminated: true}, exchange.Sampled(tokens, append(tokens.Encode("¬R"), tokens.EOS()), true, nil))
@@ -71,7 +71,7 @@ func TestTextAloneWhereItSaysTheIDs(t *testing.T) {
 	require.Equal(t, exchange.Completion{Text: "hello", Tokens: pieces}, exchange.Sampled(gpt2, pieces, false, nil))
 }
 
-// Ids that don't spell the text are another tokenizer's, or a lie: the text counts.
+// Ids that don't decode to the text come from another tokenizer or a dishonest sender. The receiver uses the text.
 func TestIDsOfAnotherTokenizer(t *testing.T) {
 	tokens := open(t, tokenizer.NameBytes)
 	text := tokens.Encode("ab")
