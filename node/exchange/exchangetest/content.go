@@ -50,7 +50,7 @@ func testPastRounds(t *testing.T, swarm Swarm) {
 	same(t, gather(t, swarm.Join(t, "late"), 2, []string{"a"}, patient())[0], batch("a", 2, "2"))
 }
 
-// testNames uses names that mean something to some transport.
+// testNames uses node names that are special to some transport.
 func testNames(t *testing.T, swarm Swarm) {
 	names := []string{"node_1", "a.b", "a", "*", ">", "node 1", "node=201", "../x", "\u00fc", "A"}
 	for _, name := range names {

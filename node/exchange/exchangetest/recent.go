@@ -9,15 +9,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// arrived is what a Recent is expected to give of one batch.
+// arrived is a batch that Recent is expected to return.
 type arrived struct {
 	node  string
 	round int
 	age   int
 }
 
-// recent asks until as many batches are there as are wanted, for an exchange that hears of them a little later, and
-// compares.
+// recent repeats Recent until it returns as many batches as wanted, because an exchange may learn of them a little
+// later. Then it compares.
 func recent(t *testing.T, e exchange.Exchange, window exchange.Window, want ...arrived) []*exchange.Received {
 	t.Helper()
 	var got []*exchange.Received
@@ -61,7 +61,7 @@ func testRecent(t *testing.T, swarm Swarm) {
 	}
 	recent(t, reader, exchange.Window{Round: 1, Peers: peers, Limit: 8}, arrived{"a", 2, 0})
 
-	// What comes later, another look finds; what has become too old, it doesn't.
+	// A later call finds new batches and omits those that have become too old.
 	publish(t, reader, batch("reader", 2, ""))
 	publish(t, b, batch("b", 3, "behind"))
 	recent(t, reader, exchange.Window{Round: 2, Staleness: 1, Peers: peers, Limit: 8}, arrived{"b", 3, 0}, arrived{"a", 2, 1})
@@ -71,7 +71,7 @@ func testRecent(t *testing.T, swarm Swarm) {
 	recent(t, reader, exchange.Window{Round: 2, Staleness: 2, Limit: 8})
 }
 
-// testRecentLimit has a peer that runs far ahead: the newest of it count, and no more are fetched.
+// testRecentLimit has a peer that runs far ahead: only its newest batches count, and no others are fetched.
 func testRecentLimit(t *testing.T, swarm Swarm) {
 	a, reader := swarm.Join(t, "a"), swarm.Join(t, "reader")
 	publish(t, reader, batch("reader", 0, ""))
@@ -90,7 +90,7 @@ func testRecentLimit(t *testing.T, swarm Swarm) {
 	recent(t, reader, window, arrived{"a", 26, 0})
 }
 
-// testRecentJoining has a node that comes into a swarm that has run for long: what was before it is not lately.
+// testRecentJoining has a node that joins a swarm that has run for a long time: earlier batches are not recent.
 func testRecentJoining(t *testing.T, swarm Swarm) {
 	a := swarm.Join(t, "a")
 	for round := range 3 {
@@ -104,7 +104,7 @@ func testRecentJoining(t *testing.T, swarm Swarm) {
 	recent(t, late, exchange.Window{Round: 5, Staleness: 4, Peers: []string{"a"}, Limit: 8}, arrived{"a", 3, 1}, arrived{"a", 4, 0})
 }
 
-// testRecentRestart has a node that forgot everything but its name and its round.
+// testRecentRestart has a node that restarts and remembers only its name and its round.
 func testRecentRestart(t *testing.T, swarm Swarm) {
 	a, reader := swarm.Join(t, "a"), swarm.Join(t, "reader")
 	window := exchange.Window{Round: 1, Staleness: 1, Peers: []string{"a"}, Limit: 8}

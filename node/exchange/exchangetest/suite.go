@@ -1,5 +1,5 @@
-// Package exchangetest is the conformance suite of exchange.Exchange: what its contract promises, checked against any
-// implementation with real connections. It imports nothing of this module but exchange.
+// Package exchangetest is the conformance suite of exchange.Exchange. It checks any implementation against the
+// interface's contract, with real connections. Of this module it imports only exchange.
 package exchangetest
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Swarm is an empty run of the implementation under test. Its methods fail the test where they can't do their work, and
-// what they open is closed by its cleanup.
+// Swarm is an empty run of the implementation under test. Its methods fail the test on errors and register cleanups
+// that close what they open.
 type Swarm interface {
 	// Join returns a new Exchange of a node. A node can join more than once, as after a restart.
 	Join(t *testing.T, node string) exchange.Exchange
-	// Plant stores bytes as what a node shared for a round, past every check on the sender's side.
+	// Plant stores bytes as the batch that a node shared for a round, without the sender's checks.
 	Plant(t *testing.T, round int, node string, data []byte)
 }
 
-// Run runs the suite; newSwarm is called once a test.
+// Run runs the suite. It calls newSwarm once per test.
 func Run(t *testing.T, newSwarm func(t *testing.T) Swarm) {
 	for name, test := range map[string]func(t *testing.T, swarm Swarm){
 		"Order":        testOrder,
@@ -50,18 +50,18 @@ func Run(t *testing.T, newSwarm func(t *testing.T) Swarm) {
 	}
 }
 
-// soon bounds what should take milliseconds, for a machine that is busy.
+// soon bounds operations that take milliseconds on an idle machine.
 const soon = 20 * time.Second
 
-// patient waits for everybody.
+// patient returns a barrier that waits for every peer.
 func patient() exchange.Barrier {
 	return exchange.Barrier{Deadline: soon, Limit: soon}
 }
 
-// look takes what is there.
+// look returns a barrier that does not wait.
 func look() exchange.Barrier { return exchange.Barrier{} }
 
-// batch makes a node's batch; mark tells two of the same node and round apart.
+// batch returns a node's batch. mark distinguishes two batches of the same node and round.
 func batch(node string, round int, mark string) exchange.Batch {
 	answer := "42"
 	return exchange.Batch{
@@ -104,7 +104,7 @@ func gather(t *testing.T, e exchange.Exchange, round int, peers []string, barrie
 	return got
 }
 
-// same tells whether what arrived is the batch that was published.
+// same checks that the received batch equals the published one.
 func same(t *testing.T, got *exchange.Received, want exchange.Batch) {
 	t.Helper()
 	if got == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// testLatePeer shares while others already wait, many times so that the two meet in many orders.
+// testLatePeer publishes while another node already waits, 20 times to vary the order of the two.
 func testLatePeer(t *testing.T, swarm Swarm) {
 	a, reader := swarm.Join(t, "a"), swarm.Join(t, "reader")
 	for round := range 20 {
@@ -24,7 +24,7 @@ func testLatePeer(t *testing.T, swarm Swarm) {
 	}
 }
 
-// testWaitsForAll has its quorum at once, and must use the time until the deadline all the same.
+// testWaitsForAll reaches its quorum at once and must still wait for the other peer until the deadline.
 func testWaitsForAll(t *testing.T, swarm Swarm) {
 	a, b, reader := swarm.Join(t, "a"), swarm.Join(t, "b"), swarm.Join(t, "reader")
 	publish(t, a, batch("a", 0, ""))
@@ -59,7 +59,7 @@ func testQuorum(t *testing.T, swarm Swarm) {
 		t.Errorf("waited %v for a deadline of %v", waited, deadline)
 	}
 
-	// After the deadline the quorum's last batch ends the wait, whenever it comes.
+	// After the deadline, the batch that completes the quorum ends the wait.
 	publish(t, a, batch("a", 1, ""))
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -76,7 +76,7 @@ func testNoQuorum(t *testing.T, swarm Swarm) {
 	publish(t, reader, batch("reader", 0, ""))
 	barrier := exchange.Barrier{Deadline: 20 * time.Millisecond, Quorum: 2, Limit: 100 * time.Millisecond}
 	start := time.Now()
-	got, err := reader.Gather(t.Context(), 0, []string{"a", "reader", "dead"}, barrier) // its own batch is no quorum
+	got, err := reader.Gather(t.Context(), 0, []string{"a", "reader", "dead"}, barrier) // its own batch does not count towards the quorum
 	waited := time.Since(start)
 	if !errors.Is(err, exchange.ErrNoQuorum) || got != nil {
 		t.Errorf("got %v, %v, want ErrNoQuorum", got, err)
@@ -86,7 +86,7 @@ func testNoQuorum(t *testing.T, swarm Swarm) {
 	}
 }
 
-// testZeroBarrier waits for nobody, but must see all that has been shared.
+// testZeroBarrier does not wait, but must see everything that has been shared.
 func testZeroBarrier(t *testing.T, swarm Swarm) {
 	reader := swarm.Join(t, "reader")
 	var peers []string
@@ -104,7 +104,7 @@ func testZeroBarrier(t *testing.T, swarm Swarm) {
 	}
 }
 
-// testConcurrent is a swarm of eight nodes over some rounds; each gathers twice at a time.
+// testConcurrent runs eight nodes over five rounds. Each node gathers twice at a time.
 func testConcurrent(t *testing.T, swarm Swarm) {
 	const nodes, rounds = 8, 5
 	names := make([]string, nodes)
