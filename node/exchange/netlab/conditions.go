@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Conditions are those of a link between two hosts, alike in both directions but for the cuts.
+// Conditions are the properties of a link between two hosts, equal in both directions except for the cuts.
 type Conditions struct {
 	Delay     time.Duration // one way
-	Jitter    time.Duration // added to Delay, evenly drawn from 0..Jitter; packets keep their order
-	Loss      float64       // share of packets that vanish, 0..1
-	RateBytes float64       // bytes a second; 0: no limit
-	Queue     time.Duration // of packets that may wait for the rate; 0: DefaultQueue. What doesn't fit is dropped
+	Jitter    time.Duration // added to Delay, uniform in 0..Jitter; packets keep their order
+	Loss      float64       // share of packets dropped at random, 0..1
+	RateBytes float64       // bytes per second; 0: no limit
+	Queue     time.Duration // longest wait for the rate limit; 0: DefaultQueue; packets beyond it are dropped
 
-	CutAB bool // nothing arrives from the first of the link's hosts at the second, what is under way included
+	CutAB bool // drops all packets from the link's first host to its second, packets in flight included
 	CutBA bool
 }
 
-// DefaultQueue is that of a home router: bloated, not endless.
+// DefaultQueue is that of a home router: bloated, but finite.
 const DefaultQueue = 500 * time.Millisecond
 
 func (c Conditions) check() error {
@@ -32,9 +32,9 @@ func (c Conditions) check() error {
 	return nil
 }
 
-// Counts are what became of the packets of one direction.
+// Counts counts the packets of one direction by their fate.
 type Counts struct {
-	Packets, Bytes             int64 // that arrived
-	Cut, Lost, Overflowed      int64 // packets dropped: by a cut, by chance, by a full queue
+	Packets, Bytes             int64 // delivered
+	Cut, Lost, Overflowed      int64 // packets dropped: by a cut, at random, by a full queue
 	LongestWait, LongestBehind time.Duration
 }

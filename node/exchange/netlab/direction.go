@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// direction carries packets one way. Its clock and its dice are its own, so that it is tested without a network.
+// direction carries packets one way. Callers pass its times and its seed, so tests need no network.
 type direction struct {
 	deliver func(packet []byte)
 
@@ -17,23 +17,23 @@ type direction struct {
 	cut        bool
 	dice       *rand.Rand
 	idle       time.Time // when the packets accepted so far have passed the rate limit
-	newest     time.Time // when the newest of them arrives
+	newest     time.Time // when the newest accepted packet arrives
 	queue      []parcel
 	counts     Counts
 	wake       chan struct{}
 }
 
-// parcel is a packet under way.
+// parcel is a packet in flight.
 type parcel struct {
 	packet []byte
-	at     time.Time // arrives
+	at     time.Time // arrival
 }
 
 func newDirection(seed uint64, deliver func([]byte)) *direction {
 	return &direction{deliver: deliver, dice: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
 }
 
-// set changes the conditions. A cut takes what is under way with it.
+// set changes the conditions. A cut drops the packets in flight.
 func (d *direction) set(c Conditions, cut bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +44,7 @@ func (d *direction) set(c Conditions, cut bool) {
 	}
 }
 
-// accept takes a packet, which it keeps, or drops it.
+// accept queues a packet, which it retains, or drops it.
 func (d *direction) accept(packet []byte, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *direction) accept(packet []byte, now time.Time) {
 	}
 }
 
-// fate is what becomes of a packet.
+// fate is what happens to a packet.
 type fate int
 
 const (
@@ -73,7 +73,7 @@ const (
 	overflowed
 )
 
-// arrival decides on a packet of so many bytes. mu is held.
+// arrival decides the fate and the arrival time of a packet of size bytes. The caller holds mu.
 func (d *direction) arrival(size int, now time.Time) (time.Time, fate) {
 	c := d.conditions
 	if d.cut {
@@ -105,7 +105,8 @@ func (d *direction) arrival(size int, now time.Time) (time.Time, fate) {
 	return at, carried
 }
 
-// due takes what has arrived by now off the queue, and says when the next does; zero: nothing is under way.
+// due removes the packets that have arrived by now from the queue. It also returns the time of the next arrival, zero
+// if no packet is in flight.
 func (d *direction) due(now time.Time) (arrived []parcel, next time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +124,7 @@ func (d *direction) due(now time.Time) (arrived []parcel, next time.Time) {
 	return arrived, next
 }
 
-// serve delivers until done is closed.
+// serve delivers packets until done is closed.
 func (d *direction) serve(done <-chan struct{}) {
 	for {
 		arrived, next := d.due(time.Now())

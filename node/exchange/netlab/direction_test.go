@@ -10,8 +10,8 @@ import (
 
 var epoch = time.Unix(1_700_000_000, 0)
 
-// Whatever is sent when under whatever conditions, packets arrive in order, none before its delay, none faster than the
-// rate, and each is accounted for.
+// For any conditions and times of sending, packets arrive in order, not before their delay, not faster than the rate,
+// and each is counted.
 func TestDirectionKeepsItsConditions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Conditions{
@@ -87,7 +87,7 @@ func TestLossIsWhatWasSet(t *testing.T) {
 	}
 }
 
-// A queue of half a second at 1000 bytes a second takes 500 bytes and the packet that is being sent.
+// A queue of half a second at 1000 bytes/s holds 500 bytes and the packet that is being sent.
 func TestAFullQueueDrops(t *testing.T) {
 	d := newDirection(1, nil)
 	d.set(Conditions{RateBytes: 1000, Queue: 500 * time.Millisecond}, false)

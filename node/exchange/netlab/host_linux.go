@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a machine of the lab, as far as the network goes: files and processes are the real machine's.
+// Host is a machine of the lab as far as the network goes. It shares files and processes with the real machine.
 type Host struct {
 	Name    string
 	Address netip.Addr
@@ -58,11 +58,11 @@ func (h *Host) Listen(network, address string) (listener net.Listener, err error
 	return listener, err
 }
 
-// killWait bounds the wait for killed processes to be gone.
+// killWait bounds the wait for killed processes to end.
 const killWait = 20 * time.Second
 
-// Kill is a power failure: every process of the host is killed, and none is left when it returns. Who started one still
-// has to Wait for it.
+// Kill simulates a power failure: it kills every process of the host and returns when all have ended. The parent of a
+// process still has to Wait for it.
 func (h *Host) Kill() error {
 	for deadline := time.Now().Add(killWait); ; time.Sleep(5 * time.Millisecond) {
 		pids, err := h.Processes()
@@ -80,7 +80,7 @@ func (h *Host) Kill() error {
 	}
 }
 
-// Processes are those that run on the host.
+// Processes returns the ids of the processes that run on the host.
 func (h *Host) Processes() ([]int, error) {
 	id, err := h.namespace.id()
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *Host) Processes() ([]int, error) {
 	for _, path := range paths {
 		var stat unix.Stat_t
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-		// A process that has ended since, or is a zombie, has no namespace.
+		// A process that has ended, or is a zombie, has no namespace.
 		if err == nil && unix.Stat(path, &stat) == nil && stat.Ino == id && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
@@ -102,5 +102,5 @@ func (h *Host) Processes() ([]int, error) {
 	return pids, nil
 }
 
-// arrive hands a packet to the host's kernel. One that it doesn't take is lost, as on any network.
+// arrive hands a packet to the host's kernel. A packet that the kernel refuses is lost, as on a real network.
 func (h *Host) arrive(packet []byte) { _, _ = h.tun.Write(packet) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Lab is a network of hosts, each linked to each other, at first without any conditions.
+// Lab is a network of hosts with a link between each two. Links start without delay, loss or rate limit.
 type Lab struct {
 	hosts      []*Host
 	byAddress  map[netip.Addr]*Host
@@ -19,8 +19,8 @@ type Lab struct {
 	running    sync.WaitGroup
 }
 
-// New makes a lab that ends with the test, and whatever runs on its hosts with it. It skips the test, with the reason,
-// where namespaces can't be made. seed is that of losses and jitter.
+// New creates a lab. The lab and the processes on its hosts end with the test. If namespaces can't be created, New
+// skips the test with the reason. seed seeds losses and jitter.
 func New(t testing.TB, seed uint64, hosts ...string) *Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -72,7 +72,7 @@ func open(seed uint64, names []string) (_ *Lab, err error) {
 	return l, nil
 }
 
-// Host is one of the lab's by its name.
+// Host returns the host with the given name.
 func (l *Lab) Host(name string) *Host {
 	for _, h := range l.hosts {
 		if h.Name == name {
@@ -82,10 +82,10 @@ func (l *Lab) Host(name string) *Host {
 	panic("netlab: no host " + name)
 }
 
-// Link is the way between two hosts.
+// Link is the connection between two hosts.
 type Link struct{ ab, ba *direction }
 
-// Link is the way between a and b; which is which says which cut is which.
+// Link returns the link between a and b. In Conditions, CutAB refers to the direction from a to b.
 func (l *Lab) Link(a, b string) Link {
 	link := Link{l.directions[[2]string{a, b}], l.directions[[2]string{b, a}]}
 	if link.ab == nil || link.ba == nil {
@@ -94,8 +94,7 @@ func (l *Lab) Link(a, b string) Link {
 	return link
 }
 
-// Set changes the conditions from now on. Packets that are under way arrive as they would have, unless they are cut
-// off.
+// Set changes the conditions. Packets in flight keep their arrival time unless they are cut off.
 func (l Link) Set(c Conditions) {
 	if err := c.check(); err != nil {
 		panic("netlab: " + err.Error())
@@ -104,10 +103,11 @@ func (l Link) Set(c Conditions) {
 	l.ba.set(c, c.CutBA)
 }
 
-// Counts are those of both directions since the lab was made.
+// Counts returns the counts of both directions since the lab was created.
 func (l Link) Counts() (ab, ba Counts) { return l.ab.count(), l.ba.count() }
 
-// forward routes what a host sends. Packets that no host of the lab is meant with, as IPv6's own, go nowhere.
+// forward routes the packets that a host sends. It drops packets to addresses outside the lab, such as the kernel's own
+// IPv6 packets.
 func (l *Lab) forward(from *Host) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -126,7 +126,7 @@ func (l *Lab) forward(from *Host) {
 	}
 }
 
-// close ends what runs on the hosts, then the hosts.
+// close ends the processes on the hosts, then the hosts.
 func (l *Lab) close() error {
 	var errs []error
 	for _, h := range l.hosts {

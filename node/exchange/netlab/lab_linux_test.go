@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// soon bounds every wait; nothing is measured by it.
+// soon bounds every wait. No test measures it.
 const soon = 2 * time.Minute
 
-// echo is a TCP server on a host that sends back what it gets.
+// echo starts a TCP server on a host that sends back the bytes it receives.
 func echo(t *testing.T, h *Host) string {
 	t.Helper()
 	listener, err := h.Listen("tcp", net.JoinHostPort(h.Address.String(), "0"))
@@ -53,7 +53,7 @@ func dial(t *testing.T, h *Host, address string) net.Conn {
 	return conn
 }
 
-// there sends bytes and reads them back, and returns how long that took.
+// there sends bytes, reads them back and returns how long that took.
 func there(t *testing.T, conn net.Conn, size int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -71,8 +71,8 @@ func there(t *testing.T, conn net.Conn, size int) time.Duration {
 	return time.Since(began)
 }
 
-// Real TCP over the lab feels what was set: a round trip takes both delays, a transfer its size by the rate, and both
-// go back when taken away.
+// Real TCP over the lab is subject to the conditions: a round trip takes both delays, a transfer takes its size divided
+// by the rate, and both effects end with the conditions.
 func TestTCPFeelsTheConditions(t *testing.T) {
 	lab := New(t, 1, "a", "b", "c")
 	link := lab.Link("a", "b")
@@ -105,7 +105,7 @@ func TestTCPFeelsTheConditions(t *testing.T) {
 	}
 }
 
-// TCP gets everything through a lossy link, and the packets that were lost are counted.
+// TCP delivers everything over a lossy link, and the lab counts the lost packets.
 func TestTCPOutlivesLoss(t *testing.T) {
 	lab := New(t, 2, "a", "b")
 	conn := dial(t, lab.Host("b"), echo(t, lab.Host("a")))
@@ -116,7 +116,7 @@ func TestTCPOutlivesLoss(t *testing.T) {
 	}
 }
 
-// Each direction is cut by itself, and what was sent meanwhile arrives after healing; other links don't notice.
+// Each direction can be cut separately. Data sent during the cut arrives after it ends. Other links are unaffected.
 func TestCutsHaveADirection(t *testing.T) {
 	lab := New(t, 3, "a", "b", "c")
 	link := lab.Link("a", "b")
@@ -148,7 +148,7 @@ func TestCutsHaveADirection(t *testing.T) {
 	}
 }
 
-// silent checks that nothing comes for a while.
+// silent checks that no data arrives for a while.
 func silent(t *testing.T, name string, conn net.Conn) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
@@ -159,8 +159,8 @@ func silent(t *testing.T, name string, conn net.Conn) {
 	}
 }
 
-// Processes see their host's network only, and a power failure leaves none of them, grandchildren included, and none of
-// another host's.
+// Processes on a host use only the host's network. A power failure ends all of them, grandchildren included, and no
+// process of another host.
 func TestKillTakesTheHostsProcesses(t *testing.T) {
 	lab := New(t, 4, "a", "b")
 	var out strings.Builder

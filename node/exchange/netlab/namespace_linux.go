@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mtu is that of Ethernet: segments are as they are on a real way.
+// mtu is that of Ethernet, so TCP segments have realistic sizes.
 const mtu = 1500
 
-// namespace is a network namespace without a name. It lives as long as its file is open or a process is in it.
+// namespace is a network namespace without a name. The kernel keeps it while its file is open or a process is in it.
 type namespace struct{ file *os.File }
 
-// newNamespace makes a namespace whose loopback is up.
+// newNamespace creates a namespace and brings its loopback interface up.
 func newNamespace() (*namespace, error) {
 	type made struct {
 		file *os.File
@@ -24,7 +24,7 @@ func newNamespace() (*namespace, error) {
 	}
 	result := make(chan made)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		runtime.LockOSThread() // never unlocked: the thread must end with its namespace
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			result <- made{err: fmt.Errorf("make a network namespace: %w", err)}
 			return
@@ -42,12 +42,12 @@ func newNamespace() (*namespace, error) {
 	return &namespace{m.file}, nil
 }
 
-// inside calls f on a thread that is in the namespace: sockets opened and processes started by it, not by other
-// goroutines, are there.
+// inside calls f on a thread in the namespace. Sockets that f opens and processes that it starts are in the namespace,
+// but not those of other goroutines.
 func (n *namespace) inside(f func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: a thread that could not come back must not be used again
+		runtime.LockOSThread() // never unlocked: a thread that can't switch back must not be reused
 		err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET)
 		if err == nil {
 			err = f()
@@ -57,8 +57,8 @@ func (n *namespace) inside(f func() error) error {
 	return <-result
 }
 
-// openTUN creates the namespace's connection: an interface with an address whose packets are read from and written to
-// the file.
+// openTUN creates the namespace's TUN interface with an address. The kernel's packets are read from the returned file,
+// and packets written to the file go to the kernel.
 func (n *namespace) openTUN(address netip.Addr) (*os.File, error) {
 	var file *os.File
 	err := n.inside(func() error {
@@ -83,8 +83,8 @@ func (n *namespace) openTUN(address netip.Addr) (*os.File, error) {
 	return file, err
 }
 
-// configure brings an interface of the calling thread's namespace up, with an address of a /24 network unless it has
-// its own.
+// configure brings up an interface in the calling thread's namespace. It sets the address, in a /24 network, and the
+// MTU, unless address is invalid.
 func configure(name string, address netip.Addr) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func configure(name string, address netip.Addr) error {
 	return nil
 }
 
-// id tells namespaces apart.
+// id returns the inode number that identifies the namespace.
 func (n *namespace) id() (uint64, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(n.file.Fd()), &stat); err != nil {
