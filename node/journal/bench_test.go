@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// realistic are a round's records in the size of GPT-2's: I=4 and J=4 groups of G=8, prompts of 120 and completions of
-// length tokens. Ids are drawn as words are, few of them often; the text is drawn from such words too.
+// realistic returns a round's records at the size of a GPT-2 run: I=4 and J=4 groups of G=8, prompts of 120 tokens and
+// completions of length tokens. Ids and words follow a Zipf distribution.
 func realistic(length int) (Generated, Trained, Done) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(rng, 1.2, 8, 50256)
@@ -65,7 +65,7 @@ func realistic(length int) (Generated, Trained, Done) {
 	return g, tr, Done{Event: event.Event{Type: event.TypeRound, Time: 1.7e9, Round: &report}}
 }
 
-// BenchmarkRound logs a round, in bytes of the journal and against the fsync of as many bytes.
+// BenchmarkRound logs a round. It reports the bytes of the journal and the time relative to an fsync of as many bytes.
 func BenchmarkRound(b *testing.B) {
 	for _, length := range []int{64, 256, 896} {
 		g, tr, d := realistic(length)
@@ -98,7 +98,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkRead2000 reads 2000 rounds, a whole run of a node.
+// BenchmarkRead2000 reads 2000 rounds, the length of a node's run.
 func BenchmarkRead2000(b *testing.B) {
 	g, tr, d := realistic(256)
 	j := resumed(b, b.TempDir(), 0)

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sum appends its CRC to a header.
+// sum appends a CRC to a header.
 func sum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -24,7 +24,7 @@ const (
 	damagedEvery  = 5
 )
 
-// harm is what can happen to a file: it loses its end, a bit, a piece of its middle, or gains bytes.
+// harm damages a file: it cuts its end, flips a bit, overwrites a piece or adds bytes.
 func harm(t *rapid.T, data []byte) []byte {
 	at := rapid.IntRange(0, len(data)-1).Draw(t, "at")
 	switch rapid.SampledFrom([]string{"cut", "bit", "zeros", "overwrite", "insert", "append"}).Draw(t, "harm") {
@@ -48,7 +48,7 @@ func harm(t *rapid.T, data []byte) []byte {
 	return append(bytes.Clone(data), rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "bytes")...)
 }
 
-// subset tells whether every record that r has is that of the whole round.
+// subset reports whether every record that r has equals that of the complete round.
 func subset(r, of Round) bool {
 	return r.Round == of.Round &&
 		(r.Generated == nil || reflect.DeepEqual(r.Generated, of.Generated)) &&
@@ -56,8 +56,8 @@ func subset(r, of Round) bool {
 		(r.Done == nil || reflect.DeepEqual(r.Done, of.Done))
 }
 
-// Whatever happens to a segment, no wrong record is read, what precedes the harm and the other segments are read whole,
-// and the journal can go on.
+// Whatever happens to a segment, no wrong record is read. All records before the damage and in other segments are read,
+// and the journal can continue.
 func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 	pristine := written(t, damagedRounds, damagedEvery)
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 			}
 		}
 
-		// The next process goes on after what it could read.
+		// The next process continues after the last round that it could read.
 		next := len(list)
 		if next > 0 && list[next-1].Trained == nil {
 			next--
@@ -153,7 +153,7 @@ func frameOf2(k kind, round int, record any) []byte {
 	return data
 }
 
-// common is the length of the prefix that two files share.
+// common returns the length of the common prefix of two files.
 func common(a, b []byte) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -162,7 +162,7 @@ func common(a, b []byte) int {
 	return n
 }
 
-// wholeRounds counts the rounds whose three records lie in data, the beginning of a segment.
+// wholeRounds counts the rounds with all three records in data, the beginning of a segment.
 func wholeRounds(t *rapid.T, data []byte, first int) int {
 	records := 0
 	for offset := int64(segmentHeader); ; records++ {
@@ -174,7 +174,8 @@ func wholeRounds(t *rapid.T, data []byte, first int) int {
 	}
 }
 
-// Any byte that is cut off from the last segment is a torn tail: no error, and nothing but the torn record is lost.
+// Cutting any number of bytes from the last segment leaves a torn tail. That is no error, and only the torn record is
+// lost.
 func TestATornTailIsNoDamage(t *testing.T) {
 	dir := written(t, 2, 10)
 	path := filepath.Join(dir, segmentName(0))
@@ -194,8 +195,8 @@ func TestATornTailIsNoDamage(t *testing.T) {
 	}
 }
 
-// Damage that costs a segment its last Done, with the next one begun already, must not keep the node from going on: it
-// tells of that round again, and can log so nowhere.
+// Damage can cost a segment its last Done when the next segment has already begun. The node must be able to continue:
+// it reports that round again, and has nowhere to log that.
 func TestALostDoneBeforeANewSegment(t *testing.T) {
 	dir := written(t, 3, 10)
 	j := resumed(t, dir, 3)
@@ -209,7 +210,7 @@ func TestALostDoneBeforeANewSegment(t *testing.T) {
 	lost := whole(2, 0)
 	lost.Done = nil
 	want := []Round{whole(0, 0), whole(1, 0), lost}
-	for range 2 { // lives
+	for range 2 { // processes
 		list, err := read(dir, 0)
 		require.NoError(t, err)
 		require.Equal(t, want, list)
@@ -221,7 +222,7 @@ func TestALostDoneBeforeANewSegment(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedBitIsFound is exhaustive for a small journal.
+// TestEveryFlippedBitIsFound flips every bit of a small journal.
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	dir := written(t, 1, 10)
 	path := filepath.Join(dir, segmentName(0))
@@ -239,7 +240,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// FuzzSegment reads an untrusted sender's bytes as a segment, records with right checksums included.
+// FuzzSegment reads untrusted bytes as a segment, including records with correct checksums.
 func FuzzSegment(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add(frameOf2(kindGenerated, 0, generated(0, 0)), false)

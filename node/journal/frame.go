@@ -11,17 +11,18 @@ import (
 
 // The format, all integers little-endian:
 //
-//	segment: magic[8] version:u32 round:u32 crc:u32            crc over the 16 bytes before it
-//	record:  length:u32 kind:u8 round:u32 crc:u32 payload crc:u32   the first crc over the 9 bytes before it, the second over all before it
+//	segment: magic[8] version:u32 round:u32 crc:u32                 crc over the 16 bytes before it
+//	record:  length:u32 kind:u8 round:u32 crc:u32 payload crc:u32   crcs over the 9 bytes before and all before
 //
-// A header of its own sum tells a record that was cut off at the end of a file from one whose length was damaged.
+// The header has its own checksum to distinguish a record cut off at the end of a file from one with a damaged length.
 const (
 	formatVersion = 1
 	segmentHeader = 20
 	recordHeader  = 13
 	recordTrailer = 4
 
-	// maxPayload bounds a record's payload, compressed and not. The engine's protocol bounds an update to as much.
+	// maxPayload bounds a record's payload, in bytes, compressed and uncompressed. The engine's protocol has the same
+	// bound for an update.
 	maxPayload = 64 << 20
 )
 
@@ -29,7 +30,7 @@ var magic = [8]byte{'s', 'w', 'a', 'r', 'm', 'j', 'n', 'l'}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// kind is that of a record.
+// kind is the type of a record.
 type kind uint8
 
 const (
@@ -38,22 +39,22 @@ const (
 	kindDone      kind = 3
 )
 
-// errTorn is a record, or a segment's header, of which the end is not there: the process or the machine died while it
-// was written.
+// errTorn reports that the end of a record or of a segment's header is missing, because the process or the machine
+// failed during the write.
 var errTorn = errors.New("it ends in the middle of a record")
 
-// frame is a record's header and where it lies.
+// frame is a record's header and its position.
 type frame struct {
 	kind   kind
 	round  int
-	offset int64 // of the header
-	length int   // of the payload
+	offset int64 // of the header, in bytes
+	length int   // of the payload, in bytes
 }
 
-// end is the offset after the record.
+// end returns the offset after the record.
 func (f frame) end() int64 { return f.offset + recordHeader + int64(f.length) + recordTrailer }
 
-// encodeSegmentHeader returns a segment's first bytes.
+// encodeSegmentHeader returns the header of a segment.
 func encodeSegmentHeader(round int) []byte {
 	b := append(make([]byte, 0, segmentHeader), magic[:]...)
 	b = binary.LittleEndian.AppendUint32(b, formatVersion)
@@ -61,7 +62,7 @@ func encodeSegmentHeader(round int) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeSegmentHeader returns the round that a segment begins with.
+// decodeSegmentHeader returns the first round of a segment.
 func decodeSegmentHeader(r io.ReaderAt) (int, error) {
 	var b [segmentHeader]byte
 	if n, err := r.ReadAt(b[:], 0); n < len(b) {
@@ -80,7 +81,7 @@ func decodeSegmentHeader(r io.ReaderAt) (int, error) {
 	return int(binary.LittleEndian.Uint32(b[12:])), nil
 }
 
-// encodeRecord frames a payload.
+// encodeRecord adds header and checksums to a payload.
 func encodeRecord(k kind, round int, payload []byte) ([]byte, error) {
 	if len(payload) > maxPayload {
 		return nil, fmt.Errorf("a record of %d bytes, more than %d", len(payload), maxPayload)
@@ -97,8 +98,8 @@ func encodeRecord(k kind, round int, payload []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// readFrame reads the header of the record at offset: io.EOF where the file ends there, errTorn where it ends before
-// the record does.
+// readFrame reads the header of the record at offset. It returns io.EOF at the end of the file, and errTorn if the file
+// ends within the record.
 func readFrame(r io.ReaderAt, offset, size int64) (frame, error) {
 	if offset >= size {
 		return frame{}, io.EOF
@@ -125,7 +126,7 @@ func readFrame(r io.ReaderAt, offset, size int64) (frame, error) {
 	return f, nil
 }
 
-// readPayload reads and checks a whole record.
+// readPayload reads a record's payload and verifies its checksum.
 func readPayload(r io.ReaderAt, f frame) ([]byte, error) {
 	b := make([]byte, f.end()-f.offset)
 	if n, err := r.ReadAt(b, f.offset); n < len(b) {
@@ -138,7 +139,7 @@ func readPayload(r io.ReaderAt, f frame) ([]byte, error) {
 	return body[recordHeader:], nil
 }
 
-// shortOr makes of the end of a file errTorn.
+// shortOr converts the end of a file to errTorn.
 func shortOr(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errTorn
@@ -146,8 +147,8 @@ func shortOr(err error) error {
 	return err
 }
 
-// tornIfZero is errTorn where a file holds nothing but zeros from offset on, as after a power cut, and damage
-// otherwise.
+// tornIfZero returns errTorn if the file holds only zeros from offset on, as after a power failure. Otherwise it
+// returns ErrDamaged.
 func tornIfZero(r io.ReaderAt, offset int64) error {
 	buffer := make([]byte, 64<<10)
 	for {

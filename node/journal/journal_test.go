@@ -20,7 +20,7 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// resumed is a folder's journal, ready for a round.
+// resumed opens a folder's journal and resumes it at a round.
 func resumed(t testing.TB, dir string, round int) *Journal {
 	t.Helper()
 	j, err := Open(dir, quiet())
@@ -29,7 +29,7 @@ func resumed(t testing.TB, dir string, round int) *Journal {
 	return j
 }
 
-// The records of a round, small and different for every round and version of the round.
+// The records of a round are small, and differ for every round and version.
 func generated(round, version int) Generated {
 	return Generated{
 		Seed: int64(round*1000 + version), Completions: [][]int{{round, 1, 2}, {version}}, Terminated: []bool{true, false},
@@ -51,7 +51,7 @@ func done(round, version int) Done {
 	return Done{Event: event.Event{Type: event.TypeRound, Time: float64(version), Round: &event.Round{Round: round, Loss: 0.1}}}
 }
 
-// whole is what reading a round gives of which all three records were written.
+// whole returns a round with all three records.
 func whole(round, version int) Round {
 	g, tr, d := generated(round, version), trained(round, version), done(round, version)
 	return Round{Round: round, Generated: &g, Trained: &tr, Done: &d}
@@ -64,7 +64,7 @@ func write(t testing.TB, j *Journal, round, version int) {
 	require.NoError(t, j.Done(round, done(round, version)))
 }
 
-// written is a folder with rounds 0 to rounds-1, a new segment at every multiple of every.
+// written returns a folder with rounds 0 to rounds-1, with a new segment at every multiple of every.
 func written(t testing.TB, rounds, every int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func written(t testing.TB, rounds, every int) string {
 	return dir
 }
 
-// read collects the rounds from one on, and the error at the end.
+// read returns the rounds from a round on, and the final error.
 func read(dir string, from int) ([]Round, error) {
 	var list []Round
 	for r, err := range Rounds(dir, from) {
@@ -117,7 +117,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	_, err := Find(dir, 25)
 	require.ErrorIs(t, err, ErrNotFound)
 	for range Rounds(dir, 3) {
-		break // a reader may have enough
+		break // a reader may stop early
 	}
 }
 
@@ -158,7 +158,7 @@ func TestResumeDropsWhatIsOfTheRoundAndLater(t *testing.T) {
 	}
 }
 
-// A folder whose rounds up to the checkpoint's are not all there goes on in a new segment, and what is there stays.
+// If rounds up to the checkpoint's are missing, the journal continues in a new segment and keeps the old ones.
 func TestResumeBehindWhatIsThere(t *testing.T) {
 	dir := written(t, 15, 10)
 	j := resumed(t, dir, 20)
@@ -242,7 +242,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 	require.Error(t, j.Rotate(10), "what was generated is still there")
 }
 
-// A full disk costs the record that it meets, and nothing else.
+// A full disk costs only the record that meets it.
 func TestDiskIsFullInTheMiddleOfARecord(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The codecs are made at first use and kept: their tables cost more than a record. EncodeAll and DecodeAll hold no
-// state.
+// The codecs are created at first use and reused, because creating their tables costs more than coding a record.
+// EncodeAll and DecodeAll keep no state.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
@@ -28,7 +28,7 @@ var (
 	})
 )
 
-// encodePayload returns a record's payload.
+// encodePayload returns a record as compressed JSON.
 func encodePayload(record any) ([]byte, error) {
 	data, err := json.Marshal(record)
 	if err != nil {
@@ -40,7 +40,7 @@ func encodePayload(record any) ([]byte, error) {
 	return encoder().EncodeAll(data, nil), nil
 }
 
-// decodePayload is the inverse of encodePayload. Its errors are ErrDamaged.
+// decodePayload is the inverse of encodePayload. Its errors wrap ErrDamaged.
 func decodePayload[T any](payload []byte) (*T, error) {
 	data, err := decoder().DecodeAll(payload, nil)
 	if err != nil {

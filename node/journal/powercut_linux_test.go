@@ -16,8 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A training set that was logged is there after any power cut, also where a sync failed before it; and the journal
-// always goes on.
+// A logged training set survives any power failure, even after a failed sync. The journal can always continue.
 func TestPowerCutLosesNoTrainingSet(t *testing.T) {
 	fs := powercut.Mount(t)
 	node := filepath.Join(fs.Dir, "runs", "run-1", "node_0")
@@ -30,14 +29,14 @@ func TestPowerCutLosesNoTrainingSet(t *testing.T) {
 			require.NoError(t, j.Rotate(round))
 		}
 		require.NoError(t, j.Generated(round, generated(round, 0)))
-		if round == 7 || round == 15 { // in the middle of a segment, and at its beginning
+		if round == 7 || round == 15 { // in the middle and at the beginning of a segment
 			fs.FailSyncs(t, 1)
 			require.Error(t, j.Trained(round, trained(round, 0)))
 		}
 		require.NoError(t, j.Trained(round, trained(round, 0)))
 		logged = append(logged, powercut.Promise{Changes: fs.Now(t), Value: round + 1})
 		require.NoError(t, j.Done(round, done(round, 0)))
-		if round == 18 { // another process
+		if round == 18 { // a new process
 			require.NoError(t, j.Close())
 			j = resumed(t, node, round+1)
 		}

@@ -8,11 +8,11 @@ import (
 	"sort"
 )
 
-// Rounds reads a journal's rounds in order, from a round on, until the last that is there. Where it can't go on it ends
-// with an error, of which ErrDamaged says that what follows in that segment is lost, or that rounds are missing;
-// reading may go on with a later segment's round. A record that was torn off at the journal's very end is no error, nor
-// is a lost Done before a later segment, nor a folder without a journal. It may read beside the journal's writer; it
-// holds one round in memory.
+// Rounds reads a journal's rounds in order, starting at round from, up to the last one. If it can't continue, it ends
+// with an error. ErrDamaged reports that the rest of that segment is lost or that rounds are missing. The caller may
+// then continue with a later segment's round. Three cases are no error: a torn record at the end of the journal, a lost
+// Done before a later segment, and a folder without a journal. Rounds may run while another process writes the journal.
+// It holds one round in memory.
 func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	return func(yield func(Round, error) bool) {
 		list, err := segments(dir)
@@ -36,8 +36,8 @@ func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	}
 }
 
-// Find reads one round. It returns ErrNotFound where the journal has nothing of it, ErrDamaged where what it was made
-// of can't be read, or for all that is left.
+// Find reads one round. It returns ErrNotFound if the journal has no record of the round. It returns ErrDamaged if a
+// record that the round needs can't be read.
 func Find(dir string, round int) (Round, error) {
 	list, err := segments(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func Find(dir string, round int) (Round, error) {
 		}
 		return true, found.add(f.kind, payload)
 	})
-	complete := found.Generated != nil && found.Trained != nil // what is damaged is its Done, or none of it
+	complete := found.Generated != nil && found.Trained != nil // only Done is damaged, or a record of a later round
 	if err := s.fail(err); err != nil && !(complete && errors.Is(err, ErrDamaged)) {
 		return Round{}, err
 	}
@@ -69,20 +69,20 @@ func Find(dir string, round int) (Round, error) {
 	return found, nil
 }
 
-// holder is the index of the segment that a round would be in; 0 where it is before all.
+// holder returns the index of the segment that would contain a round, 0 for a round before the first segment.
 func holder(list []segment, round int) int {
 	return max(0, sort.Search(len(list), func(i int) bool { return list[i].first > round })-1)
 }
 
-// errEnough ends a reading whose caller wants no more.
+// errEnough ends a scan after the caller has stopped iterating.
 var errEnough = errors.New("enough")
 
-// reader puts records together to rounds.
+// reader combines records into rounds.
 type reader struct {
-	from, next int // next is the round that must come
+	from, next int // next is the expected round
 	round      Round
-	open       bool // round holds something
-	over       bool // the caller wants no more
+	open       bool // round holds a record
+	over       bool // the caller has stopped iterating
 	yield      func(Round, error) bool
 }
 
@@ -107,7 +107,7 @@ func (r *reader) segment(s segment) error {
 	return s.fail(err)
 }
 
-// turn hands the round out that is whole when a record of another comes.
+// turn yields the current round, which is complete, when a record of another round follows.
 func (r *reader) turn(round int) error {
 	if r.open && round == r.round.Round {
 		return nil
@@ -123,8 +123,8 @@ func (r *reader) turn(round int) error {
 	return nil
 }
 
-// complete tells whether all that counts before a segment that begins with round until has been read: damage then cost
-// no more than the last round's Done, or bytes that are nobody's.
+// complete reports whether everything needed before the segment that begins with round until has been read. Then the
+// damage cost at most the last round's Done, or bytes of no record.
 func (r *reader) complete(until int) bool {
 	return r.open && r.round.Round == until-1 && r.round.Generated != nil && r.round.Trained != nil
 }

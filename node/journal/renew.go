@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// asideSuffix ends the names of damaged segments that were set aside. Nothing reads them again.
+// asideSuffix ends the names of damaged segments that were set aside. They are never read again.
 const asideSuffix = ".damaged"
 
-// temporarySuffix ends the name of a segment that is being made of another one.
+// temporarySuffix ends the name of a segment under construction.
 const temporarySuffix = ".tmp"
 
-// renew goes on in a new file, after a sync of the present one failed. The new one begins with the first round of which
-// the last good sync did not cover everything that counts, or with the round that is to be written, and holds what the
-// present one has of that and later rounds.
+// renew continues in a new file after a sync of the current one failed. The new segment begins with the round to be
+// written, or with the first round that has a Generated or Trained record after the last successful sync, if that is
+// earlier. It contains the current segment's records from its first round on.
 func (j *Journal) renew(round int) error {
 	data, first, err := j.carried(round)
 	if err != nil {
@@ -36,8 +36,8 @@ func (j *Journal) renew(round int) error {
 	return nil
 }
 
-// carried is the content of the segment that goes on after the present one, and the round that it begins with, round at
-// most.
+// carried returns the content of the segment that replaces the current one, and its first round, which is at most
+// round.
 func (j *Journal) carried(round int) (data []byte, first int, err error) {
 	first = round
 	for f, err := range j.frames(j.synced) {
@@ -69,7 +69,7 @@ func (j *Journal) carried(round int) (data []byte, first int, err error) {
 	return data, first, nil
 }
 
-// frames are those of the segment that is being written, from an offset on.
+// frames yields the frames of the current segment from an offset on.
 func (j *Journal) frames(from int64) func(func(frame, error) bool) {
 	return func(yield func(frame, error) bool) {
 		for offset := from; ; {
@@ -82,8 +82,8 @@ func (j *Journal) frames(from int64) func(func(frame, error) bool) {
 	}
 }
 
-// restore goes on in a damaged segment after its first size bytes, which are good: it is set aside, and a copy of that
-// part takes its place.
+// restore continues a damaged segment after its first size bytes, which are intact. It sets the damaged file aside and
+// puts a copy of those bytes in its place.
 func (j *Journal) restore(s segment, size int64, next int) error {
 	data := make([]byte, size)
 	damaged, err := os.Open(s.path)
@@ -99,7 +99,7 @@ func (j *Journal) restore(s segment, size int64, next int) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := os.Link(s.path, asideName(s.path)); err != nil { // a file system without links: for a moment the segment isn't there
+	if err := os.Link(s.path, asideName(s.path)); err != nil { // on a file system without links the segment is briefly missing
 		err = os.Rename(s.path, asideName(s.path))
 		if err != nil {
 			file.Close()
@@ -114,7 +114,7 @@ func (j *Journal) restore(s segment, size int64, next int) error {
 	return nil
 }
 
-// setAside gives a damaged segment, which nothing can be read of, another name.
+// setAside renames a damaged segment that can't be read.
 func (j *Journal) setAside(path string) error {
 	if err := os.Rename(path, asideName(path)); err != nil {
 		return fmt.Errorf("journal: set a damaged segment aside: %w", err)
@@ -122,7 +122,7 @@ func (j *Journal) setAside(path string) error {
 	return nil
 }
 
-// asideName is a free name for a segment that is set aside.
+// asideName returns an unused name for a segment to set aside.
 func asideName(path string) string {
 	name := path + asideSuffix
 	for n := 2; ; n++ {
@@ -133,7 +133,7 @@ func asideName(path string) string {
 	}
 }
 
-// make writes a file and brings it onto the disk.
+// make writes a file and syncs it.
 func (j *Journal) make(path string, data []byte) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -148,7 +148,7 @@ func (j *Journal) make(path string, data []byte) (*os.File, error) {
 	return file, nil
 }
 
-// publish gives a file that make has written its name. On an error it is closed.
+// publish renames a file that make has written to its final name. On an error it closes the file.
 func (j *Journal) publish(file *os.File, path string) error {
 	err := os.Rename(path+temporarySuffix, path)
 	if err == nil {

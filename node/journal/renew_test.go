@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failing makes the journal's n-th sync from now on fail, once: as the kernel does, which forgets the pages that it
-// couldn't write.
+// failing makes the journal's n-th sync from this call on fail once. Like the kernel, it discards the pages that could
+// not be written.
 func failing(j *Journal, n int) (failed *os.FileInfo) {
 	var info os.FileInfo
 	j.sync = func(file *os.File) error {
@@ -23,7 +23,7 @@ func failing(j *Journal, n int) (failed *os.FileInfo) {
 	return &info
 }
 
-// requireElsewhere tells that a round is in none of the files whose sync failed.
+// requireElsewhere checks that none of the files with a failed sync contains the round.
 func requireElsewhere(t *testing.T, dir string, failed os.FileInfo, round int) {
 	t.Helper()
 	list, err := segments(dir)
@@ -50,7 +50,7 @@ func TestAfterAFailedSyncTheJournalGoesOnInANewFile(t *testing.T) {
 			write(t, j, broken+1, 0)
 			require.NoError(t, j.Close())
 			requireElsewhere(t, dir, *failed, broken+1)
-			for range 2 { // as it is, and after a process that resumed it
+			for range 2 { // the same process, then a process that resumed the journal
 				list, err := read(dir, 0)
 				require.NoError(t, err)
 				require.Len(t, list, broken+2)
@@ -63,7 +63,7 @@ func TestAfterAFailedSyncTheJournalGoesOnInANewFile(t *testing.T) {
 	}
 }
 
-// A node that only generates syncs at a new segment alone: all its rounds since the last one are carried over.
+// A node that only generates syncs only at a new segment. The journal carries over all its rounds since the last one.
 func TestAFailedSyncAtANewSegment(t *testing.T) {
 	dir := t.TempDir()
 	j := resumed(t, dir, 0)
@@ -109,8 +109,8 @@ func TestSyncsThatGoOnFailing(t *testing.T) {
 
 func TestADamagedSegmentIsSetAsideWhole(t *testing.T) {
 	for name, harm := range map[string]struct {
-		at   func(size int) int // byte that is harmed
-		kept int                // rounds that are still read
+		at   func(size int) int // the damaged byte
+		kept int                // rounds that can still be read
 	}{
 		"its middle": {func(size int) int { return size / 2 }, 2},
 		"its header": {func(int) int { return 3 }, 0},

@@ -2,8 +2,8 @@ package journal
 
 import "github.com/sapo-swarm/swarm/node/policy"
 
-// Known is what the completions were sampled with, a list each, nil where it was not logged. It is nil where nothing
-// was.
+// Known returns the log-probabilities with which the completions were sampled, one list per completion, nil for a list
+// that was not logged. It returns nil if none was logged.
 func (g *Generated) Known() [][]float64 {
 	if g.Logprobs != nil || g.Sampled == nil {
 		return g.Logprobs
@@ -21,8 +21,8 @@ func (g *Generated) Known() [][]float64 {
 	return known
 }
 
-// Update is the round's training set as it was given to the engine: with what the node's own completions, which come
-// first, were sampled with.
+// Update returns the round's training set as the engine received it. It includes the sampling log-probabilities of the
+// node's own completions, which come first.
 func (r Round) Update() policy.UpdateParams {
 	if r.Generated == nil {
 		return r.Trained.Update

@@ -15,15 +15,15 @@ import (
 // segment is a file of a journal.
 type segment struct {
 	path  string
-	first int // the round it begins with, by its name
-	until int // the first round that is not its own: the next segment's
+	first int // its first round, from its name
+	until int // the next segment's first round; math.MaxInt for the last segment
 }
 
 func (s segment) last() bool { return s.until == math.MaxInt }
 
 func segmentName(round int) string { return fmt.Sprintf("journal-%08d.log", round) }
 
-// segments lists a folder's, in order; none where the folder isn't there.
+// segments lists the segments of a folder in order. It returns none if the folder does not exist.
 func segments(dir string) ([]segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -46,9 +46,9 @@ func segments(dir string) ([]segment, error) {
 	return list, nil
 }
 
-// scan calls visit with each record's frame in order, until visit says no more or the segment's end. It returns the
-// offset after the last record that it found whole, as far as headers tell, and nil, errTorn, ErrDamaged, ErrVersion,
-// or what reading or visit failed with.
+// scan calls visit with each record's frame in order, until visit returns false or the segment ends. It returns the
+// offset after the last complete record, judged by headers alone. The error is nil, errTorn, ErrDamaged, ErrVersion, or
+// an error of reading or of visit.
 func (s segment) scan(visit func(io.ReaderAt, frame) (more bool, err error)) (int64, error) {
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s segment) scan(visit func(io.ReaderAt, frame) (more bool, err error)) (in
 	}
 }
 
-// fail names the segment in an error of its scan. A torn tail is none where nothing follows it.
+// fail adds the segment's name to an error of scan. A torn tail is no error in the last segment.
 func (s segment) fail(err error) error {
 	switch {
 	case err == nil, errors.Is(err, errTorn) && s.last():

@@ -12,30 +12,30 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// lockPatience is how long Open waits for a previous writer, one whose launcher died and that is about to notice.
+// lockPatience is how long Open waits for the previous writer, a node that ends soon because its launcher has died.
 const lockPatience = 5 * time.Second
 
-// Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in
-// the journal, and the next call may succeed. Once a sync has failed nobody knows what of the file is on the disk, and
-// a second sync that succeeds proves nothing: the next call goes on in a new file, with the rounds that the last good
-// sync did not cover.
+// Journal appends to a node's journal. Its methods must be called from one goroutine. After an error the record is not
+// in the journal, and the next call may succeed. After a failed sync it is unknown which bytes are on disk, and a later
+// successful sync proves nothing. So the next call continues in a new file, which includes the rounds that the last
+// successful sync did not cover.
 type Journal struct {
 	dir    string
 	logger *slog.Logger
 	folder *os.File // locked
-	file   *os.File // of the last segment; nil before Resume
-	first  int      // the round that it begins with
-	next   int      // the first round of which nothing is in it
-	size   int64    // of its whole records
-	synced int64    // as much of it is on the disk
-	torn   bool     // it may hold more than size
-	failed bool     // a sync of it failed
+	file   *os.File // the last segment; nil before Resume
+	first  int      // first round of the segment
+	next   int      // first round without a record in the segment
+	size   int64    // of the complete records, in bytes
+	synced int64    // how many of these bytes are on disk
+	torn   bool     // the file may be longer than size
+	failed bool     // a sync of the file failed
 
-	sync func(*os.File) error // (*os.File).Sync but in tests
+	sync func(*os.File) error // (*os.File).Sync except in tests
 }
 
-// Open opens the journal of a folder, which exists, for appending: after Resume. It changes nothing. One process at a
-// time has it open; another gets ErrInUse, after a few seconds.
+// Open opens the journal in an existing folder. It changes nothing. Call Resume before appending. One process at a time
+// can have a journal open. Another one gets ErrInUse after a few seconds.
 func Open(dir string, logger *slog.Logger) (*Journal, error) {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -59,15 +59,15 @@ func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
 	return nil
 }
 
-// Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own
-// Generated. What is damaged before it stays as it is; a new segment begins then. A damaged segment that is written to
-// again, or whose name a new one takes, is set aside first, whole.
+// Resume prepares the journal for records of a round. It drops all records of that round and later ones, except the
+// round's own Generated. Damaged parts before that round stay as they are, and a new segment begins. Before a damaged
+// segment is written again, or a new segment gets its name, Resume sets the whole damaged file aside.
 func (j *Journal) Resume(round int) error {
 	list, err := segments(j.dir)
 	if err != nil {
 		return err
 	}
-	for i := len(list) - 1; i >= 0 && list[i].first > round; i-- { // the newest first: what is left is whole, should this be cut short
+	for i := len(list) - 1; i >= 0 && list[i].first > round; i-- { // newest first: if this is interrupted, the remaining segments are complete
 		j.logger.Info("journal segment dropped", "file", filepath.Base(list[i].path), "resume", round)
 		if err := os.Remove(list[i].path); err != nil {
 			return fmt.Errorf("journal: %w", err)
@@ -106,8 +106,8 @@ func (j *Journal) Resume(round int) error {
 	return j.appendTo(last, size, reached+1)
 }
 
-// keep looks for the part of a segment that is before a round, and that round's Generated: its size, and the last round
-// that it reaches. An error that is ErrDamaged came where the part ends.
+// keep finds the part of a segment that precedes a round, plus that round's Generated. It returns the part's size in
+// bytes and its last round. ErrDamaged reports that damage ended the part.
 func (s segment) keep(round int) (size int64, reached int, err error) {
 	reached = s.first - 1
 	size, err = s.scan(func(r io.ReaderAt, f frame) (bool, error) {
@@ -126,7 +126,7 @@ func (s segment) keep(round int) (size int64, reached int, err error) {
 	return size, reached, err
 }
 
-// damaged tells whether a segment can't be read to its end, other than for a torn record there.
+// damaged reports whether the segment has damage other than a torn record at its end.
 func (s segment) damaged() bool {
 	_, err := s.scan(func(r io.ReaderAt, f frame) (bool, error) {
 		_, err := readPayload(r, f)
@@ -135,7 +135,7 @@ func (s segment) damaged() bool {
 	return errors.Is(err, ErrDamaged)
 }
 
-// begin makes a new segment, in the place of an empty or torn one.
+// begin creates a new segment. It replaces an empty or torn one of the same name.
 func (j *Journal) begin(round int) error {
 	path := filepath.Join(j.dir, segmentName(round))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -152,7 +152,7 @@ func (j *Journal) begin(round int) error {
 	return nil
 }
 
-// appendTo goes on in a segment, after its first size bytes, which hold nothing of round next.
+// appendTo continues a segment after its first size bytes, which hold no record of round next.
 func (j *Journal) appendTo(s segment, size int64, next int) error {
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -173,18 +173,18 @@ func (j *Journal) become(file *os.File, first, next int, size int64) {
 	j.file, j.first, j.next, j.size, j.synced, j.torn, j.failed = file, first, next, size, size, false, false
 }
 
-// Generated logs what was generated, before it is shared.
+// Generated logs the generated completions. Call it before sharing them.
 func (j *Journal) Generated(round int, record Generated) error {
 	return j.append(kindGenerated, round, record, false)
 }
 
-// Trained logs a training set; it is on disk when this returns, and all that was logged before.
+// Trained logs a training set. When it returns, the record and all earlier records are on disk.
 func (j *Journal) Trained(round int, record Trained) error {
 	return j.append(kindTrained, round, record, true)
 }
 
-// Done logs that a round was told. Of a round before the last segment's it logs nothing: its own segment has lost it
-// and stays as it is. Who needs it tells of the round by making its update again.
+// Done logs that a round was reported. For a round before the current segment it logs nothing: that round's segment has
+// lost the record and is not changed. Readers that need the event repeat the round's update.
 func (j *Journal) Done(round int, record Done) error {
 	if j.file != nil && round < j.first {
 		return nil
@@ -192,8 +192,7 @@ func (j *Journal) Done(round int, record Done) error {
 	return j.append(kindDone, round, record, false)
 }
 
-// Rotate begins a new segment with a round, of which nothing has been logged; what was logged before is on disk when it
-// returns.
+// Rotate begins a new segment with a round that has no record yet. When it returns, all earlier records are on disk.
 func (j *Journal) Rotate(round int) error {
 	switch {
 	case j.file == nil:
@@ -245,7 +244,7 @@ func (j *Journal) append(k kind, round int, record any, sync bool) error {
 	return nil
 }
 
-// write appends a record of a round whole or not at all.
+// write appends a record completely or not at all.
 func (j *Journal) write(round int, data []byte, sync bool) error {
 	if j.failed {
 		if err := j.renew(round); err != nil {
@@ -275,7 +274,7 @@ func (j *Journal) write(round int, data []byte, sync bool) error {
 	return nil
 }
 
-// syncAll brings all that was written onto the disk.
+// syncAll syncs all written records to disk.
 func (j *Journal) syncAll() error {
 	if err := j.sync(j.file); err != nil {
 		j.failed = true
