@@ -2,13 +2,13 @@ package tokenizer
 
 import "golang.org/x/text/unicode/norm"
 
-// bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py): the text is split into pieces, and
-// within a piece the adjacent pair that was learnt first is merged until none is left.
+// bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py). It splits a text into pieces.
+// Within a piece it repeatedly merges the adjacent pair with the lowest rank, until no pair merges.
 type bpe struct {
 	name       string
 	vocabulary *vocabulary
-	nextPiece  func(text string) int // length in bytes of the first piece of a text that isn't empty
-	normalize  bool                  // the text is brought to Unicode's NFC first
+	nextPiece  func(text string) int // returns the length in bytes of the first piece of a non-empty text
+	normalize  bool                  // convert the text to Unicode's NFC first
 	eos        int
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// byteRunes are the characters that stand for the 256 bytes in a byte-level vocabulary (Radford et al. 2019,
-// encoder.py): a printable byte of Latin-1 stands for itself, the others follow from U+0100 on, in their order.
+// byteRunes maps each of the 256 bytes to its character in a byte-level vocabulary (Radford et al. 2019, encoder.py). A
+// printable byte of Latin-1 maps to itself. The others map to U+0100 and up, in their order. runeBytes is the inverse.
 var byteRunes, runeBytes = func() (runes [256]rune, back map[rune]byte) {
 	next := rune(256)
 	back = make(map[rune]byte, 256)
@@ -21,7 +21,7 @@ var byteRunes, runeBytes = func() (runes [256]rune, back map[rune]byte) {
 	return runes, back
 }()
 
-// tokenBytes turns a token as a vocabulary writes it into the bytes it stands for.
+// tokenBytes converts a token from a vocabulary's notation to its bytes.
 func tokenBytes(written string) (string, bool) {
 	token := make([]byte, 0, len(written))
 	for _, r := range written {
@@ -34,8 +34,8 @@ func tokenBytes(written string) (string, bool) {
 	return string(token), true
 }
 
-// build makes the vocabulary of a tokenizer.json. Added tokens (the special ones among them) are never the result of
-// encoding: a question that spells one out is ordinary text.
+// build creates the vocabulary of a tokenizer.json. Encoding never produces added tokens, special or not: a question
+// that contains their text is ordinary text.
 func (f file) build() (*vocabulary, error) {
 	added, size, err := f.added()
 	if err != nil {
@@ -70,7 +70,7 @@ func (f file) build() (*vocabulary, error) {
 	}
 	for id, token := range added {
 		if !token.Special {
-			v.tokens[id] = token.Content // Decode gives it back; nothing encodes to it
+			v.tokens[id] = token.Content // Decode can return this token; no text encodes to it
 		}
 	}
 	for b := range 256 {
@@ -81,7 +81,7 @@ func (f file) build() (*vocabulary, error) {
 	return v, f.addMerges(v)
 }
 
-// added lists the added tokens by id, and one more than the largest of these.
+// added returns the added tokens by id, and one more than the largest of their ids.
 func (f file) added() (map[int]addedToken, int, error) {
 	added, size := make(map[int]addedToken, len(f.AddedTokens)), 0
 	for _, token := range f.AddedTokens {
@@ -97,7 +97,7 @@ func (f file) added() (map[int]addedToken, int, error) {
 	return added, size, nil
 }
 
-// addMerges reads the merges in the order they were learnt.
+// addMerges reads the merges. Their rank is their position in the file.
 func (f file) addMerges(v *vocabulary) error {
 	if len(f.Model.Merges) > maxTokens {
 		return errors.New("more merges than tokens")

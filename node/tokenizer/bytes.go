@@ -1,6 +1,6 @@
 package tokenizer
 
-// byteTokenizer has one id a byte, and EOS after them.
+// byteTokenizer has one id per byte. EOS follows them.
 type byteTokenizer struct{}
 
 var _ Tokenizer = byteTokenizer{}

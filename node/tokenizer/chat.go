@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Chat is a tokenizer of a model that was taught to talk in turns.
+// Chat is a tokenizer of a model that was trained on conversations.
 type Chat interface {
 	Tokenizer
-	// Prompt returns the ids of a conversation that begins with the system prompt (the template's own default where it
-	// is empty) and the user's question, and is open for the assistant's answer. Nothing in system or question becomes
-	// a special token.
+	// Prompt returns the ids of a conversation with the system prompt and the user's question, up to the start of the
+	// assistant's answer. If system is empty, Prompt uses the template's default. Text in system and question never
+	// becomes a special token.
 	Prompt(system, question string) []int
 }
 
-// Special tokens of ChatML (https://huggingface.co/docs/transformers, "Chat templates"), Qwen's and SmolLM2's way to
-// mark turns.
+// Special tokens with which ChatML marks turns (https://huggingface.co/docs/transformers, "Chat templates"). Qwen and
+// SmolLM2 use ChatML.
 const (
 	turnStart = "<|im_start|>"
 	turnEnd   = "<|im_end|>"
 )
 
-// defaultSystems are what templates say if there is no system prompt: Qwen2.5's, Qwen2's, SmolLM2's. Qwen3's says
-// nothing.
+// defaultSystems are the templates' default system prompts: Qwen2.5's, Qwen2's and SmolLM2's. Qwen3's template has
+// none.
 var defaultSystems = []string{
 	"You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
 	"You are a helpful assistant.",
@@ -41,9 +41,9 @@ var _ Chat = (*chatML)(nil)
 // chatModels are the architectures whose instruct models use ChatML.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
-// chatML recognizes ChatML: a model whose answers end with the turn's end token. A base model has the same tokens and
-// template, but ends with <|endoftext|>; it gets plain text. Templates are programs (Jinja): they are recognized, never
-// run.
+// chatML detects a ChatML model by its end token: it must be <|im_end|>. A base model has the same tokens and template,
+// but ends with <|endoftext|> and gets plain text. Templates are Jinja programs. chatML only searches their text and
+// never runs them.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	c := &chatML{bpe: t, start: -1, end: -1}
 	for _, token := range f.AddedTokens {
@@ -78,7 +78,7 @@ func (c *chatML) Prompt(system, question string) []int {
 	return c.appendText(append(ids, c.start), "assistant\n")
 }
 
-// appendTurn appends a whole turn. What stands between two special tokens is encoded as one text, as the library does.
+// appendTurn appends a complete turn. Like the library, it encodes the text between two special tokens as one text.
 func (c *chatML) appendTurn(ids []int, role, text string) []int {
 	ids = c.appendText(append(ids, c.start), role+"\n"+text)
 	return c.appendText(append(ids, c.end), "\n")

@@ -13,21 +13,21 @@ const (
 	endOfTurn   = "<|eot_id|>"
 )
 
-// llama3Dates is what the template of Llama 3.1 and 3.2 says before the system prompt. The date is the one that the
-// template has for programs that do not tell the time: equal prompts have equal tokens on every day.
+// llama3Dates is the text that Llama 3.1's and 3.2's templates put before the system prompt. The date is the template's
+// default if the program passes none. So equal prompts have equal tokens on every day.
 const llama3Dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
-// llama3Chat is a tokenizer whose model marks turns by headers and ends them with <|eot_id|>.
+// llama3Chat is a tokenizer whose model marks turns with headers and ends them with <|eot_id|>.
 type llama3Chat struct {
 	*bpe
 	begin, start, end, turn int
-	dates                   bool // the template says llama3Dates, with or without a system prompt
+	dates                   bool // the template includes llama3Dates, with or without a system prompt
 }
 
 var _ Chat = (*llama3Chat)(nil)
 
-// llama3 recognizes Llama 3's template: a model that has its tokens, and <|eot_id|> among those that end a completion.
-// That one ends completions then, whichever comes first in the file.
+// llama3 detects Llama 3's template: the model has its special tokens, and <|eot_id|> is one of its end tokens. Then
+// <|eot_id|> ends completions, whatever end token the file lists first.
 func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	c := &llama3Chat{begin: -1, start: -1, end: -1, turn: -1, dates: strings.Contains(about.template, "Cutting Knowledge Date")}
 	for _, token := range f.AddedTokens {
@@ -71,8 +71,8 @@ func (c *llama3Chat) appendTurn(ids []int, role, text string) []int {
 	return append(c.appendHeader(ids, role, text), c.turn)
 }
 
-// appendHeader appends a turn's header and text. What stands between two special tokens is encoded as one text, as the
-// library does.
+// appendHeader appends a turn's header and text. Like the library, it encodes the text between two special tokens as
+// one text.
 func (c *llama3Chat) appendHeader(ids []int, role, text string) []int {
 	ids = append(c.appendText(append(ids, c.start), role), c.end)
 	return c.appendText(ids, "\n\n"+text)

@@ -21,7 +21,7 @@ const (
 
 const llamaTemplate = `{{- bos_token }}{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}{{- "Cutting Knowledge Date: December 2023\n" }}`
 
-// added makes a list of special tokens for a tokenizer.json.
+// added returns a list of special tokens for a tokenizer.json.
 func added(contents ...string) (list []any) {
 	for i, content := range contents {
 		list = append(list, map[string]any{"id": fixtureTokens + i, "content": content, "special": true, "lstrip": false, "normalized": false})
@@ -36,7 +36,7 @@ func splitBy(pattern string) map[string]any {
 	}}
 }
 
-// writeLlama3 makes a folder like Llama-3.2-1B-Instruct's, without weights.
+// writeLlama3 writes a folder like Llama-3.2-1B-Instruct's, without weights.
 func writeLlama3(t testing.TB) string {
 	t.Helper()
 	dir, doc := t.TempDir(), document(t, someRanks(t, fixtureTokens), true)
@@ -56,7 +56,7 @@ func writeLlama3(t testing.TB) string {
 	return dir
 }
 
-// writeSmolLM makes a folder like SmolLM2-135M-Instruct's, without weights.
+// writeSmolLM writes a folder like SmolLM2-135M-Instruct's, without weights.
 func writeSmolLM(t testing.TB) string {
 	t.Helper()
 	dir, doc := t.TempDir(), document(t, someRanks(t, fixtureTokens), true)
@@ -97,7 +97,7 @@ func TestLlama3AgainstTiktoken(t *testing.T) {
 	})
 }
 
-// The pieces are those of Hugging Face's tokenizers 0.21: Sequence([Digits(individual_digits=True),
+// The expected pieces are those of Hugging Face's tokenizers 0.21: Sequence([Digits(individual_digits=True),
 // ByteLevel(add_prefix_space=False)]).
 func TestSmolLMPieces(t *testing.T) {
 	for text, want := range map[string][]string{

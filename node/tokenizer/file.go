@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Limits on a model's own files: they may be an untrusted sender's. Qwen2.5's tokenizer.json has 7 MB and 151,665
-// tokens.
+// Limits on a model's own files, which may be untrusted. Qwen2.5's tokenizer.json has 7 MB and 151,665 tokens.
 const (
 	maxFileBytes  = 64 << 20
 	maxTokens     = 1 << 20
 	maxTokenBytes = 4096
 )
 
-// file is what is read of a tokenizer.json, the format of Hugging Face's tokenizers library.
+// file holds the parts of a tokenizer.json that this package reads. It is the format of Hugging Face's tokenizers
+// library.
 type file struct {
 	AddedTokens   []addedToken `json:"added_tokens"`
 	Normalizer    *step        `json:"normalizer"`
@@ -27,7 +27,7 @@ type file struct {
 	Model         struct {
 		Type                    string         `json:"type"`
 		Dropout                 *float64       `json:"dropout"`
-		ContinuingSubwordPrefix string         `json:"continuing_subword_prefix"` // null reads as ""
+		ContinuingSubwordPrefix string         `json:"continuing_subword_prefix"` // null is read as ""
 		EndOfWordSuffix         string         `json:"end_of_word_suffix"`
 		ByteFallback            bool           `json:"byte_fallback"`
 		IgnoreMerges            bool           `json:"ignore_merges"`
@@ -60,7 +60,7 @@ type step struct {
 	} `json:"single"` // of TemplateProcessing
 }
 
-// mergeRule is two tokens that merge: "a b", or ["a", "b"] as newer files have it.
+// mergeRule is two tokens that merge. Files write "a b", newer ones ["a", "b"].
 type mergeRule [2]string
 
 func (m *mergeRule) UnmarshalJSON(data []byte) error {
@@ -87,7 +87,7 @@ func (m *mergeRule) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readFile reads a tokenizer.json and refuses what would make other ids than the library's.
+// readFile reads a tokenizer.json. It rejects a file for which this package would produce other ids than the library.
 func readFile(path string) (file, error) {
 	data, err := readBounded(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func readFile(path string) (file, error) {
 func (f file) check() error {
 	m := f.Model
 	switch {
-	case m.Type != "BPE" && (m.Type != "" || len(m.Merges) == 0): // openai-community/gpt2's file is older than the field
+	case m.Type != "BPE" && (m.Type != "" || len(m.Merges) == 0): // the file of openai-community/gpt2 predates the field
 		return fmt.Errorf("a tokenizer of type %.40q; known is BPE on bytes", m.Type)
 	case m.ByteFallback || m.ContinuingSubwordPrefix != "" || m.EndOfWordSuffix != "":
 		return errors.New("its BPE is not GPT-2's on bytes (byte_fallback, continuing_subword_prefix or end_of_word_suffix)")
@@ -122,10 +122,10 @@ func (f file) check() error {
 	return nil
 }
 
-// cuts are the patterns that are known.
+// cuts maps each supported pattern to the function that implements it.
 var cuts = map[string]func(string) int{qwen2Pattern: nextQwen2Piece, llama3Pattern: nextLlama3Piece}
 
-// pieces is the function that cuts a text the way the file's pre-tokenizer does.
+// pieces returns the function that splits a text like the file's pre-tokenizer.
 func (f file) pieces() (func(string) int, error) {
 	p := f.PreTokenizer
 	switch {
@@ -144,14 +144,14 @@ func (f file) pieces() (func(string) int, error) {
 	return nil, errors.New("an unknown pre-tokenizer; known are those of GPT-2, Llama 3, Qwen2, Qwen3 and SmolLM2")
 }
 
-// byteLevel tells whether a step maps bytes as GPT-2 does, and cuts the text first, or not.
+// byteLevel reports whether a step maps bytes as GPT-2 does, and splits the text first if and only if cuts is true.
 func (s step) byteLevel(cuts bool) bool {
 	usesRegex := s.UseRegex == nil || *s.UseRegex // the library's default
 	return s.Type == "ByteLevel" && usesRegex == cuts && s.AddPrefixSpace != nil && !*s.AddPrefixSpace
 }
 
-// beginsTexts tells whether the post-processor is Llama 3's, which puts <|begin_of_text|> before every text. Its chat
-// template does the same.
+// beginsTexts reports whether the post-processor is Llama 3's, which puts <|begin_of_text|> before every text. Llama
+// 3's chat template does the same.
 func (f file) beginsTexts() bool {
 	p := f.PostProcessor
 	if p == nil || p.Type != "Sequence" || len(p.Processors) != 2 || p.Processors[0].Type != "ByteLevel" || p.Processors[1].Type != "TemplateProcessing" {
@@ -164,7 +164,7 @@ func (f file) beginsTexts() bool {
 	return len(single) == 2 && json.Unmarshal(single[0].SpecialToken, &begin) == nil && begin.ID == beginOfText && single[1].SpecialToken == nil
 }
 
-// addsNothing tells whether a post-processor leaves the ids as they are. A template does that has no special token.
+// addsNothing reports whether a post-processor leaves the ids unchanged, as a template without special tokens does.
 func (s step) addsNothing() bool {
 	for _, part := range s.Single {
 		if part.SpecialToken != nil {

@@ -12,17 +12,17 @@ import (
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
-// There is no Qwen vocabulary on the machines these tests run on: theirs has the structure of Qwen2.5's tokenizer.json
-// and the first tokens of GPT-2's vocabulary.
+// The repository contains no Qwen vocabulary. The tests use the structure of Qwen2.5's tokenizer.json with the first
+// tokens of GPT-2's vocabulary.
 
 const fixtureTokens = 6000
 
-// ranks are GPT-2's tokens by rank, from tiktoken's loader.
+// ranks returns GPT-2's tokens by rank, from tiktoken's loader.
 var ranks = sync.OnceValues(func() (map[string]int, error) {
 	return loader.NewOfflineLoader().LoadTiktokenBpe("r50k_base.tiktoken")
 })
 
-// someRanks are the size tokens that were learnt first.
+// someRanks returns the size tokens with the lowest ranks.
 func someRanks(t testing.TB, size int) map[string]int {
 	t.Helper()
 	all, err := ranks()
@@ -38,8 +38,8 @@ func someRanks(t testing.TB, size int) map[string]int {
 	return some
 }
 
-// mergesOf finds the merge that makes each token, as converters from tiktoken's files do: its two parts under the
-// merges before it.
+// mergesOf finds the merge that produces each token, like converters from tiktoken's files: its two parts under the
+// merges of lower rank.
 func mergesOf(t testing.TB, ranks map[string]int) [][2]string {
 	t.Helper()
 	byRank := make([]string, len(ranks))
@@ -72,7 +72,7 @@ func mergesOf(t testing.TB, ranks map[string]int) [][2]string {
 	return merges
 }
 
-// written is a token as a tokenizer.json writes it.
+// written returns a token in the notation of a tokenizer.json.
 func written(token string) string {
 	var runes []rune
 	for i := range len(token) {
@@ -81,7 +81,7 @@ func written(token string) string {
 	return string(runes)
 }
 
-// document is a tokenizer.json of ranks; change may spoil it.
+// document returns a tokenizer.json for the ranks, in Qwen's structure if qwen is true.
 func document(t testing.TB, ranks map[string]int, qwen bool) map[string]any {
 	t.Helper()
 	vocab, merges := map[string]int{}, []any{}
@@ -116,7 +116,7 @@ func document(t testing.TB, ranks map[string]int, qwen bool) map[string]any {
 	}
 	added("<|endoftext|>")
 	if !qwen {
-		vocab["<|endoftext|>"] = len(ranks) // GPT-2's file has it in both lists, and is older than the type
+		vocab["<|endoftext|>"] = len(ranks) // GPT-2's file lists it in both places and predates the type
 		delete(model, "type")
 		return doc
 	}
@@ -129,7 +129,7 @@ func document(t testing.TB, ranks map[string]int, qwen bool) map[string]any {
 	return doc
 }
 
-// writeJSON writes dir/name; a string is written as it is.
+// writeJSON writes dir/name. It writes a string verbatim.
 func writeJSON(t testing.TB, dir, name string, value any) {
 	t.Helper()
 	data, err := json.Marshal(value)
@@ -152,7 +152,7 @@ const (
 	toolCall     = fixtureTokens + 3
 )
 
-// writeQwen makes a folder like Qwen2.5-Instruct's, without weights.
+// writeQwen writes a folder like Qwen2.5-Instruct's, without weights.
 func writeQwen(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

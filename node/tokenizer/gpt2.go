@@ -5,12 +5,12 @@ const (
 	gpt2VocabSize = 50257
 )
 
-// newGPT2 makes GPT-2's tokenizer of its own vocabulary.
+// newGPT2 creates GPT-2's tokenizer from the embedded vocabulary.
 func newGPT2() (*bpe, error) {
 	v, err := readVocabulary(gpt2Vocabulary, gpt2EOS)
 	if err != nil {
 		return nil, err
 	}
-	v.tokens = append(v.tokens, "") // the end token: Decode drops it
+	v.tokens = append(v.tokens, "") // the end token, which Decode drops
 	return &bpe{name: NameGPT2, vocabulary: v, nextPiece: nextPiece, eos: gpt2EOS}, nil
 }

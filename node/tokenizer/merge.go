@@ -2,9 +2,9 @@ package tokenizer
 
 import "container/heap"
 
-// appendPiece appends the ids of one piece: merged from its bytes in the order of the vocabulary's ranks, leftmost
-// first. A heap of candidate pairs over a linked list of parts makes it O(n log n), so that a megabyte of one letter
-// takes a second; the usual scan for the best pair is quadratic.
+// appendPiece appends the ids of one piece. It merges the piece's bytes by rank, leftmost first among equals. A heap of
+// candidate pairs over a linked list of parts makes it O(n log n): a megabyte of one letter takes a second. The usual
+// scan for the best pair is quadratic.
 func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 	if v.wholePieces {
 		if id, ok := v.id(piece); ok {
@@ -15,7 +15,7 @@ func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 	for len(m.pairs) > 0 {
 		pair := heap.Pop(&m.pairs).(pair)
 		if m.end[pair.left] != pair.middle || m.end[pair.middle] != pair.end {
-			continue // one of its parts has been merged since
+			continue // one of its parts has been merged in the meantime
 		}
 		m.join(pair)
 	}
@@ -25,12 +25,12 @@ func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 	return ids
 }
 
-// merger is a piece cut into parts. A part is known by the offset of its first byte.
+// merger is a piece split into parts. The offset of a part's first byte identifies the part.
 type merger struct {
 	vocabulary *vocabulary
 	piece      string
 	id         []int32 // id[s]: token of the part that starts at s
-	end        []int32 // end[s]: end of the part that starts at s; 0 where none starts
+	end        []int32 // end[s]: end of the part that starts at s; 0 if none starts there
 	previous   []int32 // previous[s]: start of the part before the one at s; -1 before the first
 	pairs      pairHeap
 }
@@ -55,7 +55,7 @@ func newMerger(v *vocabulary, piece string) *merger {
 	return m
 }
 
-// join makes one part of a pair and offers the new part's pairs with its neighbours.
+// join merges a pair into one part and adds the new part's pairs with its neighbors to the heap.
 func (m *merger) join(p pair) {
 	m.id[p.left], m.end[p.left], m.end[p.middle] = p.id, p.end, 0
 	if int(p.end) < len(m.piece) {
@@ -73,14 +73,14 @@ func (m *merger) offer(left, middle int32) {
 	}
 }
 
-// pair is two parts that meet at middle, or false where the vocabulary doesn't merge them.
+// pair returns the pair of parts that meet at middle, or false if the vocabulary doesn't merge them.
 func (m *merger) pair(left, middle int32) (pair, bool) {
 	end := m.end[middle]
 	to, ok := m.vocabulary.merge(m.id[left], m.id[middle], m.piece[left:end])
 	return pair{merge: to, left: left, middle: middle, end: end}, ok
 }
 
-// pair is two adjacent parts, [left, middle) and [middle, end), and what they merge to.
+// pair is two adjacent parts, [left, middle) and [middle, end), and the token they merge to.
 type pair struct {
 	merge
 	left, middle, end int32

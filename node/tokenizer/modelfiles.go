@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// modelFiles is what the files beside a tokenizer.json say of how the model talks. Each of them may be missing.
+// modelFiles holds chat settings from the files beside a tokenizer.json. Each of these files may be missing.
 type modelFiles struct {
-	modelType string // config.json
-	eos       []int  // generation_config.json's, else config.json's
-	eosText   string // tokenizer_config.json's
-	template  string // the chat template's text: tokenizer_config.json's, or chat_template.jinja, where transformers 5 puts it
+	modelType string // from config.json
+	eos       []int  // from generation_config.json, else from config.json
+	eosText   string // from tokenizer_config.json
+	template  string // text of the chat template, from tokenizer_config.json or (transformers 5) chat_template.jinja
 }
 
 func readModelFiles(dir string) (modelFiles, error) {
@@ -56,8 +56,8 @@ func readModelFiles(dir string) (modelFiles, error) {
 	return about, nil
 }
 
-// endToken is the id that ends a completion: the first that the model's files name. It must be an added token, which no
-// text encodes to.
+// endToken returns the id that ends a completion: the first end token that the model's files name. It must be an added
+// token, which no text encodes to.
 func (f file) endToken(about modelFiles) (int, error) {
 	for _, token := range f.AddedTokens {
 		if len(about.eos) > 0 && token.ID == about.eos[0] || len(about.eos) == 0 && about.eosText != "" && token.Content == about.eosText {
@@ -87,7 +87,7 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]int)(t))
 }
 
-// tokenText is a token's text, an object that holds it as content, or null.
+// tokenText is a token's text, an object with the text as its content, or null.
 type tokenText string
 
 func (t *tokenText) UnmarshalJSON(data []byte) error {
@@ -102,7 +102,8 @@ func (t *tokenText) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// chatTemplate is a template's text, a list of named templates of which the one called default counts, or null.
+// chatTemplate is a template's text, a list of named templates, or null. From a list it uses the template named
+// default.
 type chatTemplate string
 
 func (t *chatTemplate) UnmarshalJSON(data []byte) error {

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// nextPiece returns the length in bytes of the first piece of a text that isn't empty, as GPT-2's pattern cuts it:
+// nextPiece returns the length in bytes of the first piece of a non-empty text, split by GPT-2's pattern:
 //
-//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// It reads each rune once, where a backtracking engine's time depends on the text.
+// It reads each rune once. The time of a backtracking engine would depend on the text.
 func nextPiece(text string) int {
 	for _, suffix := range [...]string{"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"} {
 		if strings.HasPrefix(text, suffix) {
@@ -57,7 +57,7 @@ func classOf(r rune) class {
 	return other
 }
 
-// runLength is the length in bytes of the run of one class that begins a text.
+// runLength returns the length in bytes of the leading run of runes of one class.
 func runLength(text string, c class) int {
 	for i, r := range text {
 		if classOf(r) != c {

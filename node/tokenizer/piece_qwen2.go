@@ -5,20 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// qwen2Pattern is how Qwen2's tokenizer.json writes the pattern that nextQwen2Piece follows.
+// qwen2Pattern is the pattern in Qwen2's tokenizer.json. nextQwen2Piece implements it.
 const qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// llama3Pattern is that of Llama 3's, which is tiktoken's cl100k_base.
+// llama3Pattern is the pattern in Llama 3's tokenizer.json, equal to tiktoken's cl100k_base.
 const llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// nextQwen2Piece returns the length in bytes of the first piece of a text that isn't empty, as qwen2Pattern cuts it.
+// nextQwen2Piece returns the length in bytes of the first piece of a non-empty text, split by qwen2Pattern.
 func nextQwen2Piece(text string) int { return nextCL100kPiece(text, 1) }
 
-// nextLlama3Piece is the same for llama3Pattern.
+// nextLlama3Piece does the same for llama3Pattern.
 func nextLlama3Piece(text string) int { return nextCL100kPiece(text, 3) }
 
-// nextCL100kPiece cuts as tiktoken's cl100k_base does, with at most so many digits a piece. Each rune is read a fixed
-// number of times.
+// nextCL100kPiece splits like tiktoken's cl100k_base, with at most the given number of digits per piece. It reads each
+// rune a fixed number of times.
 func nextCL100kPiece(text string, digits int) int {
 	if n := contraction(text); n > 0 {
 		return n
@@ -40,7 +40,7 @@ func nextCL100kPiece(text string, digits int) int {
 	}
 	rest := text[size:]
 	if !isNewline(first) && startsWith(rest, letter) {
-		return size + runLength(rest, letter) // one space or mark goes with the word after it
+		return size + runLength(rest, letter) // one space or mark belongs to the word after it
 	}
 	switch {
 	case class == other:
@@ -55,7 +55,7 @@ func nextCL100kPiece(text string, digits int) int {
 	if n == len(text) {
 		return n
 	}
-	// The last space before something belongs to what follows, unless it is the only one.
+	// The last space before a non-space belongs to the next piece, unless it is the only one.
 	_, last := utf8.DecodeLastRuneInString(text[:n])
 	if n > last {
 		return n - last
@@ -63,7 +63,8 @@ func nextCL100kPiece(text string, digits int) int {
 	return n
 }
 
-// contraction is the length of the English contraction that begins a text, in capitals or not (ſ is an s), or 0.
+// contraction returns the length of the English contraction at the start of a text, or 0. It ignores case (ſ counts as
+// s).
 func contraction(text string) int {
 	if text[0] != '\'' {
 		return 0
@@ -88,7 +89,7 @@ func startsWith(text string, c class) bool {
 	return size > 0 && classOf(r) == c
 }
 
-// withNewlines lengthens a piece of n bytes by the line ends that follow it.
+// withNewlines extends a piece of n bytes by the line ends that follow it.
 func withNewlines(text string, n int) int {
 	for n < len(text) && (text[n] == '\r' || text[n] == '\n') {
 		n++

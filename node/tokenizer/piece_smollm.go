@@ -2,9 +2,9 @@ package tokenizer
 
 import "unicode/utf8"
 
-// nextSmolLMPiece returns the length in bytes of the first piece of a text that isn't empty, as SmolLM2's
-// tokenizer.json cuts it: first every digit is a piece of its own, then what is between digits is cut as GPT-2's is. So
-// a run of spaces before a digit is one piece.
+// nextSmolLMPiece returns the length in bytes of the first piece of a non-empty text, split like SmolLM2's
+// tokenizer.json: every digit is a piece, and the text between digits is split like GPT-2's. So a run of spaces before
+// a digit is one piece.
 func nextSmolLMPiece(text string) int {
 	first, size := utf8.DecodeRuneInString(text)
 	switch classOf(first) {

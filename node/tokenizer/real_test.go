@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRealQwenIDs runs where SWARM_TEST_QWEN names a folder with Qwen2.5's own tokenizer.json. The ids are those that
-// Hugging Face's tokenizer gives, as llama.cpp's test vectors record them (models/ggml-vocab-qwen2.gguf.out).
+// TestRealQwenIDs needs SWARM_TEST_QWEN, a folder with Qwen2.5's own tokenizer.json. The expected ids are those of
+// Hugging Face's tokenizer, as recorded in llama.cpp's test vectors (models/ggml-vocab-qwen2.gguf.out).
 func TestRealQwenIDs(t *testing.T) {
 	dir := os.Getenv("SWARM_TEST_QWEN")
 	if dir == "" {

@@ -1,8 +1,8 @@
-// Package tokenizer turns text into token ids and back. It owns bytes, for the small models, GPT-2's byte-pair encoding
-// with its own vocabulary, which is part of the program, and the reading of a model's own tokenizer.json (GPT-2's,
-// Llama 3's, Qwen's and SmolLM2's kind) with its chat template. It takes text and files that may be an untrusted
-// sender's: special tokens are never recognised in text, time is bounded by its length, and files are checked and
-// bounded. It imports nothing of this module.
+// Package tokenizer converts text to token ids and back. It implements bytes for the small models, GPT-2's byte-pair
+// encoding with an embedded vocabulary, and a model's own tokenizer.json with its chat template. It supports the
+// tokenizer.json of GPT-2, Llama 3, Qwen and SmolLM2. Text and files may come from an untrusted sender. So text never
+// becomes a special token, time is bounded by the text's length, and files are checked and bounded. The package imports
+// nothing of this module.
 package tokenizer
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Names of the tokenizers, as model presets spell them.
+// Names of the tokenizers, as in model presets.
 const (
 	NameBytes       = "bytes"
 	NameGPT2        = "gpt2"
@@ -23,24 +23,24 @@ const (
 // File is the name of a model's own tokenizer in its folder.
 const File = "tokenizer.json"
 
-// Tokenizer maps text to token ids. Implementations never change after Open and are safe for concurrent use.
+// Tokenizer maps text to token ids. Implementations are immutable after Open and safe for concurrent use.
 type Tokenizer interface {
-	// Encode returns the ids of a text. What looks like a special token in it is encoded as ordinary text.
+	// Encode returns the ids of a text. It encodes the text of special tokens as ordinary text.
 	Encode(text string) []int
-	// Decode returns the text of ids, always valid UTF-8: a run of bytes that isn't becomes one U+FFFD. EOS, other
-	// special tokens and ids outside the vocabulary are dropped. Decode(Encode(s)) is s for every valid s; with a
-	// tokenizer that normalizes, as Qwen's do, it is s in Unicode's normal form C.
+	// Decode returns the text of ids, always as valid UTF-8: a run of invalid bytes becomes one U+FFFD. It drops EOS,
+	// other special tokens and ids outside the vocabulary. Decode(Encode(s)) equals s for every valid s. For a
+	// tokenizer that normalizes, such as Qwen's, it equals s in Unicode's NFC.
 	Decode(ids []int) string
-	// EOS is the id that ends a completion; Encode never returns it.
+	// EOS returns the id that ends a completion. Encode never returns this id.
 	EOS() int
-	// VocabSize is one more than the largest id.
+	// VocabSize returns one more than the largest id.
 	VocabSize() int
-	// Name is the name New or Open was called with.
+	// Name returns the name passed to New or Open.
 	Name() string
 }
 
-// Open makes the tokenizer of the model in a folder: its own tokenizer.json where there is one, and where not, the
-// tokenizer of that name. One that recognises a chat template is a Chat too. Errors name the file.
+// Open returns the tokenizer of the model in a folder: its own tokenizer.json if there is one, otherwise the named
+// tokenizer. A tokenizer with a supported chat template also implements Chat. Errors name the file.
 func Open(name, modelDir string) (Tokenizer, error) {
 	path := filepath.Join(modelDir, File)
 	f, err := readFile(path)
@@ -60,8 +60,8 @@ func Open(name, modelDir string) (Tokenizer, error) {
 	return t, nil
 }
 
-// New makes the tokenizer of a name that needs no model's file, "bytes" or "gpt2". The vocabulary of "gpt2" (about 3 MB
-// in memory) is unpacked here and belongs to the result alone, so a process that never asks for it never pays for it.
+// New returns a tokenizer that needs no model files, "bytes" or "gpt2". Each call unpacks the vocabulary of "gpt2"
+// (about 3 MB in memory) for its result. A process that doesn't use "gpt2" doesn't spend the memory.
 func New(name string) (Tokenizer, error) {
 	switch name {
 	case NameBytes:
@@ -74,7 +74,7 @@ func New(name string) (Tokenizer, error) {
 	return nil, fmt.Errorf("unknown tokenizer %q: known are %s, %s and %s", name, NameBytes, NameGPT2, NameHuggingFace)
 }
 
-// tokenizer builds what the file and its neighbours in the folder describe.
+// tokenizer builds the tokenizer that the file and the other files in the folder describe.
 func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 	pieces, err := f.pieces()
 	if err != nil {
@@ -108,7 +108,7 @@ func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 	return t, nil
 }
 
-// validText makes decoded bytes the valid UTF-8 that Decode promises.
+// validText converts decoded bytes to the valid UTF-8 that Decode guarantees.
 func validText(text []byte) string {
 	return strings.ToValidUTF8(string(text), "\uFFFD")
 }

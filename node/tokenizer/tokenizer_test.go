@@ -90,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// genText mixes any rune with the ones the pattern treats apart.
+// genText mixes arbitrary runes with those that the pattern treats specially.
 func genText() *rapid.Generator[string] {
 	part := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"'s", "'ll", "'Re", "'", " ", "  ", "\t", "\n\n", "\r\n", "\u00a0", "\u3000", "\u2028", "12", "\u0664", "\u00bd", "e\u0301",
@@ -129,7 +129,7 @@ func TestVocabularyIsOpenAIs(t *testing.T) {
 	if _, err := io.Copy(hash, unpacked); err != nil {
 		t.Fatal(err)
 	}
-	// The hash tiktoken itself checks (tiktoken_ext/openai_public.py).
+	// tiktoken checks the same hash (tiktoken_ext/openai_public.py).
 	const want = "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
 		t.Errorf("sha256 %s, want %s", got, want)
@@ -162,8 +162,8 @@ func TestReadVocabularyRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestHostileTextIsBounded gives what makes byte-pair encoders and backtracking patterns quadratic, twice as
-// much as one completion may hold.
+// TestHostileTextIsBounded encodes texts that make byte-pair encoders and backtracking patterns quadratic. Each is
+// twice as long as the longest completion.
 func TestHostileTextIsBounded(t *testing.T) {
 	tok := mustNew(t, NameGPT2)
 	const size = 128 << 10

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// endText is the end token of New's tokenizers as files spell it.
+// endText is the end token of New's tokenizers, as written in files.
 const endText = "<|endoftext|>"
 
-// TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the tokenizer that New
-// makes of a name, for a model of that context length in tokens. Its ids are those of Encode for every text: a special
-// token that a text spells out is ordinary text there too (split_special_tokens). Open reads the files back as an equal
+// TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the named tokenizer of
+// New. contextLength is the model's, in tokens. transformers then returns the same ids as Encode for every text:
+// special tokens in a text are ordinary text there too (split_special_tokens). Open reads the files back as an equal
 // tokenizer.
 func TransformersFiles(name string, contextLength int) (map[string][]byte, error) {
 	t, err := New(name)
@@ -29,7 +29,7 @@ func TransformersFiles(name string, contextLength int) (map[string][]byte, error
 	return nil, fmt.Errorf("tokenizer %s has no files", name)
 }
 
-// byteFiles describes one token a byte: a byte-level BPE without merges.
+// byteFiles describes one token per byte: a byte-level BPE without merges.
 func byteFiles(contextLength int) (map[string][]byte, error) {
 	tokens := make([]string, byteEOS)
 	for b := range tokens {
@@ -43,7 +43,7 @@ func byteFiles(contextLength int) (map[string][]byte, error) {
 	return map[string][]byte{File: described, settingsFile: settings}, err
 }
 
-// transformersFiles describes GPT-2's own vocabulary, by a tokenizer.json and by the two files that it was published as
+// transformersFiles describes GPT-2's vocabulary by a tokenizer.json and by the two originally published files
 // (https://github.com/openai/gpt-2), byte for byte.
 func (t *bpe) transformersFiles(contextLength int) (map[string][]byte, error) {
 	tokens := t.vocabulary.tokens[:t.eos]
@@ -61,20 +61,20 @@ func (t *bpe) transformersFiles(contextLength int) (map[string][]byte, error) {
 	}, err
 }
 
-// settingsFile is what transformers reads beside tokenizer.json.
+// settingsFile is the file that transformers reads beside tokenizer.json.
 const settingsFile = "tokenizer_config.json"
 
 func tokenizerSettings(class string, contextLength int) ([]byte, error) {
 	data, err := json.MarshalIndent(map[string]any{
 		"tokenizer_class": class, "model_max_length": contextLength, "add_prefix_space": false, "clean_up_tokenization_spaces": false,
-		// GPT-2 would add the embedding of token 0 for the token_type_ids that transformers 4 gives unasked.
+		// GPT-2 would add the embedding of token 0 for the token_type_ids that transformers 4 passes by default.
 		"model_input_names":    []string{"input_ids", "attention_mask"},
 		"split_special_tokens": true, "bos_token": endText, "eos_token": endText, "unk_token": endText, "pad_token": endText,
 	}, "", "  ")
 	return append(data, '\n'), err
 }
 
-// writtenFile is a tokenizer.json as it is written.
+// writtenFile is the content of a tokenizer.json.
 type writtenFile struct {
 	Version       string        `json:"version"`
 	Truncation    *struct{}     `json:"truncation"`
@@ -116,7 +116,8 @@ type writtenModel struct {
 	Merges                  []string       `json:"merges"`
 }
 
-// describe describes a byte-level BPE with these tokens, by id, and the end token, cut into pieces as GPT-2 does.
+// describe returns the tokenizer.json of a byte-level BPE with the given tokens (indexed by id), merges and end token.
+// It splits text like GPT-2.
 func describe(tokens []string, rules [][2]string, end int) writtenFile {
 	byteLevel := writtenStep{Type: "ByteLevel", TrimOffsets: true, UseRegex: true}
 	d := writtenFile{
@@ -133,7 +134,7 @@ func describe(tokens []string, rules [][2]string, end int) writtenFile {
 	return d
 }
 
-// writtenToken is a token as files write it: a character a byte.
+// writtenToken returns a token in the notation of files: one character per byte.
 func writtenToken(token string) string {
 	runes := make([]rune, len(token))
 	for i := range len(token) {
@@ -142,8 +143,8 @@ func writtenToken(token string) string {
 	return string(runes)
 }
 
-// rules are the merges that make the tokens, in the order they were learnt, of a vocabulary whose ids are ranks: each
-// token's two parts under the merges before it.
+// rules returns the merges that produce the tokens, by rank, for a vocabulary whose ids are ranks. A merge is a token's
+// two parts under the merges of lower rank.
 func (v *vocabulary) rules() ([][2]string, error) {
 	var rules [][2]string
 	for id, token := range v.tokens {
@@ -171,7 +172,7 @@ func (v *vocabulary) rules() ([][2]string, error) {
 	return rules, nil
 }
 
-// mergesText is GPT-2's vocab.bpe.
+// mergesText returns GPT-2's vocab.bpe.
 func mergesText(rules [][2]string) []byte {
 	var b bytes.Buffer
 	b.WriteString("#version: 0.2\n")
@@ -181,7 +182,7 @@ func mergesText(rules [][2]string) []byte {
 	return b.Bytes()
 }
 
-// vocabJSON is GPT-2's encoder.json: tokens by id, as Python's json writes them.
+// vocabJSON returns GPT-2's encoder.json: tokens with their ids, formatted like Python's json.
 func vocabJSON(tokens []string) []byte {
 	var b bytes.Buffer
 	for id, token := range tokens {

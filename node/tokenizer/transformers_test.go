@@ -18,7 +18,7 @@ import (
 	"unicode"
 )
 
-// writeTransformers writes the files of a tokenizer, and a config.json as the model's, into a folder.
+// writeTransformers writes the files of a tokenizer and a model's config.json into a folder.
 func writeTransformers(t testing.TB, name string) string {
 	t.Helper()
 	files, err := TransformersFiles(name, 256)
@@ -36,7 +36,7 @@ func writeTransformers(t testing.TB, name string) string {
 	return dir
 }
 
-// corpus has a text of every script, each letter beside others of its own, and what tokenizers stumble over.
+// corpus returns texts of every script, each letter beside others of its script, and known difficult cases.
 func corpus() []string {
 	texts := []string{
 		"", " ", "  ", "\n\n\t ", "Hello world", "I'll say they've 42 don'ts", "a\x00b\x7f", "\u00ad\u200b\u202e\ufeff", "e\u0301 é ﬁ Å",
@@ -70,7 +70,7 @@ func corpus() []string {
 	return texts
 }
 
-// The files of GPT-2's vocabulary are those that OpenAI published: the hashes are in tiktoken's openai_public.py.
+// The files of GPT-2's vocabulary equal those that OpenAI published. The hashes are from tiktoken's openai_public.py.
 func TestGPT2FilesAreThePublishedOnes(t *testing.T) {
 	files, err := TransformersFiles(NameGPT2, 1024)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestGPT2FilesAreThePublishedOnes(t *testing.T) {
 	}
 }
 
-// A saved folder is opened again by Open, with the ids that the tokenizer gives without it.
+// Open reads a saved folder as a tokenizer with the same ids.
 func TestTransformersFilesAreReadBack(t *testing.T) {
 	for _, name := range []string{NameBytes, NameGPT2} {
 		want, got := mustNew(t, name), mustOpen(t, name, writeTransformers(t, name))
@@ -109,7 +109,7 @@ func TestTransformersFilesAreReadBack(t *testing.T) {
 	}
 }
 
-// What transformers makes of a tokenizer.json stands in its structure; this is how the byte-level models' looks.
+// The structure of a tokenizer.json decides how transformers uses it. This checks that of the byte-level models.
 func TestByteFiles(t *testing.T) {
 	files, err := TransformersFiles(NameBytes, 256)
 	if err != nil {
@@ -141,8 +141,8 @@ func TestByteFiles(t *testing.T) {
 	}
 }
 
-// TestTransformersGivesTheSameIDs runs where SWARM_TEST_TRANSFORMERS names a Python with transformers;
-// test_transformers.py does so.
+// TestTransformersGivesTheSameIDs needs SWARM_TEST_TRANSFORMERS, a Python with transformers. test_transformers.py sets
+// it.
 func TestTransformersGivesTheSameIDs(t *testing.T) {
 	python := os.Getenv("SWARM_TEST_TRANSFORMERS")
 	if python == "" {

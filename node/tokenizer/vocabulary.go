@@ -10,32 +10,32 @@ import (
 	"strconv"
 )
 
-// gpt2Vocabulary is OpenAI's r50k_base.tiktoken (MIT License, see NOTICE), gzip: a token in base64 and its rank, a
-// line.
+// gpt2Vocabulary is OpenAI's r50k_base.tiktoken (MIT License, see NOTICE), compressed with gzip. Each line has a token
+// in base64 and its rank.
 //
 //go:embed r50k_base.tiktoken.gz
 var gpt2Vocabulary []byte
 
-// vocabulary holds a byte-pair encoding's tokens and which pairs of them merge.
+// vocabulary holds the tokens and the merges of a byte-pair encoding.
 type vocabulary struct {
 	tokens      []string         // by id; "" for a token that Decode drops
-	ids         map[string]int32 // of the tokens that text may become
+	ids         map[string]int32 // ids of the tokens that Encode can return
 	bytes       [256]int32       // ids of the single bytes
-	longest     int              // bytes of the longest token
-	wholePieces bool             // a piece that is a token is that token, whatever its merges are
+	longest     int              // length of the longest token, in bytes
+	wholePieces bool             // a piece that equals a token becomes that token, regardless of merges
 
-	// merges holds the pairs that merge. nil: a pair merges where both together are a token, and the token's id is the
-	// merge's rank.
+	// merges holds the pairs that merge. If it is nil, a pair merges if both together are a token. Then the token's id
+	// is the merge's rank.
 	merges map[[2]int32]merge
 }
 
-// merge is what two tokens become. Of all pairs in a piece the one of the lowest rank merges first.
+// merge is the result of merging two tokens. In a piece, the pair with the lowest rank merges first.
 type merge struct{ rank, id int32 }
 
-// size is one more than the largest id.
+// size returns one more than the largest id.
 func (v *vocabulary) size() int { return len(v.tokens) }
 
-// add gives a token its id, which must be below size.
+// add assigns an id, which must be below size, to a token.
 func (v *vocabulary) add(token string, id int) {
 	v.tokens[id] = token
 	v.ids[token] = int32(id)
@@ -45,7 +45,7 @@ func (v *vocabulary) add(token string, id int) {
 	}
 }
 
-// id returns a token's id, or false where the bytes are no token.
+// id returns a token's id, or false if the bytes are not a token.
 func (v *vocabulary) id(token string) (int32, bool) {
 	if len(token) > v.longest {
 		return 0, false
@@ -54,7 +54,7 @@ func (v *vocabulary) id(token string) (int32, bool) {
 	return id, ok
 }
 
-// merge tells what two adjacent tokens, whose bytes are text, merge to.
+// merge returns the merge of two adjacent tokens. text is their bytes.
 func (v *vocabulary) merge(left, right int32, text string) (merge, bool) {
 	if v.merges == nil {
 		id, ok := v.id(text)
