@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	maxDifferences = 20 // of a node; the first tells the most
-	readAhead      = 64 // rounds read of the database at a time
+	maxDifferences = 20 // per node; the first ones tell the most
+	readAhead      = 64 // rounds read from the database at a time
 )
 
-// damage is why a node can't be checked on: what is needed can't be read.
+// damage is the error that ends the check of a node because a required record can't be read.
 type damage struct{ err error }
 
 func (d *damage) Error() string { return d.err.Error() }
 func (d *damage) Unwrap() error { return d.err }
 
-// check verifies one node, round after round.
+// check verifies one node, round by round.
 type check struct {
 	options Options
 	tasks   *task.Set
 	report  NodeReport
 
 	engine   Engine
-	recorded map[int]event.Round // the database's, of the rounds from ahead-readAhead on
-	ahead    int                 // rounds that were asked for
-	over     bool                // the database has no more
+	recorded map[int]event.Round // the database's rounds, from ahead-readAhead on
+	ahead    int                 // first round that has not been read from the database
+	over     bool                // the database has no more rounds
 	hashes   map[int]string
-	drifted  int // rounds whose loss or gradient norm has other bits, on a device that is not exact
-	others   int // rounds whose completions came out otherwise, on a device that is not exact
+	drifted  int // rounds whose loss or gradient norm differs on an inexact device
+	others   int // rounds whose completions differ on an inexact device
 }
 
 func (c *check) run(ctx context.Context) error {
@@ -93,7 +93,7 @@ func (c *check) run(ctx context.Context) error {
 	return nil
 }
 
-// rounds checks what the journal has, and that the database has the same rounds.
+// rounds checks the journal's rounds, and that the database has the same rounds.
 func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) error {
 	first := c.options.From[c.report.Node]
 	next, stop := iter.Pull2(journal.Rounds(filepath.Join(c.options.Dir, c.report.Node), first))
@@ -114,7 +114,7 @@ func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) er
 		case !inDatabase && logged.Done != nil:
 			return c.differs(round, "round", Database, "a row", "none")
 		case !inDatabase:
-			return nil // the run ended in the middle of this round
+			return nil // the run ended within this round
 		}
 		if err := c.round(ctx, agent, replay, logged, known); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) er
 	}
 }
 
-// round makes one round again.
+// round repeats one round and compares the result.
 func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, logged journal.Round, known event.Round) error {
 	replay.take(logged)
 	if err := replay.checkSplit(); err != nil {
@@ -158,7 +158,7 @@ func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, log
 	return c.weights(ctx, logged.Round+1)
 }
 
-// learned compares what the update gave: where the device isn't exact it is only counted.
+// learned compares the update's results. On an inexact device it only counts differences.
 func (c *check) learned(round int, where string, got, found event.Round) {
 	if c.options.Exact {
 		c.compare(round, where, got, found, learned)
@@ -167,7 +167,7 @@ func (c *check) learned(round int, where string, got, found event.Round) {
 	}
 }
 
-// weights compares the weights after so many rounds, where a checkpoint of them is recorded.
+// weights compares the weights after a number of rounds if a checkpoint of them is recorded.
 func (c *check) weights(ctx context.Context, rounds int) error {
 	found := c.hashes[rounds]
 	if found == "" {
@@ -175,7 +175,7 @@ func (c *check) weights(ctx context.Context, rounds int) error {
 	}
 	path := filepath.Join(c.options.Scratch, c.report.Node)
 	defer os.RemoveAll(path)
-	saved, err := c.engine.Save(ctx, policy.SaveParams{Path: path, Format: "huggingface", DType: "float16"}) // the smallest that tells the hash
+	saved, err := c.engine.Save(ctx, policy.SaveParams{Path: path, Format: "huggingface", DType: "float16"}) // the smallest format that gives the hash
 	if err != nil {
 		return fmt.Errorf("hash the weights after %s: %w", units.Plural(rounds, "round"), err)
 	}

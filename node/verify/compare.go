@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// The metrics that a round must come out with again: those of the node's own rollouts, those known before the update,
-// those that say whether there was one, and those that come of it in floating point. Times are nobody's to repeat.
+// Metrics that a repeated round must reproduce: those of the node's own rollouts, those known before the update, those
+// that tell whether there was an update, and its floating-point results. Times are not compared.
 var (
 	own     = repeated(event.RepeatOwn)
 	scored  = append(own[:len(own):len(own)], repeated(event.RepeatScored)...)
@@ -31,7 +31,7 @@ func repeated(in event.Repeat) []event.Metric {
 	return list
 }
 
-// figure is a metric's value as text: of a number that is none, what it was.
+// figure returns a metric's value as text. For a value that is not finite it returns its recorded name.
 func figure(m event.Metric, r *event.Round) string {
 	if was, ok := r.NonFinite[m.Name]; ok {
 		return strings.ToLower(was)
@@ -42,9 +42,9 @@ func figure(m event.Metric, r *event.Round) string {
 	return "nan"
 }
 
-// unequal lists the metrics in which a recorded report differs from the one that came out; figures print with all their
-// bits. A record without an optional metric of the node's own rollouts is an earlier program's: it has nothing to
-// compare.
+// unequal lists the metrics in which a recorded report differs from the repeated one. Numbers are compared with full
+// precision. A record may lack an optional metric of the node's own rollouts if an earlier version of the program wrote
+// it. unequal skips such a metric.
 func unequal(got, found event.Round, metrics []event.Metric) []event.Metric {
 	var list []event.Metric
 	for _, m := range metrics {
@@ -58,7 +58,7 @@ func unequal(got, found event.Round, metrics []event.Metric) []event.Metric {
 	return list
 }
 
-// compare notes in what a recorded report differs from the one that came out.
+// compare records the metrics in which a recorded report differs from the repeated one.
 func (c *check) compare(round int, where string, got, found event.Round, groups ...[]event.Metric) {
 	for _, metrics := range groups {
 		for _, m := range unequal(got, found, metrics) {
@@ -67,7 +67,7 @@ func (c *check) compare(round int, where string, got, found event.Round, groups 
 	}
 }
 
-// comparePeers compares the counts of what each peer offered. Reports of earlier programs give no reasons.
+// comparePeers compares the counts of what each peer offered. Reports of earlier versions have no reasons.
 func (c *check) comparePeers(round int, got, found event.Round) {
 	for i := range max(len(got.Peers), len(found.Peers)) {
 		e, f := at(got.Peers, i), at(found.Peers, i)
@@ -89,7 +89,7 @@ func (c *check) compareTasks(round int, got, found event.Round) {
 	}
 }
 
-// unequalUpdates names the first thing in which two training sets differ; "" where they are equal.
+// unequalUpdates describes the first difference between two training sets, "" if they are equal.
 func unequalUpdates(expected, found policy.UpdateParams) (what, e, f string) {
 	for i := range max(len(expected.Prompts), len(found.Prompts)) {
 		if p := firstUnequal(at(expected.Prompts, i), at(found.Prompts, i)); p >= 0 {
@@ -122,7 +122,7 @@ func unequalUpdates(expected, found policy.UpdateParams) (what, e, f string) {
 	return "", "", ""
 }
 
-// unequalBatches names the first thing in which two shared batches differ; "" where they are equal.
+// unequalBatches describes the first difference between two shared batches, "" if they are equal.
 func unequalBatches(expected, found exchange.Batch) (what, e, f string) {
 	if len(expected.Rollouts) != len(found.Rollouts) {
 		return "shared rollouts", fmt.Sprint(len(expected.Rollouts)), fmt.Sprint(len(found.Rollouts))
@@ -145,7 +145,7 @@ func unequalBatches(expected, found exchange.Batch) (what, e, f string) {
 	return "", "", ""
 }
 
-// sameJSON compares documents as they are written, spaces and escapes aside.
+// sameJSON compares two documents literally, except for spaces and escapes.
 func sameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(compact(a), compact(b))
 }
@@ -174,7 +174,7 @@ func document(v any) string {
 	return string(text)
 }
 
-// firstUnequal is the index of the first element in which two lists differ, -1 where they are equal.
+// firstUnequal returns the index of the first element in which two lists differ, -1 if they are equal.
 func firstUnequal[T comparable](a, b []T) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {
@@ -184,7 +184,7 @@ func firstUnequal[T comparable](a, b []T) int {
 	return -1
 }
 
-// element is a list's element as text.
+// element returns a list's element as text.
 func element[T any](list []T, i int) string {
 	if i >= len(list) {
 		return "nothing"
@@ -192,7 +192,7 @@ func element[T any](list []T, i int) string {
 	return fmt.Sprint(list[i])
 }
 
-// at is a list's element, or nothing beyond its end.
+// at returns a list's element, or the zero value beyond its end.
 func at[T any](list []T, i int) (element T) {
 	if i < len(list) {
 		element = list[i]

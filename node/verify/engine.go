@@ -12,9 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// StartEngine starts an engine as a node with that assignment does (of it Python, EngineDir, ModelDir, Device, Threads
-// and Ranks count), with the model's first weights, forked by host where it can be, and returns the context's length in
-// tokens.
+// StartEngine starts an engine with the model's initial weights, like a node with this assignment. Of start it uses
+// Python, EngineDir, ModelDir, Device, Threads and Ranks. If possible, host forks the engine. StartEngine also returns
+// the context length in tokens.
 func StartEngine(
 	ctx context.Context, start protocol.Start, cfg configs.Config, environ []string, stderr io.Writer, host *policy.HostClient,
 ) (*policy.Engine, int, error) {

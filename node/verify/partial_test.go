@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// abroad makes a node of a run another host's: its folder is not here.
+// abroad turns a node of a run into another host's node: it deletes the node's folder.
 func abroad(t *testing.T, f *finished, id string) func(*Options) {
 	t.Helper()
 	require.NoError(t, os.RemoveAll(filepath.Join(f.dir, id)))
@@ -26,8 +26,8 @@ func abroad(t *testing.T, f *finished, id string) func(*Options) {
 	}
 }
 
-// A run with another host's node is verified as far as this host's data go, and says so: weights and losses come out
-// the same from the journaled training sets, the node's own part of them is made again.
+// A run with another host's node is verified as far as this host's data allow, and the report says so. Weights and
+// losses are reproduced from the journaled training sets. The node's own part of the training sets is repeated.
 func TestRunWithAnotherHostsNode(t *testing.T) {
 	f := train(t)
 	report := f.verify(t, abroad(t, f, "node_0"))
@@ -39,8 +39,7 @@ func TestRunWithAnotherHostsNode(t *testing.T) {
 	require.Contains(t, n.Notes[0], "3 of 3 rounds were checked as far as this host's data go")
 }
 
-// What a partial check holds is held: the node's own part, its rewards, and that the training set gives the weights
-// that are recorded.
+// A partial check still covers the node's own part, its rewards, and that the training set gives the recorded weights.
 func TestTamperingIsNamedInPart(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*journal.Round)
@@ -67,7 +66,7 @@ func TestTamperingIsNamedInPart(t *testing.T) {
 	}
 }
 
-// Where nobody waited, what had arrived by then is written down nowhere: every round is checked in part.
+// In an async run, no record tells which batches had arrived. So every round is checked in part.
 func TestAsyncRunIsVerifiedInPart(t *testing.T) {
 	f := train(t)
 	report := f.verify(t, func(o *Options) { o.Config.Sync = configs.SyncAsync })
@@ -77,7 +76,7 @@ func TestAsyncRunIsVerifiedInPart(t *testing.T) {
 	}
 }
 
-// A node that came late is checked from its first round on.
+// A node that joined late is checked from its first round on.
 func TestLatecomerIsVerified(t *testing.T) {
 	lab.Options(t)
 	f := &finished{

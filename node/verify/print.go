@@ -10,19 +10,19 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// AnotherEngine is why a CPU gives other bits.
+// AnotherEngine is the reason why results on a CPU can differ in their bits.
 const AnotherEngine = "another version of the engine made the run"
 
-// Document is what came of a run.
+// Document is the result of verifying a run.
 type Document struct {
 	Run        string `json:"run"`
 	Experiment string `json:"experiment"`
-	State      string `json:"state"` // the run's
+	State      string `json:"state"` // the run's state
 	Device     string `json:"device"`
 	Report
 }
 
-// Print shows what came of a run.
+// Print shows the result.
 func (v Document) Print(out *table.Page) {
 	spent := units.Seconds(v.Seconds).Round(time.Second)
 	fmt.Fprintf(out, "%s: %s made again in %s, %s\n\n", v.Run, units.Plural(v.Rounds, "node-round"), spent, v.compared())
@@ -45,7 +45,7 @@ func (v Document) Print(out *table.Page) {
 	}
 }
 
-// compared says what was compared.
+// compared describes what was compared.
 func (v Document) compared() string {
 	what := "bit for bit"
 	if !v.Exact {
@@ -70,7 +70,7 @@ func outcomeOf(n NodeReport) string {
 	return "verified"
 }
 
-// short cuts a value that nobody would read to its end.
+// short truncates a long value.
 func short(text string) string {
 	const most = 200
 	if len(text) <= most {

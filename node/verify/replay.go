@@ -16,16 +16,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// replay is the world of a node whose rounds are made again: its policy answers with what it once generated, its
-// exchange with what its peers shared then, its host grants everything. It compares everything that it gets from the
-// node with the journal.
+// replay is the environment of a node whose rounds are repeated. Its policy returns the journaled completions, its
+// exchange returns what the peers shared, and its host grants every lease. It compares everything that the node passes
+// to it with the journal.
 type replay struct {
 	check  *check
 	logged journal.Round
-	never  chan struct{} // nil: nobody stops it and no peer leaves
+	never  chan struct{} // always nil: no stop is requested, and the members never change
 
-	// partial: what others shared in the round is not all here. The node's own part of it is made again, the training
-	// set is the journal's.
+	// partial tells that some of what others shared in the round is not on this host. The check repeats the node's own
+	// part of the training set and takes the rest from the journal.
 	partial bool
 }
 
@@ -35,17 +35,17 @@ var (
 	_ exchange.Exchange = (*replay)(nil)
 )
 
-// take sets the round that comes.
+// take sets the next round.
 func (r *replay) take(logged journal.Round) { r.logged, r.partial = logged, false }
 
-// split is the I and J of the round as the journal has them: what decided them, measurements of the weights among it,
-// is not made again. checkSplit has seen that they can be.
+// split returns the round's I and J from the journal. Their decision, which also rests on measurements of the weights,
+// is not repeated. checkSplit verifies that they are possible.
 func (r *replay) split(int) sapo.Split {
 	report := r.logged.Trained.Report
 	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
 }
 
-// checkSplit refuses an I and J that no round of the run can have.
+// checkSplit returns an error if no round of the run can have the journaled I and J.
 func (r *replay) checkSplit() error {
 	c, report := r.check.options.Config, r.logged.Trained.Report
 	if !c.Adaptive() || report.GenerateOnly {
@@ -62,7 +62,7 @@ func (r *replay) differs(what string, expected, found any) error {
 	return r.check.differs(r.logged.Round, what, Journal, fmt.Sprint(expected), fmt.Sprint(found))
 }
 
-// Generate returns the journaled completions, after a look whether they are those that were asked for.
+// Generate returns the journaled completions after checking that they match the request.
 func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	g := r.logged.Generated
 	asked := len(p.Prompts) * p.NumGenerations
@@ -74,7 +74,7 @@ func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 	}
 	result := policy.GenerateResult{Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Known(), Entropy: g.Entropy}
 	if result.Logprobs == nil {
-		result.Logprobs = make([][]float64, asked) // not needed, and so not journaled
+		result.Logprobs = make([][]float64, asked) // not needed, so not journaled
 	}
 	if len(result.Logprobs) != asked {
 		return policy.GenerateResult{}, r.differs("log-probabilities", asked, len(result.Logprobs))
@@ -94,7 +94,7 @@ func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 	return result, err
 }
 
-// sameCompletions compares what the engine generates now with the journal.
+// sameCompletions compares the newly generated completions with the journal.
 func (r *replay) sameCompletions(again policy.GenerateResult) error {
 	for i, found := range r.logged.Generated.Completions {
 		if i >= len(again.Completions) {
@@ -114,12 +114,12 @@ func (r *replay) sameCompletions(again policy.GenerateResult) error {
 	return nil
 }
 
-// Logprobs is the engine's, whose weights are those that the node had.
+// Logprobs calls the engine, which has the node's weights of that time.
 func (r *replay) Logprobs(ctx context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
 	return r.check.engine.Logprobs(ctx, p)
 }
 
-// Update compares the training set with the journaled one, and makes the update.
+// Update compares the training set with the journaled one, then makes the update.
 func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	logged := r.logged.Update()
 	if r.partial {
@@ -132,8 +132,8 @@ func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.Upda
 	return r.check.engine.Update(ctx, r.logged.Update())
 }
 
-// ownPart is an update without the others' rollouts, which follow the node's own questions. How many sequences a pass
-// takes depends on all.
+// ownPart returns an update without the peers' rollouts, which follow the node's own questions. It clears MicroBatch,
+// which depends on all sequences.
 func ownPart(p policy.UpdateParams, questions int) policy.UpdateParams {
 	p.Prompts, p.MicroBatch = p.Prompts[:min(questions, len(p.Prompts))], 0
 	end := slices.IndexFunc(p.Sequences, func(s policy.Sequence) bool { return s.Prompt >= questions })
@@ -143,7 +143,7 @@ func ownPart(p policy.UpdateParams, questions int) policy.UpdateParams {
 	return p
 }
 
-// Publish compares what the node would share with what it shared.
+// Publish compares the batch with the one that the node shared.
 func (r *replay) Publish(_ context.Context, batch exchange.Batch) error {
 	shared, err := exchange.Decode(r.logged.Generated.Batch, r.check.report.Node, r.logged.Round)
 	if err != nil {
@@ -155,8 +155,8 @@ func (r *replay) Publish(_ context.Context, batch exchange.Batch) error {
 	return nil
 }
 
-// Gather returns what the node had of its peers: what they shared, by their own journals, or nothing from one that was
-// late.
+// Gather returns the batches that the node received from its peers, read from the peers' journals. The entry of a late
+// peer is nil.
 func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange.Barrier) ([]*exchange.Received, error) {
 	received := make([]*exchange.Received, len(peers))
 	for i, p := range r.logged.Trained.Report.Peers {
@@ -173,7 +173,7 @@ func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange
 		if !slices.Contains(r.check.options.Nodes, p.Node) {
 			return nil, r.differs("peer", "a node of the run", fmt.Sprintf("%q", p.Node))
 		}
-		if p.Available == 0 && p.Rejected > 0 { // the whole batch was refused: nothing of it counted
+		if p.Available == 0 && p.Rejected > 0 { // the whole batch was rejected
 			received[i] = &exchange.Received{Batch: exchange.Batch{Node: p.Node, Round: round}, Rejected: cmp.Or(p.Reason, "as recorded")}
 			continue
 		}
@@ -192,7 +192,7 @@ func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange
 	return received, nil
 }
 
-// Recent gives nothing: what had arrived by then, nobody has written down. The round is checked in part.
+// Recent returns nothing, because no record tells which batches had arrived. The round is checked in part.
 func (r *replay) Recent(context.Context, exchange.Window) ([]*exchange.Received, error) {
 	r.partial = true
 	return nil, nil
@@ -212,7 +212,7 @@ func (r *replay) Lease(ctx context.Context, _ string) (func(), error) {
 // State implements Host.
 func (r *replay) State(event.State, int) {}
 
-// Members implements Host: those that the node knew then.
+// Members implements Host. It returns the members that the node knew in that round.
 func (r *replay) Members() ([]protocol.Member, <-chan struct{}) {
 	return protocol.Members(names(r.logged.Trained.Report.Peers)...), r.never
 }

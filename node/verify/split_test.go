@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// A run whose nodes decide I and J themselves verifies as any: the splits are the journal's. One that can't be is named
-// before anything is made of it, and so is one that was told otherwise.
+// A run whose nodes decide I and J themselves can be verified like any other: the splits come from the journal. An
+// impossible split is reported before the round is repeated. A report with another split is reported too.
 func TestAdaptiveRunVerifies(t *testing.T) {
 	const split = 4
 	config := testConfig(t)
@@ -55,7 +55,7 @@ func TestAdaptiveRunVerifies(t *testing.T) {
 			})
 			report := f.verify(t, func(o *Options) {
 				if test.what == "split" {
-					o.Nodes = f.nodes[1:] // nobody else's journal is looked at
+					o.Nodes = f.nodes[1:] // read only this node's journal
 				}
 			})
 			n := report.Nodes[len(report.Nodes)-1]

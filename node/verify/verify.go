@@ -1,9 +1,9 @@
-// Package verify runs Algorithm 1 again on a run's journals, and compares: the questions are drawn again, the journaled
-// completions scored again, the externals drawn again out of what the peers shared, the advantages computed and the
-// updates made again, and weights, rewards and draws must be those of the journals and of the database.
+// Package verify repeats Algorithm 1 on a run's journals and compares the results. It draws the questions again and
+// scores the journaled completions again. It draws the externals again from what the peers shared, then repeats
+// advantages and updates. Weights, rewards and draws must equal those of the journals and of the database.
 //
-// It takes the run's folder, what the database has of it, and engines with the run's first weights. It changes nothing
-// of the run. It imports node and what node imports, never the database: Records stands for it.
+// It reads the run's folder and database, and uses engines with the run's initial weights. It does not change the run.
+// It imports node and its dependencies, but never the database: Records abstracts it.
 package verify
 
 import (
@@ -23,51 +23,52 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Engine is a model with the run's first weights; *policy.Engine with its model loaded is the real one.
+// Engine is a model with the run's initial weights. *policy.Engine with its model loaded implements it.
 type Engine interface {
 	node.Policy
 	Save(context.Context, policy.SaveParams) (policy.SaveResult, error)
 	Close()
 }
 
-// Records is what the database has of the run. Its methods are called from several goroutines.
+// Records gives access to the run's records in the database. Run calls its methods from several goroutines.
 type Records interface {
-	// Rounds returns a node's recorded rounds from a round on, in order, at most limit.
+	// Rounds returns at most limit recorded rounds of a node, in order, starting at round from.
 	Rounds(ctx context.Context, node string, from, limit int) ([]event.Round, error)
-	// Hashes returns the weight hashes of a node's recorded checkpoints, by rounds done.
+	// Hashes returns the weight hashes of a node's recorded checkpoints, by the number of completed rounds.
 	Hashes(ctx context.Context, node string) (map[int]string, error)
 }
 
-// Options say what to verify.
+// Options select what to verify.
 type Options struct {
-	Dir     string // the run's: each node's folder is in it
+	Dir     string // the run's folder, which contains each node's folder
 	Nodes   []string
-	Foreign []string       // the swarm's nodes of other hosts: their journals are not here
-	From    map[string]int // round that a node began with; none: 0
+	Foreign []string       // the swarm's nodes on other hosts, whose journals are not on this host
+	From    map[string]int // first round of a node; 0 if absent
 	Config  configs.Config
 	Tokens  tokenizer.Tokenizer
-	Own     map[string]Setting // of nodes whose model is another than Config's
+	Own     map[string]Setting // for nodes whose model differs from Config's
 	Records Records
-	// Start starts an engine, in the precision and with the threads that the run had, and tells the model's context
-	// length in tokens. It is called once a node; the engine is closed here.
+	// Start starts an engine with the precision and threads of the run, and returns the model's context length in
+	// tokens. Run calls it once per node and closes the engine.
 	Start func(ctx context.Context, node string) (engine Engine, contextLength int, err error)
 
-	Exact    bool   // the same bits come out as in the run: of a CPU and the run's engine they do
-	Inexact  string // where they don't, why
-	Generate bool   // generate again too, and compare token by token
+	Exact    bool   // the run can be reproduced bit for bit: on a CPU with the run's engine
+	Inexact  string // the reason if it can't
+	Generate bool   // also generate again and compare token by token
 	Jobs     int    // nodes at a time
-	Scratch  string // folder for the weights of one checkpoint a job
+	Scratch  string // folder for the weights of one checkpoint per job
 	Logger   *slog.Logger
-	Progress func(node string, rounds int) // told after each round, from several goroutines; may be nil
+	Progress func(node string, rounds int) // called after each round, from several goroutines but one at a time; may be nil
 }
 
-// Setting is what a node has in place of Options.Config and Tokens; tasks and what nodes share are the same.
+// Setting replaces Options.Config and Options.Tokens for a node. The tasks and the format of shared rollouts are the
+// same.
 type Setting struct {
 	Config configs.Config
 	Tokens tokenizer.Tokenizer
 }
 
-// of are the options of a node.
+// of returns the options of a node.
 func (o Options) of(node string) Options {
 	if own, ok := o.Own[node]; ok {
 		o.Config, o.Tokens = own.Config, own.Tokens
@@ -75,60 +76,60 @@ func (o Options) of(node string) Options {
 	return o
 }
 
-// Report is what came of it.
+// Report is the result of a verification.
 type Report struct {
 	Verified  bool         `json:"verified"`  // nothing differs and nothing is damaged
 	Exact     bool         `json:"exact"`     // weights and losses were compared bit for bit
 	Generated bool         `json:"generated"` // completions were generated again
-	Rounds    int          `json:"rounds"`    // node-rounds that were checked
+	Rounds    int          `json:"rounds"`    // checked rounds, summed over nodes
 	Seconds   float64      `json:"seconds"`
 	Nodes     []NodeReport `json:"nodes"`
 }
 
-// NodeReport is what came of one node.
+// NodeReport is the result for one node.
 type NodeReport struct {
 	Node        string       `json:"node"`
-	Rounds      int          `json:"rounds"`            // checked, from the node's first
-	Partial     int          `json:"partial,omitempty"` // of these, rounds whose draw of others' rollouts could not be made again: see partial
-	Checkpoints int          `json:"checkpoints"`       // whose weights were compared
-	EqualHashes int          `json:"equal_hashes"`      // of these, with the same bits
-	Differences []Difference `json:"differences"`       // the first ones; never nil
+	Rounds      int          `json:"rounds"`            // checked rounds, starting at the node's first
+	Partial     int          `json:"partial,omitempty"` // rounds of these that could be checked only in part (see replay.partial)
+	Checkpoints int          `json:"checkpoints"`       // checkpoints whose weights were compared
+	EqualHashes int          `json:"equal_hashes"`      // of these, those with equal bits
+	Differences []Difference `json:"differences"`       // the first differences; never nil
 	Damage      string       `json:"damage,omitempty"`
-	Notes       []string     `json:"notes,omitempty"` // what is no fault but says how much was compared
+	Notes       []string     `json:"notes,omitempty"` // limits of the comparison that are no fault
 }
 
-// Good tells whether nothing differs and nothing is damaged.
+// Good reports whether nothing differs and nothing is damaged.
 func (r NodeReport) Good() bool { return len(r.Differences) == 0 && r.Damage == "" }
 
-// Difference is something that was recorded otherwise than it comes out.
+// Difference is a recorded value that differs from the repeated one.
 type Difference struct {
 	Node     string `json:"node"`
 	Round    int    `json:"round"`    // counted from 0
 	What     string `json:"what"`     // such as reward, token, advantage, weight_hash
-	Where    string `json:"where"`    // in whose record: journal or database
-	Expected string `json:"expected"` // as it comes out now
-	Found    string `json:"found"`    // as it is recorded
+	Where    string `json:"where"`    // the record: journal or database
+	Expected string `json:"expected"` // the repeated value
+	Found    string `json:"found"`    // the recorded value
 }
 
-// Error makes a difference end a round.
+// Error makes Difference an error that ends a round.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s round %d: %s in the %s is %s, expected %s", d.Node, d.Round, d.What, d.Where, d.Found, d.Expected)
 }
 
-// Records that a Difference is in.
+// Records that can contain a Difference.
 const (
 	Journal  = "journal"
 	Database = "database"
 )
 
-// Run verifies all nodes. What differs is in the report; an error says that it could not be found out.
+// Run verifies all nodes. The report lists the differences. An error means that a node could not be verified.
 func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
 	report := Report{Verified: true, Exact: o.Exact, Generated: o.Generate, Nodes: make([]NodeReport, len(o.Nodes))}
 	if o.Progress == nil {
 		o.Progress = func(string, int) {}
 	}
-	var mu sync.Mutex // Progress is the caller's
+	var mu sync.Mutex // the caller's Progress need not be safe for concurrent use
 	progress := o.Progress
 	o.Progress = func(node string, rounds int) {
 		mu.Lock()
@@ -142,7 +143,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			tasks, err := task.Open(o.Config.Tasks) // each node its own, as in the run
+			tasks, err := task.Open(o.Config.Tasks) // one set per node, as in the run
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// finished is a run that has ended: its folder and what was told of it.
+// finished is a run that has ended: its folder and its reported events.
 type finished struct {
 	dir    string
 	config configs.Config
@@ -50,7 +50,7 @@ type finished struct {
 	from   map[string]int // nil: all begin with round 0
 }
 
-// members are the run's nodes with their first rounds.
+// members returns the run's nodes with their first rounds.
 func (f *finished) members() []protocol.Member {
 	members := protocol.Members(f.nodes...)
 	for i, m := range members {
@@ -94,7 +94,7 @@ var (
 	nanoErr  error
 )
 
-// startEngine starts an engine with nano's first weights on one thread.
+// startEngine starts an engine with nano's initial weights on one thread.
 func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (Engine, int, error) {
 	t.Helper()
 	options := lab.Options(t)
@@ -111,12 +111,12 @@ func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (
 	}
 }
 
-// kept is an engine of the lab, which stays for the next test.
+// kept is an engine of the lab that stays open for the next test.
 type kept struct{ *policy.Engine }
 
 func (kept) Close() {}
 
-// reload loads nano's first weights into an engine of the lab, which is faster than to start one.
+// reload loads nano's initial weights into an engine of the lab, which is faster than starting one.
 func reload(t *testing.T, c configs.Config) func(context.Context, string) (Engine, int, error) {
 	t.Helper()
 	startEngine(t, c) // nano's folder
@@ -131,7 +131,7 @@ func reload(t *testing.T, c configs.Config) func(context.Context, string) (Engin
 	}
 }
 
-// peerless is a Host that grants everything.
+// peerless is a Host that grants every lease.
 type peerless struct{ members []protocol.Member }
 
 func (h peerless) Lease(context.Context, string) (func(), error) { return func() {}, nil }
@@ -144,10 +144,10 @@ var (
 	trained   finished
 )
 
-// train makes a real run of two nodes, once, and returns a copy of what it left that a test may spoil.
+// train runs two nodes once and returns a copy of the result that a test may modify.
 func train(t *testing.T) *finished {
 	t.Helper()
-	lab.Options(t) // skips where there is no torch
+	lab.Options(t) // skips without torch
 	trainOnce.Do(func() {
 		dir, err := os.MkdirTemp(filepath.Dir(lab.Options(t).Dir), "run-")
 		require.NoError(t, err)
@@ -158,7 +158,7 @@ func train(t *testing.T) *finished {
 	return trained.copy(t)
 }
 
-// copy is the same run, for a test to spoil.
+// copy returns a copy of the run that a test may modify.
 func (f *finished) copy(t *testing.T) *finished {
 	t.Helper()
 	copied := *f
@@ -268,7 +268,7 @@ func trainNode(
 	return told, hashes, nil
 }
 
-// rewrite gives a node another journal, as good as the first, with changed rounds.
+// rewrite replaces a node's journal by a valid one with changed rounds.
 func (f *finished) rewrite(t *testing.T, id string, change func(*journal.Round)) {
 	t.Helper()
 	dir, fresh := filepath.Join(f.dir, id), filepath.Join(t.TempDir(), "rewritten")
@@ -315,12 +315,11 @@ func (f *finished) verify(t *testing.T, change func(*Options)) Report {
 	return report
 }
 
-// A run that nobody touched comes out the same again, bit for bit, also when it is generated again, and with whole
-// checks of its bits left out.
+// An unmodified run is reproduced bit for bit, with and without generating again, and on an inexact device.
 func TestRunVerifies(t *testing.T) {
 	f := train(t)
 	for name, change := range map[string]func(*Options){
-		"journaled completions": func(o *Options) { o.Start = startEngine(t, o.Config) }, // fresh processes, as the program has them
+		"journaled completions": func(o *Options) { o.Start = startEngine(t, o.Config) }, // new processes, as in the program
 		"generated again":       func(o *Options) { o.Generate = true },
 		"inexact device":        func(o *Options) { o.Exact = false },
 	} {
@@ -351,7 +350,8 @@ func TestRunVerifies(t *testing.T) {
 	}
 }
 
-// A run of a program that did not know a metric of the node's own rollouts verifies: there is nothing to compare.
+// A run of an earlier version, which lacks an optional metric of the node's own rollouts, verifies: that metric is
+// skipped.
 func TestARecordOfAnEarlierProgramVerifies(t *testing.T) {
 	f := train(t)
 	f.rewrite(t, "node_1", func(r *journal.Round) {
@@ -367,7 +367,7 @@ func TestARecordOfAnEarlierProgramVerifies(t *testing.T) {
 	require.True(t, report.Verified, "%+v", report)
 }
 
-// Whatever is changed in a record, well framed, is named: where, in which round, and what it should be.
+// Every change in a valid record is reported with its place, its round and the expected value.
 func TestTamperingIsNamed(t *testing.T) {
 	train(t)
 	in := func(round int, change func(*journal.Round)) func(*testing.T, *finished) {
@@ -475,7 +475,7 @@ func TestTamperingIsNamed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := train(t)
 			test.spoil(t, f)
-			f.nodes = f.nodes[1:] // the other's check reads this one's journal too
+			f.nodes = f.nodes[1:] // the other node's check reads this journal too
 			report := f.verify(t, func(o *Options) {
 				o.Nodes = trained.nodes
 				if test.adjust != nil {
@@ -496,7 +496,7 @@ func TestTamperingIsNamed(t *testing.T) {
 	}
 }
 
-// roundedEngine is a device whose completions come out otherwise now and then.
+// roundedEngine is a device whose completions differ now and then.
 type roundedEngine struct{ Engine }
 
 func (e roundedEngine) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
@@ -507,7 +507,7 @@ func (e roundedEngine) Generate(ctx context.Context, p policy.GenerateParams) (p
 	return result, err
 }
 
-// Other completions are a difference where the same bits are computed each time, and elsewhere a note.
+// Different completions are a difference on an exact device, and a note on others.
 func TestGeneratedOtherwise(t *testing.T) {
 	f := train(t)
 	for _, exact := range []bool{true, false} {
@@ -534,8 +534,8 @@ func TestGeneratedOtherwise(t *testing.T) {
 	}
 }
 
-// A journal that can't be read is damage, named with the round up to which all is well; the peers that need it say so
-// too.
+// A journal that can't be read is damage, and the report tells up to which round the check succeeded. So do the reports
+// of the peers that need it.
 func TestDamageIsNamed(t *testing.T) {
 	segments := func(t *testing.T, f *finished) []string {
 		paths, err := filepath.Glob(filepath.Join(f.dir, "node_0", "journal-*.log"))
@@ -571,7 +571,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// What the verification can't do is an error, no verdict.
+// A failure of the verification itself is an error, not a verdict.
 func TestEngineTroubleIsNoVerdict(t *testing.T) {
 	f := train(t)
 	options := f.options(t)
