@@ -1,15 +1,15 @@
-// Package lease decides which nodes may compute now, by the bytes that they declare and by a number of slots. Holders
-// have names, so that the leases of a dead node can be released. It owns no process and no clock; it imports nothing of
-// this module.
+// Package lease decides which nodes may compute, by the bytes that they declare and by a number of slots. Each lease
+// carries its node's name, so that the leases of a dead node can be released. The package owns no process and no
+// clock, and imports nothing of this module.
 //
-// Requests are served strictly in order of arrival. A large request at the head holds back the small ones behind it,
-// and so it can't starve; and at a swarm's barrier, where the round ends with its slowest node, first come first served
-// is the shortest wait for the last one. The wait of a request is bounded by the work in front of it: while it waits,
-// more than the capacity less the largest request is at work.
+// Pool serves requests strictly in order of arrival. A large request at the head holds back the small ones behind it,
+// so it can't starve. A swarm's round ends with its slowest node, and first come, first served gives the last node
+// its shortest wait. The work in front of a request bounds its wait: while a request waits, the running leases use
+// more than the capacity minus the largest request.
 //
-// It is no golang.org/x/sync/semaphore: that one has one weight instead of two limits, a size that can't change, no
-// names by which a dead node's share could be found, and a queue that a caller can enter by a goroutine of its own
-// only, in whatever order these happen to run.
+// golang.org/x/sync/semaphore does not fit. It has one weight instead of two limits, a fixed size, and no names to
+// find a dead node's share by. Its callers enter the queue only from goroutines of their own, in whatever order these
+// happen to run.
 package lease
 
 import (
@@ -26,7 +26,7 @@ var (
 	ErrClosed   = errors.New("leases closed")
 )
 
-// All asks for everything there is: a request whose bytes nobody knows.
+// All requests the whole capacity. Use it when the number of bytes is unknown.
 const All int64 = 1 << 50
 
 // Key names a lease: the node and the id it chose.
@@ -35,24 +35,24 @@ type Key struct {
 	ID   int64
 }
 
-// Capacity is what leases share. Zero is no limit.
+// Capacity limits the leases of a Pool. Zero means no limit.
 type Capacity struct {
-	Bytes int64 // held at one time
-	Slots int   // leases held at one time
+	Bytes int64 // held at once
+	Slots int   // leases held at once
 }
 
-// Pool hands out leases within a capacity. It is safe for concurrent use.
+// Pool grants leases within a capacity. It is safe for concurrent use.
 type Pool struct {
 	mu       sync.Mutex
 	capacity Capacity
 	bytes    int64      // held
-	queue    *list.List // of *Ticket that wait, oldest first
+	queue    *list.List // of waiting *Ticket, oldest first
 	held     *list.List // of *Ticket, oldest first
 	tickets  map[Key]*Ticket
 	closed   bool
 }
 
-// NewPool returns a Pool in which nothing is held.
+// NewPool returns a Pool that holds no lease.
 func NewPool(c Capacity) *Pool {
 	return &Pool{capacity: c.positive(), queue: list.New(), held: list.New(), tickets: map[Key]*Ticket{}}
 }
@@ -61,9 +61,10 @@ func (c Capacity) positive() Capacity {
 	return Capacity{Bytes: max(0, c.Bytes), Slots: max(0, c.Slots)}
 }
 
-// Request queues a lease of a number of bytes and returns at once. One of more than the capacity is taken as one of the
-// whole: it will be alone, and its holder's own limit has to guard the rest. Every ticket must be ended by Release,
-// ReleaseAll, Close or a Wait whose context ends. It returns ErrInUse for a key that waits or is held, ErrClosed.
+// Request queues a lease of a number of bytes and returns at once. A request above the capacity counts as the whole
+// capacity: it runs alone, and its holder must enforce its own limit. End every ticket by Release, ReleaseAll, Close
+// or a Wait whose context ends. Request returns ErrInUse if a lease with the key waits or is held, and ErrClosed
+// after Close.
 func (p *Pool) Request(key Key, bytes int64) (*Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +81,7 @@ func (p *Pool) Request(key Key, bytes int64) (*Ticket, error) {
 	return t, nil
 }
 
-// Release ends a lease, held or waiting, and reports whether there was one.
+// Release ends a lease, held or waiting, and reports whether it existed.
 func (p *Pool) Release(key Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +93,7 @@ func (p *Pool) Release(key Key) bool {
 	return ok
 }
 
-// ReleaseAll ends every lease and request of a node, and returns how many there were.
+// ReleaseAll ends every lease and request of a node and returns their number.
 func (p *Pool) ReleaseAll(node string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,18 +104,18 @@ func (p *Pool) ReleaseAll(node string) int {
 			n++
 		}
 	}
-	p.grant() // not before: the node's own requests would be served first
+	p.grant() // not earlier: that would serve the node's own requests first
 	return n
 }
 
-// Resize changes the capacity. Nobody loses a lease: where more is held than there now is, the next grant waits until
-// it is not.
+// Resize changes the capacity. Held leases stay valid. If they exceed the new capacity, the next grant waits until
+// enough of them end.
 func (p *Pool) Resize(c Capacity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.capacity = c.positive()
 	for e := p.held.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*Ticket) // one that was cut down to a smaller capacity takes more than it counted for
+		t := e.Value.(*Ticket) // a lease that was cut to a smaller capacity uses more than it counted for
 		more := max(t.bytes, p.need(t)) - t.bytes
 		t.bytes += more
 		p.bytes += more
@@ -122,7 +123,7 @@ func (p *Pool) Resize(c Capacity) {
 	p.grant()
 }
 
-// Close ends every request with ErrClosed and refuses new ones. Leases that are held stay valid.
+// Close ends every waiting request with ErrClosed and refuses new ones. Held leases stay valid.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +135,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// need is what a ticket counts for. The caller holds mu.
+// need returns the bytes that a ticket counts for. The caller holds mu.
 func (p *Pool) need(t *Ticket) int64 {
 	if p.capacity.Bytes == 0 {
 		return t.asked
@@ -142,7 +143,7 @@ func (p *Pool) need(t *Ticket) int64 {
 	return min(t.asked, p.capacity.Bytes)
 }
 
-// end takes a ticket out, whatever its state. The caller holds mu and calls grant afterwards.
+// end removes a ticket in any state. The caller holds mu and calls grant afterwards.
 func (p *Pool) end(t *Ticket, why error) {
 	if p.tickets[t.key] != t {
 		return

@@ -97,7 +97,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A request that could never be granted as it is runs alone, and does not stop the pool for ever.
+// A request above the capacity runs alone and does not block the pool forever.
 func TestTooLargeRunsAlone(t *testing.T) {
 	p := NewPool(Capacity{Bytes: 10})
 	small := request(t, p, "node_0", 1, 3)
@@ -110,7 +110,7 @@ func TestTooLargeRunsAlone(t *testing.T) {
 	if !granted(large) || granted(behind) {
 		t.Fatalf("%+v", p.Snapshot())
 	}
-	p.Resize(Capacity{Bytes: 20}) // what it was cut down to was too little, and still is
+	p.Resize(Capacity{Bytes: 20}) // the cut lease counted for too little, and still does
 	if granted(behind) || p.Snapshot().Bytes != 20 {
 		t.Fatalf("%+v", p.Snapshot())
 	}
@@ -155,8 +155,8 @@ func TestResizeEvictsNobody(t *testing.T) {
 	}
 }
 
-// TestNodesAtOnce runs 64 nodes at once, some of which die while they hold or wait, and checks capacity and that
-// everyone gets through.
+// TestNodesAtOnce runs 64 nodes at once, some of which die while they hold or wait. It checks the capacity, and that
+// every node gets through.
 func TestNodesAtOnce(t *testing.T) {
 	const nodes, rounds, capacity = 64, 20, 5
 	p := NewPool(Capacity{Bytes: capacity})
@@ -172,7 +172,7 @@ func TestNodesAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n%7 == 3 && round%5 == 2 { // dies, is noticed, and comes back
+				if n%7 == 3 && round%5 == 2 { // the node dies, its death is noticed, and it comes back
 					p.ReleaseAll(node)
 					continue
 				}

@@ -8,17 +8,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the obvious pool: its live tickets by arrival, of which a prefix is held.
+// model is the naive pool: its live tickets in order of arrival, with the first ones held.
 type model struct {
 	pool     *Pool
 	capacity Capacity
 	live     []*Ticket
-	counted  map[*Ticket]int64 // bytes of those held
+	counted  map[*Ticket]int64 // bytes of each held ticket
 	before   int64             // bytes held at the last check
 }
 
-// TestPoolAgainstModel runs random requests, returns, deaths and changes of the capacity, and compares after each of
-// them.
+// TestPoolAgainstModel runs random requests, returns, deaths and changes of capacity, and compares pool and model
+// after each step.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := drawCapacity(t)
@@ -85,7 +85,7 @@ func (m *model) held() (bytes int64) {
 	return bytes
 }
 
-// serve grants by order of arrival, and stops at the first that does not fit.
+// serve grants in order of arrival and stops at the first request that does not fit.
 func (m *model) serve() {
 	for _, t := range m.live {
 		if _, held := m.counted[t]; held {

@@ -8,32 +8,32 @@ import (
 	"testing"
 )
 
-// The simulated card: 64 nodes whose phases take 0.5 to 6 GB and 0.5 to 4 s each, of which 20 GB are shared out.
+// The simulated GPU: 64 nodes share 20 GB. Each of their phases needs 0.5 to 6 GB for 0.5 to 4 s.
 const (
 	simNodes    = 64
 	simRounds   = 40
 	simCapacity = 20_000 // MB
 	simLeast    = 500
 	simLargest  = 6_000
-	simDeaths   = 0.02 // of leases
+	simDeaths   = 0.02 // fraction of leases
 )
 
-// simulation plays a swarm in virtual time. A round is scoring, generating under a lease, the barrier, updating under a
-// lease. Some nodes die while they wait or compute, and begin the phase again 5 s later.
+// simulation plays a swarm in virtual time. A round consists of scoring, generating under a lease, the barrier, and
+// updating under a lease. Some nodes die while they wait or compute, and repeat the phase 5 s later.
 type simulation struct {
 	t      *testing.T
 	random *rand.Rand
 	pool   *Pool
 	now    float64 // seconds
 	events moments
-	line   []*simNode // with a request that waits or is held, by arrival
+	line   []*simNode // nodes with a waiting or held request, by arrival
 	atGate int        // nodes that have generated in this round
 	order  []string   // of grants
 	nodes  []*simNode
 
 	deaths       int
-	wait, ratio  float64 // the longest, and the one that came closest to its bound
-	busy, queued float64 // MB·s held while somebody waited, and the seconds of that
+	wait, ratio  float64 // longest wait; highest ratio of a wait to its bound
+	busy, queued float64 // MB·s held while a request waited, and the seconds of that
 }
 
 type simNode struct {
@@ -43,10 +43,10 @@ type simNode struct {
 	lives   int64
 	ticket  *Ticket // nil between leases
 	held    bool
-	asked   float64 // when
-	seconds float64 // that it computes
-	ends    float64 // once held
-	bound   float64 // on its wait
+	asked   float64 // time of the request
+	seconds float64 // computing time
+	ends    float64 // end time, once held
+	bound   float64 // upper bound of its wait
 }
 
 func (s *simulation) in(seconds float64, do func()) {
@@ -55,7 +55,7 @@ func (s *simulation) in(seconds float64, do func()) {
 
 func (s *simulation) between(low, high float64) float64 { return low + (high-low)*s.random.Float64() }
 
-// run plays to the end.
+// run plays the simulation to its end.
 func (s *simulation) run() {
 	for i := range simNodes {
 		n := &simNode{name: fmt.Sprintf("node_%d", i), phase: "generate"}
@@ -78,8 +78,8 @@ func (s *simulation) request(n *simNode) {
 	bytes := simLeast + s.random.Int64N(simLargest-simLeast+1)
 	n.lives++
 	n.asked, n.seconds = s.now, s.between(0.5, 4)
-	// While a request waits, the head of the queue does not fit: more than the capacity less the largest is at work, on
-	// what is in front.
+	// While a request waits, the head of the queue does not fit. So the running leases use more than the capacity
+	// minus the largest request, and all of that work is in front of this request.
 	var work float64
 	for _, other := range s.line {
 		left := other.seconds
@@ -117,7 +117,7 @@ func (s *simulation) leave(n *simNode) {
 	s.line = slices.DeleteFunc(s.line, func(other *simNode) bool { return other == n })
 }
 
-// settle lets those compute whose lease has just been granted, and checks what must hold at every moment.
+// settle lets the nodes compute whose leases have just been granted, and checks the invariants.
 func (s *simulation) settle() {
 	blocked := false
 	var held int64
@@ -160,7 +160,7 @@ func (s *simulation) grant(n *simNode) {
 	})
 }
 
-// computed goes on to the next phase: the last one to have generated opens the gate for all.
+// computed starts the node's next phase. The last node to generate opens the barrier for all.
 func (s *simulation) computed(n *simNode) {
 	if n.phase == "update" {
 		n.phase = "generate"
@@ -179,8 +179,8 @@ func (s *simulation) computed(n *simNode) {
 	}
 }
 
-// TestSimulatedSwarm shows, over 64 nodes × 40 rounds with deaths, that the capacity is kept, nobody starves or is
-// forgotten, every wait is within its bound, and the card is busy while somebody waits.
+// TestSimulatedSwarm runs 64 nodes × 40 rounds with deaths. It shows that the pool keeps its capacity, starves and
+// forgets no node, keeps every wait within its bound, and keeps the GPU busy while a request waits.
 func TestSimulatedSwarm(t *testing.T) {
 	play := func() *simulation {
 		s := &simulation{t: t, random: rand.New(rand.NewPCG(1, 2)), pool: NewPool(Capacity{Bytes: simCapacity})}
@@ -207,7 +207,7 @@ func TestSimulatedSwarm(t *testing.T) {
 	}
 }
 
-// moment is something that happens in virtual time; those of one instant happen in the order they were planned in.
+// moment is an event in virtual time. Events of the same instant happen in the order in which they were scheduled.
 type moment struct {
 	at    float64
 	order int
@@ -233,7 +233,7 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// BenchmarkLease is a request, its grant and its return while 63 other nodes wait or hold.
+// BenchmarkLease measures a request, its grant and its return while 63 other nodes wait or hold.
 func BenchmarkLease(b *testing.B) {
 	p := NewPool(Capacity{Bytes: 8, Slots: 8})
 	keys := make([]Key, simNodes)
@@ -243,7 +243,7 @@ func BenchmarkLease(b *testing.B) {
 		tickets[i], _ = p.Request(keys[i], 1)
 	}
 	for i := 0; b.Loop(); i++ {
-		n := i % simNodes // first in, first out: this one holds
+		n := i % simNodes // first in, first out: this ticket holds
 		if err := tickets[n].Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}

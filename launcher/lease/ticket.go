@@ -5,21 +5,21 @@ import (
 	"context"
 )
 
-// Ticket is one request: waiting, held, or over.
+// Ticket is a request that waits, is held, or is over.
 type Ticket struct {
 	pool  *Pool
 	key   Key
 	asked int64 // bytes
-	bytes int64 // that it counts for while it is held
+	bytes int64 // counted while held
 	held  bool
-	place *list.Element // in the pool's queue, or among the held
+	place *list.Element // in the pool's queue or its held list
 	ready chan struct{} // closed when granted or returned
 	over  chan struct{} // closed when returned
-	err   error         // why it wasn't granted; valid after ready
+	err   error         // why the lease wasn't granted; valid after ready
 }
 
-// Wait returns nil once the lease is held. When ctx ends first the request is withdrawn and the context's cause
-// returned; a lease granted at that very moment is given back.
+// Wait returns nil once the lease is held. If ctx ends first, Wait withdraws the request and returns the context's
+// cause. It also gives back a lease that was granted at that moment.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.ready:
@@ -33,10 +33,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// Over is closed when the lease has been returned, whether it was ever granted or not.
+// Over is closed when the lease has been returned, granted or not.
 func (t *Ticket) Over() <-chan struct{} { return t.over }
 
-// Bytes is what the lease counts for: what was asked for, or the whole capacity where that is less.
+// Bytes returns the bytes that the lease counts for: the requested bytes, at most the whole capacity.
 func (t *Ticket) Bytes() int64 {
 	t.pool.mu.Lock()
 	defer t.pool.mu.Unlock()
@@ -49,18 +49,18 @@ func (t *Ticket) Bytes() int64 {
 // Entry is a lease in a Snapshot.
 type Entry struct {
 	Key
-	Bytes int64 // it counts for
+	Bytes int64 // counted
 }
 
 // Snapshot is a pool at one moment.
 type Snapshot struct {
 	Capacity Capacity
 	Bytes    int64   // held
-	Held     []Entry // by the order of their grants
-	Waiting  []Entry // by the order of their arrival
+	Held     []Entry // in order of grant
+	Waiting  []Entry // in order of arrival
 }
 
-// Snapshot returns who holds and who waits now.
+// Snapshot returns the held and the waiting leases.
 func (p *Pool) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

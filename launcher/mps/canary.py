@@ -1,9 +1,9 @@
-"""Asks the CUDA driver for memory below and beyond this process's limit. Standard library only; the driver is called directly.
+"""Allocates CUDA memory below and beyond this process's limit. It uses only the standard library and calls the driver directly.
 
     canary.py SMALL LARGE      (bytes)
 
-Allocates SMALL bytes and says "ready FREE": what the driver reports as free, which a limit lowers to what is left of it. Then waits
-for a line, tries LARGE bytes, and says "refused" or "allowed". Trouble is one line that begins with "error".
+Allocates SMALL bytes and prints "ready FREE", the free bytes that the driver reports. Under a limit these are the rest of the limit.
+Then it waits for a line, tries LARGE bytes, and prints "refused" or "allowed". An error is one line that begins with "error".
 """
 
 import ctypes

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The canary that runs on real machines, against a CUDA driver of a few functions.
+// The script that runs on real machines, against a CUDA driver with a few functions.
 func TestCanaryScript(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestCanaryScript(t *testing.T) {
 		cmd := exec.Command(python, "canary.py", fmt.Sprint(canarySmall), fmt.Sprint(canaryLarge))
 		cmd.Env = append(os.Environ(), env...)
 		cmd.Stdin = strings.NewReader("go\n")
-		out, _ := cmd.Output() // a failing canary says so in words
+		out, _ := cmd.Output() // a failing canary prints an error line
 		return string(out)
 	}
 	library := "LD_LIBRARY_PATH=" + dir
@@ -55,8 +55,8 @@ func TestCanaryScript(t *testing.T) {
 	}
 }
 
-// What a driver was seen to report under a limit (published: T4, driver 535) is the proof; what isn't the limit's doing
-// is none.
+// The free memory that a real driver reported under a limit (published: T4, driver 535) proves the limit. A refusal
+// for another reason does not.
 func TestVerdict(t *testing.T) {
 	for _, tt := range []struct {
 		free   int64

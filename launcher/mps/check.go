@@ -11,35 +11,35 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// ErrUnavailable says that MPS can't be had here, or doesn't work (exit code 3). Errors that wrap it are one line with
-// a remedy.
+// ErrUnavailable reports that MPS is missing here or does not work (exit code 3). Errors that wrap it are one line
+// with a remedy.
 var ErrUnavailable = errors.New("MPS can't be used")
 
 func unavailable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s. Try: --share lease", ErrUnavailable, fmt.Sprintf(format, args...))
 }
 
-// GPU is a card that nodes are to share.
+// GPU is a card that nodes will share.
 type GPU struct {
 	Index        int    // fit.GPU.Index
-	UUID         string // CUDA's name of it, GPU-...
+	UUID         string // CUDA's name of the GPU, GPU-...
 	Name         string
-	ComputeMajor int // of its compute capability; 0: not known
+	ComputeMajor int // of its compute capability; 0: unknown
 	ComputeMode  int // 0, or one of gpu.Mode*; under EXCLUSIVE_PROCESS the MPS server is the one process
 	MIG          bool
 	Clients      int   // nodes on it
-	MemoryFree   int64 // bytes, by NVML, shortly before Open: the proof needs some
+	MemoryFree   int64 // bytes, by NVML, shortly before Open: the proof needs some of it
 }
 
-// Need is what a run asks of MPS on this host.
+// Need describes a run's requirements on MPS.
 type Need struct {
 	GPUs        []GPU
 	GPUsPerNode int
-	Program     string // of the control daemon; empty: Program on PATH
+	Program     string // path of the control daemon; empty: Program on PATH
 }
 
-// Check tells whether MPS can be had as far as that shows before it is started: nil, or an error that wraps
-// ErrUnavailable.
+// Check reports whether MPS can be used, as far as this is visible before MPS starts. It returns nil or an error that
+// wraps ErrUnavailable.
 func Check(n Need) error {
 	_, err := n.check(runtime.GOOS, os.Getenv)
 	return err

@@ -65,7 +65,7 @@ func TestAnswersInWordsAreNoProcesses(t *testing.T) {
 	}
 }
 
-// Over 107 bytes the daemon would start and end without a word.
+// With a path above 107 bytes the daemon would start and end without an error message.
 func TestPipeDirectoriesFitASocket(t *testing.T) {
 	long := t.TempDir() + strings.Repeat("/x", 50)
 	dir, err := makePipe(long, t.TempDir())

@@ -1,8 +1,7 @@
-// Package mps owns NVIDIA's Multi-Process Service for one run: a control daemon of its own for each GPU in a private
-// pipe directory, what a client process needs in its environment, the proof that clients really are governed, and what
-// to do when a server faults. Facts are from NVIDIA's documentation, https://docs.nvidia.com/deploy/mps (the interface
-// that it calls Legacy MPS v2, which every driver speaks). It imports launcher and supervise, never node or
-// metrics/store.
+// Package mps runs NVIDIA's Multi-Process Service for one run. Each GPU gets its own control daemon in a private pipe
+// directory. The package sets the environment of client processes, proves that the limits really hold, and handles
+// server faults. The facts are from NVIDIA's documentation, https://docs.nvidia.com/deploy/mps (the interface that it
+// calls Legacy MPS v2, which every driver supports). The package never imports node or metrics/store.
 package mps
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// Program is NVIDIA's control daemon, which also is the client that talks to it.
+// Program is NVIDIA's control daemon, which is also the client that sends commands to the daemon.
 const Program = "nvidia-cuda-mps-control"
 
 // Environment names of MPS.
@@ -29,17 +28,17 @@ const (
 	visibleVariable = "CUDA_VISIBLE_DEVICES"
 )
 
-// pace bounds every wait. Tests hurry.
+// pace bounds every wait. Tests use shorter bounds.
 type pace struct {
-	ask      time.Duration // one command to the daemon, which answers within milliseconds when it is well
+	ask      time.Duration // one command to the daemon; a healthy daemon answers within milliseconds
 	start    time.Duration // from the start of the daemon to its first answer
-	quit     time.Duration // of the daemon and its servers, when asked
-	kill     time.Duration // and when not
+	quit     time.Duration // for the daemon and its servers to end after quit
+	kill     time.Duration // for them to end after SIGKILL
 	canary   time.Duration // a cold driver takes seconds to open a GPU
-	listed   time.Duration // from a client's first allocation to its place in the list
-	look     time.Duration // between two looks at a daemon; well within launch.Spec.FaultSettle
-	patience time.Duration // from a fault to the server's recovery by itself; then the daemon is restarted
-	regroup  time.Duration // from the loss of a daemon to its restart: its clients are ended meanwhile
+	listed   time.Duration // from a client's first allocation to its entry in the client list
+	look     time.Duration // between two polls of a daemon; well within launch.Spec.FaultSettle
+	patience time.Duration // from a fault until the server recovers without help; then the daemon is restarted
+	regroup  time.Duration // from the loss of a daemon to its restart; its clients are stopped meanwhile
 }
 
 var normalPace = pace{
@@ -48,13 +47,13 @@ var normalPace = pace{
 	look: time.Second, patience: 20 * time.Second, regroup: 10 * time.Second,
 }
 
-// errDown says that no daemon serves the pipe directory.
+// errDown reports that no daemon serves the pipe directory.
 var errDown = errors.New("no MPS control daemon answers")
 
-// control talks to the daemon of one pipe directory.
+// control sends commands to the daemon of one pipe directory.
 type control struct {
 	program string
-	env     []string // the whole environment of daemon and commands
+	env     []string // the whole environment of the daemon and the commands
 	pace    pace
 }
 
@@ -68,7 +67,7 @@ func newControl(program, pipe, logs, device string, p pace) control {
 	return control{program, append(env, pipeVariable+"="+pipe, logVariable+"="+logs, visibleVariable+"="+device), p}
 }
 
-// ask sends one command and returns the answer. It wraps errDown when there is no daemon, and is bounded.
+// ask sends one command within pace.ask and returns the answer. The error wraps errDown if no daemon runs.
 func (c control) ask(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.pace.ask)
 	defer cancel()
@@ -76,7 +75,7 @@ func (c control) ask(ctx context.Context, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.program)
 	cmd.Env = c.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(command+"\n"), &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keeps a Ctrl-C at the terminal away from it
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	said := strings.TrimSpace(stdout.String() + stderr.String())
@@ -94,7 +93,7 @@ func (c control) ask(ctx context.Context, command string) (string, error) {
 // server is an nvidia-cuda-mps-server as the daemon describes it.
 type server struct {
 	pid     int
-	status  string // statusActive, statusFault, or whatever else it says, such as INITIALIZING
+	status  string // statusActive, statusFault, or another state that the daemon reports, such as INITIALIZING
 	clients []int  // process ids
 }
 
@@ -104,7 +103,7 @@ const (
 	statusFault  = "FAULT" // after a fatal GPU error, until all its clients have exited
 )
 
-// servers lists the daemon's servers: none before the first client, then one a user.
+// servers lists the daemon's servers: none before the first client, then one per user.
 func (c control) servers(ctx context.Context) ([]server, error) {
 	list, err := c.ask(ctx, "get_server_list")
 	if err != nil {
@@ -125,8 +124,8 @@ func (c control) servers(ctx context.Context) ([]server, error) {
 	return servers, nil
 }
 
-// terminate makes a server end the GPU work of a client, busy or not. After that, and not before, the client may be
-// killed without harm to the others. The daemon answers once it is done: 0, or a CUDA error.
+// terminate makes a server end the GPU work of a client, busy or not. Only after terminate can the client be killed
+// without harm to the others. The daemon answers when it is done: 0, or a CUDA error.
 func (c control) terminate(ctx context.Context, server, client int) error {
 	answer, err := c.ask(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
 	if err == nil && answer != "" && answer != "0" && answer != "CUDA_SUCCESS" {
@@ -135,7 +134,7 @@ func (c control) terminate(ctx context.Context, server, client int) error {
 	return err
 }
 
-// pids reads an answer of one process id a line; other lines, such as errors in words, are none.
+// pids reads an answer with one process id per line. It skips other lines, such as error messages.
 func pids(answer string) []int {
 	var found []int
 	for line := range strings.Lines(answer) {

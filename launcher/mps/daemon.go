@@ -19,24 +19,24 @@ const (
 	pollPause     = 20 * time.Millisecond
 	programPrefix = "nvidia-cuda-mps-" // control, server
 
-	// socketLimit is how long the path of a Unix socket may be, the final zero aside (unix(7)). Over it the daemon
-	// starts and ends without a word.
+	// socketLimit is the longest path of a Unix socket, without the final zero (unix(7)). With a longer path the
+	// daemon starts and ends without an error message.
 	socketLimit = 107
-	longestName = "nvidia-cuda-mps-control.pid" // in the pipe directory
+	longestName = "nvidia-cuda-mps-control.pid" // longest name of a file in the pipe directory
 )
 
-// daemon is one control daemon, which this process started, with its servers.
+// daemon is one control daemon that this process started, with its servers.
 type daemon struct {
 	control control
 	device  string // UUID of the GPU
-	pipe    string // private, for sockets; short
-	logs    string // control.log, server.log, start.log
-	path    string // of the record for Sweep
+	pipe    string // private directory for sockets; short path
+	logs    string // directory of control.log, server.log, start.log
+	path    string // of the record that Sweep reads
 	id      supervise.Identity
 }
 
-// start starts a daemon for one GPU. dir gets its logs and the record by which Sweep finds it. When start fails,
-// nothing is left.
+// start starts a daemon for one GPU. It writes the daemon's logs, and the record by which Sweep finds the daemon, to
+// dir. If start fails, it leaves no daemon behind.
 func start(ctx context.Context, program, dir, device string, p pace) (*daemon, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mps: %w", err)
@@ -52,7 +52,7 @@ func start(ctx context.Context, program, dir, device string, p pace) (*daemon, e
 	return d, nil
 }
 
-// makePipe makes a private directory in the first place whose path is short enough for a socket.
+// makePipe makes a private directory in the first place with a path short enough for a socket.
 func makePipe(places ...string) (string, error) {
 	for _, place := range places {
 		if len(place)+len("/swarm-mps-4294967295/")+len(longestName) > socketLimit {
@@ -67,8 +67,8 @@ func makePipe(places ...string) (string, error) {
 	return "", fmt.Errorf("mps: pipe directory: the path %s is too long for a socket. Try: TMPDIR=/tmp", strings.Join(places, ", "))
 }
 
-// launch runs the daemon and returns once it answers. The record comes first: should this process die in between, Sweep
-// finds the daemon by its pipe directory.
+// launch runs the daemon and returns once the daemon answers. It writes the record first. If this process dies in
+// between, Sweep finds the daemon by its pipe directory.
 func (d *daemon) launch(ctx context.Context) error {
 	d.id = supervise.Identity{}
 	if err := d.record(); err != nil {
@@ -96,7 +96,8 @@ func (d *daemon) launch(ctx context.Context) error {
 	}
 }
 
-// run starts the daemon in the background. Its output goes to a file: the daemon may keep a pipe open for ever.
+// run starts the daemon in the background. Its output goes to a file, because the daemon may keep a pipe open
+// forever.
 func (d *daemon) run(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.control.pace.start)
 	defer cancel()
@@ -115,7 +116,7 @@ func (d *daemon) run(ctx context.Context) (string, error) {
 	return string(said), err
 }
 
-// readPID reads who says to serve the pipe directory.
+// readPID returns the process id in the pid file of the pipe directory.
 func (d *daemon) readPID() (int, error) {
 	text, err := os.ReadFile(filepath.Join(d.pipe, longestName))
 	if err != nil {
@@ -128,7 +129,7 @@ func (d *daemon) readPID() (int, error) {
 	return pid, nil
 }
 
-// lastWords are the last lines of the daemon's logs, for an error.
+// lastWords returns the last line of the daemon's logs, for an error message.
 func (d *daemon) lastWords() string {
 	for _, name := range []string{"server.log", "control.log", "start.log"} {
 		if text, err := os.ReadFile(filepath.Join(d.logs, name)); err == nil && strings.TrimSpace(string(text)) != "" {
@@ -139,17 +140,16 @@ func (d *daemon) lastWords() string {
 	return ""
 }
 
-// stop ends the daemon and its servers, whatever their state, and removes the pipe directory and the record. Clients
-// should be gone.
+// stop ends the daemon and its servers in any state, and removes the pipe directory and the record. End the clients
+// first.
 func (d *daemon) stop(ctx context.Context) error {
 	if err := d.halt(ctx); err != nil {
-		return err // the record stays for Sweep
+		return err // keep the record for Sweep
 	}
 	return errors.Join(os.RemoveAll(d.pipe), removeFile(d.path))
 }
 
-// restart replaces a daemon that is beyond help by a new one in the same directories, which the nodes' environment
-// names.
+// restart replaces a broken daemon by a new one in the same directories, which the nodes' environment names.
 func (d *daemon) restart(ctx context.Context) error {
 	if err := d.halt(ctx); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (d *daemon) restart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mps: %w", err)
 	}
-	for _, entry := range entries { // what the dead one left would look like a living one
+	for _, entry := range entries { // files of the dead daemon would look like a running one
 		if err := os.RemoveAll(filepath.Join(d.pipe, entry.Name())); err != nil {
 			return fmt.Errorf("mps: %w", err)
 		}
@@ -166,7 +166,7 @@ func (d *daemon) restart(ctx context.Context) error {
 	return d.launch(ctx)
 }
 
-// oneLine is what a program said, or else the error, on one line.
+// oneLine returns a program's output, or the error if there is none, on one line of at most 200 bytes.
 func oneLine(said string, err error) string {
 	if said = strings.Join(strings.Fields(said), " "); said != "" {
 		return fmt.Sprintf("%.200s", said)

@@ -63,7 +63,7 @@ func TestDaemonStartsInPrivateAndStops(t *testing.T) {
 	}
 }
 
-// A daemon, and its server, that ignore quit or answer nothing are killed by their recorded identity.
+// A daemon or server that ignores quit or does not answer is killed by its recorded identity.
 func TestDaemonsThatDoNotQuitAreKilled(t *testing.T) {
 	for _, misbehaviour := range []string{"stubborn", "hangs"} {
 		t.Run(misbehaviour, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestDaemonsThatDoNotQuitAreKilled(t *testing.T) {
 			}
 			die(w.client(t, d.clientEnv(0)))
 			if misbehaviour != "stubborn" {
-				syscall.Kill(d.id.PID, syscall.SIGSTOP) // hangs: it accepts nothing and answers nothing
+				syscall.Kill(d.id.PID, syscall.SIGSTOP) // hangs: the daemon accepts no connection and sends no answer
 			}
 			began := time.Now()
 			if err := d.stop(t.Context()); err != nil {
@@ -115,7 +115,7 @@ func TestDaemonsThatDoNotStartLeaveNothing(t *testing.T) {
 	}
 }
 
-// playCoordinator starts a daemon, says who it is, and waits to be killed.
+// playCoordinator starts a daemon, prints its identity, and waits to be killed.
 func playCoordinator(program, dir string) {
 	os.Unsetenv(pipeVariable)
 	d, err := start(context.Background(), program, dir, card.UUID, quick)
@@ -163,7 +163,7 @@ func TestSweepEndsTheDaemonsOfDeadCoordinators(t *testing.T) {
 	}
 }
 
-// The coordinator can die between the daemon's start and its first answer.
+// The coordinator can die between the daemon's start and the daemon's first answer.
 func TestSweepFindsADaemonThatWasOnlyStarting(t *testing.T) {
 	w := newWorld(t, "")
 	d, err := start(t.Context(), w.program(Program), filepath.Join(w.dir, "mps"), card.UUID, quick)
@@ -177,8 +177,7 @@ func TestSweepFindsADaemonThatWasOnlyStarting(t *testing.T) {
 	}
 }
 
-// A pid that has been given to someone else since must not be killed, nor a folder removed that isn't a pipe directory
-// of ours.
+// Sweep must not kill a reused pid, and must not remove a folder that isn't one of our pipe directories.
 func TestSweepSparesStrangers(t *testing.T) {
 	w := newWorld(t, "")
 	stranger := exec.Command("/bin/sleep", "1000")
@@ -218,7 +217,7 @@ func TestSweepSparesStrangers(t *testing.T) {
 			if ended, err := Sweep(t.Context(), filepath.Dir(path)); err != nil || len(ended) != 0 || !id.Alive() {
 				t.Errorf("ended %v, %v; stranger alive %t", ended, err, id.Alive())
 			}
-			if _, err := os.Stat(path); ownPipe(r.Pipe) != errors.Is(err, fs.ErrNotExist) { // one that no daemon wrote is somebody else's
+			if _, err := os.Stat(path); ownPipe(r.Pipe) != errors.Is(err, fs.ErrNotExist) { // a foreign record stays
 				t.Errorf("the record: %v", err)
 			}
 			if _, err := os.Stat(precious); err != nil {

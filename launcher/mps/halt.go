@@ -14,13 +14,14 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// halt asks the daemon to quit, waits, and kills what is then left of it and its servers, which may outlive it.
+// halt asks the daemon to quit, waits, and kills the remaining processes of the daemon and its servers. Servers may
+// outlive their daemon.
 func (d *daemon) halt(ctx context.Context) error {
 	all := serving(d.pipe)
 	if d.id.Alive() && !slices.Contains(all, d.id) {
 		all = append(all, d.id)
 	}
-	// Without a timeout of its own quit would wait for clients that hang. Its answer is no news: what counts is who is
+	// Without -t, quit would wait for clients that hang. The answer does not matter: halt checks which processes are
 	// alive.
 	patience := max(1, int(d.control.pace.ask.Seconds())-1)
 	if _, err := d.control.ask(ctx, fmt.Sprintf("quit -t %d", patience)); err == nil && goneWithin(ctx, d.control.pace.quit, all) {
@@ -35,16 +36,17 @@ func (d *daemon) halt(ctx context.Context) error {
 	return fmt.Errorf("mps: control daemon %d or a server of it: %w", d.id.PID, supervise.ErrUnkillable)
 }
 
-// serving names the daemon and the servers of a pipe directory, by their programs and the environment that the daemon
-// was started with and handed on. A daemon that hangs, or was killed, can't be asked for them.
+// serving returns the daemon and the servers of a pipe directory. It finds them by their programs and by the
+// environment that the daemon got at its start and passed on. A daemon that hangs or was killed can't be asked for
+// its servers.
 func serving(pipe string) []supervise.Identity {
 	entries, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
-		return nil // a bad pattern alone
+		return nil // possible for a bad pattern only
 	}
 	var found []supervise.Identity
 	for _, path := range entries {
-		env, err := os.ReadFile(path) // another user's can't be read
+		env, err := os.ReadFile(path) // fails for another user's process
 		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), pipeVariable+"="+pipe) {
 			continue
 		}
@@ -63,7 +65,8 @@ func serving(pipe string) []supervise.Identity {
 	return found
 }
 
-// goneWithin waits for the end of processes that are no children of ours.
+// goneWithin waits for the end of processes that are not children of this process. It reports whether all ended
+// within limit.
 func goneWithin(ctx context.Context, limit time.Duration, all []supervise.Identity) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -81,8 +84,8 @@ func goneWithin(ctx context.Context, limit time.Duration, all []supervise.Identi
 	}
 }
 
-// kill kills exactly that process: the handle is taken before the identity is checked, so that the pid can't change
-// hands in between.
+// kill kills exactly that process. It opens the handle before it checks the identity, so that the pid can't be reused
+// in between.
 func kill(id supervise.Identity) {
 	if id.PID <= 1 {
 		return
@@ -93,11 +96,11 @@ func kill(id supervise.Identity) {
 	}
 	defer p.Release()
 	if id.Alive() {
-		_ = p.Signal(syscall.SIGKILL) // fails where it has just ended
+		_ = p.Signal(syscall.SIGKILL) // fails if the process has just ended
 	}
 }
 
-// pause waits, or returns why it may not.
+// pause waits for d, or returns the cause of ctx if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,21 +13,21 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// fatalLine is what an MPS server writes to server.log when a client's fatal error takes the others with it. All may be
-// over before anybody asks for the server's status.
+// fatalLine is the text that an MPS server writes to server.log when a client's fatal error ends the other clients
+// too. The fault may be over before the monitor asks for the server's status.
 var fatalLine = []byte("handling a fatal GPU error")
 
-// Options say what a run's nodes share.
+// Options describe the MPS of a run.
 type Options struct {
 	Need
-	Dir    string // the run's folder; logs and records go to Dir/mps
-	Place  []int  // by node index: the place in Need.GPUs of the GPU it is on; -1: it is on none
-	Python string // runs the canary with the standard library alone; empty: no proof is made
+	Dir    string // the run's folder; logs and records are in Dir/mps
+	Place  []int  // by node index: the index in Need.GPUs of the node's GPU; -1: no GPU
+	Python string // interpreter for the canary, standard library only; empty: no proof
 	Logger *slog.Logger
 }
 
-// Host is one run's MPS: a daemon for each GPU, since a fault on one GPU keeps new clients from every GPU of its
-// server. It serves as a launch.Sharer, safe for concurrent use.
+// Host is the MPS of one run. It has a daemon for each GPU, because a fault on one GPU blocks new clients on every
+// GPU of the same server. Host implements launch.Sharer and is safe for concurrent use.
 type Host struct {
 	options Options
 	daemons []*daemon // as Need.GPUs
@@ -37,9 +37,9 @@ type Host struct {
 	watching sync.WaitGroup
 }
 
-// Open checks that MPS can be had, starts its daemons and proves that each governs its clients. Errors wrap
-// ErrUnavailable where MPS is the reason, are a *Finding where the proof failed, and leave nothing behind. Close must
-// follow.
+// Open checks that MPS is available, starts its daemons and proves that each enforces its clients' limits. Errors
+// wrap ErrUnavailable if MPS is the reason, and are a *Finding if the proof failed. A failed Open leaves no process
+// behind. Call Close after a successful Open.
 func Open(ctx context.Context, o Options) (*Host, error) { return open(ctx, o, normalPace) }
 
 func open(ctx context.Context, o Options, p pace) (*Host, error) {
@@ -67,7 +67,8 @@ func open(ctx context.Context, o Options, p pace) (*Host, error) {
 	return h, nil
 }
 
-// ClientEnv is launch.Sharer's: the daemon's directories, and the budget as a limit that the driver keeps.
+// ClientEnv implements launch.Sharer. It returns the daemon's directories, and the budget as a limit that the driver
+// enforces.
 func (h *Host) ClientEnv(index int, budget int64) []string {
 	d, _ := h.of(index)
 	if d == nil {
@@ -76,7 +77,7 @@ func (h *Host) ClientEnv(index int, budget int64) []string {
 	return d.clientEnv(budget)
 }
 
-// of returns the daemon and the GPU of a node; nil where it has none.
+// of returns the daemon and the GPU of a node, or nil if the node has no GPU.
 func (h *Host) of(index int) (*daemon, GPU) {
 	if index < 0 || index >= len(h.options.Place) {
 		return nil, GPU{}
@@ -88,11 +89,11 @@ func (h *Host) of(index int) (*daemon, GPU) {
 	return h.daemons[place], h.options.GPUs[place]
 }
 
-// BeforeKill is launch.Sharer's: a client that is killed within a kernel can take its server and all other clients with
-// it, so that the server first ends its work (terminate_client). It is bounded, and what fails is logged: the kill
-// follows in any case.
+// BeforeKill implements launch.Sharer. Killing a client within a kernel can end its server and all other clients, so
+// the server first ends the client's work (terminate_client). BeforeKill is bounded. It logs failures, because the
+// kill follows in any case.
 func (h *Host) BeforeKill(pids []int) {
-	// A command that hangs is given up a second after its context.
+	// A command that hangs is abandoned one second after its context ends.
 	ctx, cancel := context.WithTimeout(context.Background(), supervise.AnnounceLimit-time.Second)
 	defer cancel()
 	var group sync.WaitGroup
@@ -106,9 +107,9 @@ func (h *Host) BeforeKill(pids []int) {
 	group.Wait()
 }
 
-// Verify tells whether the process that computes for a node (event.Loaded.EnginePID) is a client: nil, or a *Finding of
-// kind NotAClient. CUDA falls back to using the GPU without MPS, its limits and its concurrency, when it finds no
-// daemon, and says nothing.
+// Verify checks that the process that computes for a node (event.Loaded.EnginePID) is a client. It returns nil, or a
+// *Finding of kind NotAClient. If CUDA finds no daemon, it silently uses the GPU without MPS, without limits and
+// without concurrency.
 func (h *Host) Verify(ctx context.Context, index, pid int) error {
 	d, g := h.of(index)
 	if d == nil {
@@ -122,11 +123,11 @@ func (h *Host) Verify(ctx context.Context, index, pid int) error {
 	return &Finding{Kind: NotAClient, GPU: g.Index, PID: pid, Message: message}
 }
 
-// Faults is for launch.Spec. It is closed by Close.
+// Faults returns the channel for launch.Spec. Close closes it.
 func (h *Host) Faults() <-chan Fault { return h.faults }
 
-// Close ends the daemons and their servers and removes what they left, logs aside. The nodes should be gone. It is
-// bounded whatever the state of MPS.
+// Close ends the daemons and their servers and removes their files, except logs. End the nodes first. Close is
+// bounded in any state of MPS.
 func (h *Host) Close(ctx context.Context) error {
 	h.cancel()
 	h.watching.Wait()
@@ -140,10 +141,10 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// watch looks at a daemon until ctx ends or MPS is beyond help, and announces faults.
+// watch polls a daemon and announces faults until ctx ends or MPS can't recover.
 func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 	m, log := monitor{pace: d.control.pace}, newTail(filepath.Join(d.logs, "server.log"))
-	var over chan struct{} // of the fault that is announced
+	var over chan struct{} // recovery channel of the announced fault
 	announce := func(f Fault) {
 		select {
 		case h.faults <- f:

@@ -30,7 +30,7 @@ func openHost(t *testing.T, w world, o Options) *Host {
 	return h
 }
 
-// nextFault waits for an announced fault.
+// nextFault waits for the next fault.
 func nextFault(t *testing.T, h *Host) Fault {
 	t.Helper()
 	select {
@@ -75,7 +75,7 @@ func TestEachGPUHasADaemonOfItsOwn(t *testing.T) {
 	if err := h.Verify(t.Context(), 1, client.Process.Pid); err != nil {
 		t.Error(err)
 	}
-	// On the wrong daemon, or on none, it is no client.
+	// A process on the wrong daemon, or on none, is not a client.
 	var finding *Finding
 	if err := h.Verify(t.Context(), 0, client.Process.Pid); !errors.As(err, &finding) || finding.Kind != NotAClient || finding.GPU != card.Index || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
@@ -125,7 +125,7 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 		full := card
 		full.MemoryFree = 3<<30 - 1
 		o := w.options(full)
-		o.Python = filepath.Join(w.bin, "absent") // it need not be started
+		o.Python = filepath.Join(w.bin, "absent") // the canary is never started
 		_, err := open(t.Context(), o, quick)
 		want := "MPS on GPU 0: too little memory is free to tell a limit from a full card: 3221225471 bytes, and the proof takes 3221225472 (card_full). Try: --share lease"
 		if err == nil || err.Error() != want || !errors.Is(err, ErrUnavailable) {
@@ -142,7 +142,7 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 	})
 }
 
-// Killing a client within a kernel takes the server down; terminate_client first, and nobody else notices.
+// Killing a client within a kernel ends the server. After terminate_client, no other client is affected.
 func TestBeforeKillSavesTheOthers(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		t.Run(map[bool]string{true: "asked", false: "not asked"}[asked], func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestBeforeKillSavesTheOthers(t *testing.T) {
 			h := openHost(t, w, o)
 			victim, other := w.client(t, h.ClientEnv(0, 1<<30)), w.client(t, h.ClientEnv(1, 1<<30))
 			if asked {
-				h.BeforeKill([]int{os.Getpid(), victim.Process.Pid}) // a process that is no client is none of its business
+				h.BeforeKill([]int{os.Getpid(), victim.Process.Pid}) // ignores a process that is not a client
 			}
 			die(victim)
 			if asked {
@@ -184,7 +184,7 @@ func TestBeforeKillSavesTheOthers(t *testing.T) {
 	}
 }
 
-// connects tries to become a client.
+// connects reports whether a process can become a client.
 func connects(t *testing.T, env []string) bool {
 	t.Helper()
 	for _, v := range env {
@@ -198,7 +198,7 @@ func connects(t *testing.T, env []string) bool {
 	return err == nil
 }
 
-// A fault whose clients all die at once can be over before anybody asks: the server's log tells.
+// A fault can be over before the monitor asks, if all its clients die at once. The server's log reports it.
 func TestFaultThatIsOverAtOnceIsNoticed(t *testing.T) {
 	w := newWorld(t, "")
 	h := openHost(t, w, w.options(card))

@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 )
 
-// The test binary plays these, by the name it is started under.
+// The test binary plays these programs, by the name that it is started under.
 const (
 	fakePython = "fake-python"
 	fakeClient = "fake-client" // a CUDA process that is within a kernel until its stdin closes
@@ -59,7 +59,7 @@ var quick = pace{
 	look: 20 * time.Millisecond, patience: 300 * time.Millisecond, regroup: 100 * time.Millisecond,
 }
 
-// world is a folder with the programs in it, and what is to be gone in the end.
+// world is a folder with the programs. Its processes must be gone at the end of the test.
 type world struct {
 	dir string // of the run
 	bin string
@@ -95,7 +95,7 @@ func (w world) options(gpus ...GPU) Options {
 	}
 }
 
-// strays are the processes whose log directory is in this world: daemons, servers and clients.
+// strays returns the processes with a log directory in this world: daemons, servers and clients.
 func (w world) strays() []string {
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
 	var found []string
@@ -109,7 +109,7 @@ func (w world) strays() []string {
 	return found
 }
 
-// client starts a busy client with an environment of the host's.
+// client starts a busy client with the host's environment for clients.
 func (w world) client(t *testing.T, env []string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(w.program(fakeClient))

@@ -6,41 +6,41 @@ import (
 )
 
 const (
-	missesAllowed = 3 // questions in a row without an answer before the daemon counts as lost
-	mostRestarts  = 2 // of a daemon within one fault; together within launch.Spec.FaultTimeout
+	missesAllowed = 3 // consecutive commands without an answer before the daemon counts as lost
+	mostRestarts  = 2 // of a daemon within one fault; all of them fit into launch.Spec.FaultTimeout
 )
 
-// observation is one look at a daemon.
+// observation is the result of one poll of a daemon.
 type observation struct {
 	at      time.Time
 	err     error // the daemon did not answer
 	servers []server
-	logged  bool // the server's log tells of a fatal error since the last look
+	logged  bool // the server's log has a new fatal error since the last poll
 }
 
-// change is what an observation means.
+// change is the effect of an observation.
 type change int
 
 const (
 	nothing   change = iota
 	faulted          // the clients are lost: stop them all
-	recovered        // new clients may come
+	recovered        // new clients may start
 	restart          // the daemon must be replaced
-	fatal            // MPS is beyond help on this GPU
+	fatal            // MPS can't recover on this GPU
 )
 
-// monitor turns observations into changes. A server in FAULT takes no new clients, and waits for all of its own to
-// exit; then it makes its contexts anew and is ACTIVE again. It is pure: no I/O, no clock.
+// monitor turns observations into changes. A server in FAULT accepts no new clients until all its clients have
+// exited. Then it creates its contexts again and becomes ACTIVE. monitor does no I/O and reads no clock.
 type monitor struct {
 	pace     pace
 	inFault  bool
 	since    time.Time // of the fault, or of the last restart in it
 	restarts int
 	misses   int
-	clients  map[int]int // by server, at the last look that had an answer
+	clients  map[int]int // number by server pid, at the last poll with an answer
 }
 
-// see takes the next observation and returns what changed and, for faulted, restart and fatal, why.
+// see adds the next observation. It returns the change and, for faulted, restart and fatal, the reason.
 func (m *monitor) see(o observation) (change, string) {
 	if o.err != nil {
 		return m.seeNothing(o)
@@ -66,7 +66,7 @@ func (m *monitor) see(o observation) (change, string) {
 	return nothing, ""
 }
 
-// seeNothing takes an observation without an answer.
+// seeNothing adds an observation without an answer.
 func (m *monitor) seeNothing(o observation) (change, string) {
 	m.misses++
 	why := "the MPS control daemon does not answer: " + oneLine("", o.err)
@@ -82,7 +82,7 @@ func (m *monitor) seeNothing(o observation) (change, string) {
 
 func (m *monitor) begin(at time.Time) { m.inFault, m.since, m.restarts = true, at, 0 }
 
-// wait is nothing until patience ends, then restart, at last fatal.
+// wait returns nothing until patience ends, then restart, and fatal after mostRestarts restarts.
 func (m *monitor) wait(at time.Time, patience time.Duration, why string) (change, string) {
 	if at.Sub(m.since) < patience {
 		return nothing, ""
@@ -95,7 +95,7 @@ func (m *monitor) wait(at time.Time, patience time.Duration, why string) (change
 	return restart, why
 }
 
-// trouble says what is wrong with the servers, in one line; empty: nothing.
+// trouble describes what is wrong with the servers, in one line. It returns "" if they are healthy.
 func (m *monitor) trouble(o observation) string {
 	alive := map[int]bool{}
 	for _, s := range o.servers {
@@ -115,7 +115,8 @@ func (m *monitor) trouble(o observation) string {
 	return ""
 }
 
-// ready tells whether new clients can connect: to an active server, or to one that the daemon then starts.
+// ready reports whether new clients can connect: all servers are active, or there is none and the daemon will start
+// one.
 func ready(servers []server) bool {
 	for _, s := range servers {
 		if s.status != statusActive {

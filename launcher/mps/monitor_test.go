@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// look is one observation, at a second.
+// look returns one observation at a time in seconds.
 func look(second int, servers ...server) observation {
 	return observation{at: time.Unix(int64(second), 0), servers: servers}
 }
@@ -66,8 +66,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// Whatever is seen: faults and recoveries alternate, restarts are within a fault and bounded, and trouble never goes
-// unannounced.
+// For any observations, faults and recoveries alternate, restarts happen within a fault and are bounded, and every
+// fault is announced.
 func TestMonitorProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := monitor{pace: normalPace}

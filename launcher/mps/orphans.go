@@ -14,19 +14,19 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// recordName is the file in a run's folder that says which daemon serves it.
+// recordName is the file in a run's folder that names the daemon.
 const recordName = "mps.json"
 
 // record is the content of a recordName file.
 type record struct {
-	Daemon  supervise.Identity `json:"daemon"` // zero until it answered
+	Daemon  supervise.Identity `json:"daemon"` // zero until the daemon answers
 	Parent  supervise.Identity `json:"parent"` // the coordinator that owns it
 	Program string             `json:"program"`
 	Pipe    string             `json:"pipe"`
 	Device  string             `json:"device"`
 }
 
-// record writes who serves the pipe directory, whole or not at all.
+// record writes the daemon's identity and pipe directory to the record, atomically.
 func (d *daemon) record() error {
 	parent, err := supervise.Identify(os.Getpid())
 	if err != nil {
@@ -42,11 +42,10 @@ func (d *daemon) record() error {
 	return nil
 }
 
-// Sweep ends the daemons that coordinators which are no longer alive left running, by the records in and below dir, and
-// removes those and the pipe directories. A daemon outlives its coordinator by design (it is in a session of its own),
-// so that this is the rule after a kill, not the exception. Daemons of a living coordinator are left alone, and
-// processes are named by pid, start time and boot. Call it after supervise.SweepOrphans, which ends their clients. It
-// returns the pids of the daemons that ran.
+// Sweep ends the daemons of dead coordinators, by the records in and below dir. It removes the records and the pipe
+// directories. A daemon runs in its own session and always outlives a killed coordinator. Sweep leaves the daemons of
+// a living coordinator alone. It identifies processes by pid, start time and boot. Call it after
+// supervise.SweepOrphans, which ends the daemons' clients. It returns the pids of the daemons that ran.
 func Sweep(ctx context.Context, dir string) ([]int, error) {
 	var ended []int
 	var failures []error
@@ -72,7 +71,7 @@ func Sweep(ctx context.Context, dir string) ([]int, error) {
 	return ended, errors.Join(append(failures, err)...)
 }
 
-// sweepOne ends the daemon of one record and returns its pid if it ran.
+// sweepOne ends the daemon of one record and returns the daemon's pid if it ran.
 func sweepOne(ctx context.Context, path string) (int, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -80,7 +79,7 @@ func sweepOne(ctx context.Context, path string) (int, error) {
 	}
 	var r record
 	if json.Unmarshal(data, &r) != nil || !ownPipe(r.Pipe) {
-		return 0, nil // not ours, or cut short: it names nothing that could be ended safely
+		return 0, nil // not ours, or truncated: it names no process that is safe to end
 	}
 	if r.Parent.Alive() || r.Parent.Elsewhere() {
 		return 0, nil
@@ -88,7 +87,7 @@ func sweepOne(ctx context.Context, path string) (int, error) {
 	logs := filepath.Dir(path)
 	d := &daemon{control: newControl(r.Program, r.Pipe, logs, r.Device, normalPace), device: r.Device, pipe: r.Pipe, logs: logs, path: path, id: r.Daemon}
 	if all := serving(r.Pipe); r.Daemon.PID == 0 && len(all) > 0 {
-		d.id = all[0] // the coordinator died before it could record it
+		d.id = all[0] // the coordinator died before it recorded the daemon
 	}
 	ran := d.id.Alive()
 	if err := d.stop(ctx); err != nil || !ran {
@@ -97,7 +96,7 @@ func sweepOne(ctx context.Context, path string) (int, error) {
 	return d.id.PID, nil
 }
 
-// ownPipe tells whether a path can be a pipe directory that makePipe made: Sweep removes it.
+// ownPipe reports whether makePipe can have made the path as a pipe directory. Sweep removes such directories.
 func ownPipe(path string) bool {
 	return filepath.IsAbs(path) && filepath.Clean(path) == path && strings.HasPrefix(filepath.Base(path), "swarm-mps-")
 }

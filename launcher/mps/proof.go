@@ -21,26 +21,26 @@ import (
 var canaryScript []byte
 
 const (
-	canaryLimit  = 2 << 30        // bytes: room for a CUDA context, which counts too
-	canarySmall  = 16 << 20       // what must be had
-	canaryLarge  = 2<<30 + 64<<20 // what must not
-	canaryNeeds  = 3 << 30        // free on the card, so that a refusal is the limit's: canaryLarge, and contexts of client and server
+	canaryLimit  = 2 << 30        // bytes; leaves space for a CUDA context, which counts too
+	canarySmall  = 16 << 20       // must be granted
+	canaryLarge  = 2<<30 + 64<<20 // must be refused
+	canaryNeeds  = 3 << 30        // free on the card: canaryLarge, and contexts of client and server. Then only the limit can refuse
 	canaryLowest = canaryLimit / 2
 	listedPause  = 100 * time.Millisecond
 )
 
-// Kind says what is wrong with a client.
+// Kind classifies a Finding.
 type Kind string
 
 // Kinds of Finding.
 const (
-	NotAClient   Kind = "not_a_client"  // it uses the GPU, but not through the daemon: CUDA falls back without a word
+	NotAClient   Kind = "not_a_client"  // it uses the GPU, but not through the daemon: CUDA falls back silently
 	LimitIgnored Kind = "limit_ignored" // it got more memory than its limit
-	CardFull     Kind = "card_full"     // others have so much of the card that a limit can't be told from it
-	CanaryFailed Kind = "canary_failed" // the canary could not be run to its end
+	CardFull     Kind = "card_full"     // others use so much that a limit looks like a full card
+	CanaryFailed Kind = "canary_failed" // the canary did not run to its end
 )
 
-// Finding is what shows that MPS does not do what it is there for.
+// Finding shows that MPS does not work as required.
 type Finding struct {
 	Kind    Kind
 	GPU     int
@@ -55,9 +55,9 @@ func (f *Finding) Error() string {
 // Is makes errors.Is(err, ErrUnavailable) true.
 func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
 
-// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be
-// refused beyond it, on a card that has the memory. The error is a *Finding, or says why the canary could not be
-// started.
+// prove runs the canary, a client with its own limit. The canary must be listed, get memory below its limit and be
+// refused beyond it, on a card that has the memory. The error is a *Finding, or the reason why the canary did not
+// start.
 func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	if g.MemoryFree < canaryNeeds {
 		return &Finding{Kind: CardFull, GPU: g.Index, Message: fmt.Sprintf(
@@ -100,11 +100,11 @@ func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	return finding
 }
 
-// converse leads the canary through its steps; see canary.py.
+// converse runs the canary's protocol. See canary.py.
 func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout *bufio.Reader) *Finding {
 	line, err := stdout.ReadString('\n')
 	line = strings.TrimSpace(line)
-	var free int64 // as the driver reports it: of the limit, where that is less than the card has
+	var free int64 // as the driver reports it: the rest of the limit, or of the card if that is less
 	if n, _ := fmt.Sscanf(line, "ready %d", &free); n != 1 {
 		return &Finding{Kind: CanaryFailed, Message: "the canary got no memory below its limit: " + oneLine(line, err)}
 	}
@@ -122,8 +122,8 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 	return verdict(free, strings.TrimSpace(line), err)
 }
 
-// verdict judges what the canary met: the free memory that the driver reported within its limit, and the answer to its
-// request beyond it. Both must show the limit: a refusal alone may come from a card that has just been filled.
+// verdict judges the canary's results: the free memory that the driver reported under the limit, and the answer to
+// the request beyond it. Both must show the limit. A refusal alone may come from a card that has just been filled.
 func verdict(free int64, answer string, err error) *Finding {
 	switch {
 	case answer == "allowed":
@@ -139,8 +139,8 @@ func verdict(free int64, answer string, err error) *Finding {
 	return nil
 }
 
-// listed tells whether a process is a client, or becomes one in a moment: after at least one whole look at the list.
-// The error says why there was none.
+// listed reports whether a process is a client or becomes one within pace.listed. It reads the whole client list at
+// least once. The error is the reason why that failed.
 func (d *daemon) listed(ctx context.Context, pid int) (bool, error) {
 	for limit := time.Now().Add(d.control.pace.listed); ; {
 		servers, err := d.control.servers(ctx)
@@ -158,7 +158,7 @@ func (d *daemon) listed(ctx context.Context, pid int) (bool, error) {
 	}
 }
 
-// terminate makes the servers let go of those of the processes that are their clients, and returns why it could not.
+// terminate makes the servers end the work of their clients among the processes. It returns the errors.
 func (d *daemon) terminate(ctx context.Context, processes []int) error {
 	ctx, cancel := context.WithTimeout(ctx, d.control.pace.ask)
 	defer cancel()

@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// tail reads what is added to a file.
+// tail reads what is appended to a file.
 type tail struct {
 	path string
 	seen int64
 }
 
-// newTail begins at the file's end.
+// newTail starts at the end of the file.
 func newTail(path string) *tail {
 	t := &tail{path: path}
 	if info, err := os.Stat(path); err == nil {
@@ -21,8 +21,8 @@ func newTail(path string) *tail {
 	return t
 }
 
-// tells reports whether a text is in what was added since the last call. A file that isn't there, or can't be read,
-// tells nothing.
+// tells reports whether the lines appended since the last call contain text. It returns false for a file that is
+// missing or unreadable.
 func (t *tail) tells(text []byte) bool {
 	file, err := os.Open(t.path)
 	if err != nil {
@@ -33,14 +33,14 @@ func (t *tail) tells(text []byte) bool {
 	if err != nil {
 		return false
 	}
-	if info.Size() < t.seen { // begun anew
+	if info.Size() < t.seen { // the file was truncated or replaced
 		t.seen = 0
 	}
 	added, err := io.ReadAll(io.NewSectionReader(file, t.seen, min(info.Size()-t.seen, 1<<20)))
 	if err != nil {
 		return false
 	}
-	end := bytes.LastIndexByte(added, '\n') + 1 // whole lines: the rest comes with the next call
+	end := bytes.LastIndexByte(added, '\n') + 1 // whole lines; the next call reads the rest
 	t.seen += int64(end)
 	return bytes.Contains(added[:end], text)
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// cardBytes is the memory of the card, all of which is the clients'.
+// cardBytes is the memory of the card. All of it is available to clients.
 const cardBytes = 79_999_000_432
 
-// state is the daemon's. There is one server, which is started for the first client.
+// state is the daemon's state. There is one server, started for the first client.
 type state struct {
 	mu      sync.Mutex
 	server  *exec.Cmd
@@ -59,7 +59,7 @@ func (s *state) handle(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	line, err := in.ReadString('\n')
 	if err != nil {
-		return // a look whether anybody is there
+		return // only a probe whether the daemon runs
 	}
 	if misbehaves("mute") {
 		select {}
@@ -72,7 +72,7 @@ func (s *state) handle(conn net.Conn) {
 	fmt.Fprint(conn, s.answer(words))
 }
 
-// answer is the answer to a command, as the documentation gives it.
+// answer returns the answer to a command, as documented.
 func (s *state) answer(words []string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *state) answer(words []string) string {
 	return "Unknown command\n"
 }
 
-// serveClient is a client's connection, from its first CUDA call to its end.
+// serveClient serves a client's connection, from its first CUDA call to its end.
 func (s *state) serveClient(conn net.Conn, in *bufio.Reader, words []string) {
 	c := &client{limit: parseLimit(words[1])}
 	c.pid, _ = strconv.Atoi(words[0])
@@ -190,13 +190,13 @@ func (s *state) request(c *client, words []string) string {
 	return "ok"
 }
 
-// left is what a client may still take: of its limit, or of the card where that has less.
+// left returns the bytes that a client may still allocate: the rest of its limit, or of the card if that is less.
 func (s *state) left(c *client, limited bool) int64 {
 	card := int64(cardBytes)
 	for _, other := range s.clients {
 		card -= other.used
 	}
-	if misbehaves("short") && c.used > 0 { // somebody has just filled it
+	if misbehaves("short") && c.used > 0 { // another process has just filled the card
 		card = 1000000
 	}
 	if limited && c.limit > 0 && !misbehaves("generous") {
@@ -216,7 +216,7 @@ func (s *state) disconnect(conn net.Conn, c *client) {
 	s.heal()
 }
 
-// fail puts the server into FAULT, with the lines that a real one logs.
+// fail puts the server into FAULT and logs the lines of a real server.
 func (s *state) fail(culprit string) {
 	s.fault = true
 	s.log("server.log", "Volta MPS: Server is handling a fatal GPU error.")
@@ -246,7 +246,7 @@ func (s *state) log(name, text string) {
 	fmt.Fprintf(file, "[%s Other %d] %s\n", time.Now().Format("2006-01-02 15:04:05.000"), os.Getpid(), text)
 }
 
-// parseLimit reads "0=2048M" or "0=2G" as bytes.
+// parseLimit returns the bytes of "0=2048M" or "0=2G".
 func parseLimit(text string) int64 {
 	_, value, _ := strings.Cut(text, "=")
 	unit := int64(1)

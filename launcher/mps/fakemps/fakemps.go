@@ -1,12 +1,18 @@
-// Package fakemps simulates nvidia-cuda-mps-control for tests: the same arguments, commands on stdin, files in the pipe
-// and log directories and answers, with real processes for daemon and server, but no GPU. Clients are connections that
-// identify themselves. Only tests use it.
+// Package fakemps simulates nvidia-cuda-mps-control for tests. It has the same arguments, commands on stdin, files in
+// the pipe and log directories, and answers. Daemon and server are real processes, but there is no GPU. Clients are
+// connections that identify themselves. Only tests use the package.
 //
-// $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't
-// start), "mute" (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are
-// ignored), "unheard" (limits hold, but the card's free memory is reported), "short" (the card has no free memory once
-// a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server),
-// "doomed" (its server is in FAULT from the start and stays there).
+// $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes the daemon misbehave:
+//
+// - "broken": it does not start
+// - "mute": it starts and never answers
+// - "deaf": clients use the GPU without being listed
+// - "generous": limits are ignored
+// - "unheard": limits hold, but the daemon reports the card's free memory
+// - "short": the card has no free memory once a client has some
+// - "stubborn": quit is ignored
+// - "fragile": a client that ends while busy faults the server
+// - "doomed": its server is in FAULT from the start and never recovers
 package fakemps
 
 import (
@@ -29,11 +35,11 @@ const (
 	pidFile        = "nvidia-cuda-mps-control.pid"
 )
 
-// Main is the program nvidia-cuda-mps-control; it exits.
+// Main is the program nvidia-cuda-mps-control. It exits.
 func Main() {
 	switch {
 	case os.Getenv(serverVariable) != "":
-		time.Sleep(10 * time.Minute) // it is there to be seen and killed
+		time.Sleep(10 * time.Minute) // the process exists to be seen and killed
 	case os.Getenv(daemonVariable) != "":
 		serve()
 	case len(os.Args) > 1 && os.Args[1] == "-d":
@@ -44,7 +50,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// background starts the daemon in a session of its own, as the real one does, and returns when its socket is there.
+// background starts the daemon in a new session, as the real program does. It returns when the daemon's socket
+// accepts connections.
 func background() int {
 	if misbehaves("broken") {
 		fmt.Println("Failed to start: MPS is only supported on 64-bit Linux platforms")
@@ -74,7 +81,7 @@ func background() int {
 	return 1
 }
 
-// command sends each line of in to the daemon and prints its answers.
+// command sends each line of in to the daemon and prints the answers.
 func command(in io.Reader) int {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -88,8 +95,8 @@ func command(in io.Reader) int {
 	return 0
 }
 
-// Send sends one command to the daemon of $CUDA_MPS_PIPE_DIRECTORY. Beside the documented ones there is "fault": a
-// client had a fatal error.
+// Send sends one command to the daemon of $CUDA_MPS_PIPE_DIRECTORY. Beside the documented commands there is "fault",
+// which simulates a client's fatal error.
 func Send(line string) (string, error) {
 	conn, err := dial()
 	if err != nil {
@@ -101,8 +108,9 @@ func Send(line string) (string, error) {
 	return string(answer), err
 }
 
-// Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" for none.
-// Lines to it are "alloc BYTES", "free" (answered by bytes), "busy" and "idle", each answered by a line.
+// Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" means no
+// limit. The connection accepts the lines "alloc BYTES", "free" (answered with a number of bytes), "busy" and "idle".
+// Each is answered with one line.
 func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	conn, err := dial()
 	if err != nil {
@@ -121,8 +129,8 @@ func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	return conn, answers, nil
 }
 
-// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready FREE", a line, "refused"
-// or "allowed".
+// Canary simulates canary.py with the daemon in place of a GPU. It prints "ready FREE", reads a line, and prints
+// "refused" or "allowed".
 func Canary(small, large string) int {
 	conn, answers, err := Connect(os.Getpid(), os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
@@ -165,8 +173,8 @@ func misbehaves(how string) bool {
 	return false
 }
 
-// Client makes another process a client for as long as it lives, within a kernel all the while where it is busy:
-// engines of tests know no CUDA. It says "connected" on stdout.
+// Client makes another process a client until that process ends, for engines of tests that don't use CUDA. If busy is
+// set, the process counts as within a kernel all the time. Client prints "connected" on stdout.
 func Client(pid int, busy bool) int {
 	conn, answers, err := Connect(pid, os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
@@ -191,8 +199,8 @@ func Client(pid int, busy bool) int {
 	}
 }
 
-// Commands are the programs that a testscript needs: the control program, and what a Python of tests runs in place of
-// CUDA.
+// Commands are the programs that a testscript needs: the control program, and the programs that a test's Python runs
+// in place of CUDA.
 func Commands() map[string]func() {
 	return map[string]func(){
 		"nvidia-cuda-mps-control": Main,
