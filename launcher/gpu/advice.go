@@ -10,13 +10,13 @@ import (
 
 // Note is one line of advice.
 type Note struct {
-	GPU  *int   `json:"gpu"`  // index; null: of the host
+	GPU  *int   `json:"gpu"`  // index; null: about the host
 	Code string `json:"code"` // for scripts; docs/CLI.md lists them
 	Text string `json:"text"`
-	Try  string `json:"try"` // remedy, may be empty
+	Try  string `json:"try"` // remedy; may be empty
 }
 
-// String is the note for a person.
+// String returns the note as one line of text.
 func (n Note) String() string {
 	text := n.Text
 	if n.GPU != nil {
@@ -28,38 +28,38 @@ func (n Note) String() string {
 	return text
 }
 
-// Situation is what advice is given on.
+// Situation is the input of Advise.
 type Situation struct {
 	Host    Host
-	Running int // nodes of running runs, wherever they compute
+	Running int // nodes of all running runs
 	Devices []DeviceUse
 	XIDs    []XID // of the whole session
 }
 
-// DeviceUse is a device with what runs on it.
+// DeviceUse is a device with its load.
 type DeviceUse struct {
 	Device
 	Claims  []Claim
 	History *History // of the session, may be nil
-	Busy    float64  // mean utilisation of the session, -1: not told
-	Batch   int      // guide 0's batch size for a node alone on it
+	Busy    float64  // mean utilization of the session; -1: unknown
+	Batch   int      // guide 0's batch size for a single node on the device
 }
 
-// Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable.
+// Bounds of the advice. Guide 4 warns above 70 GB of 80 and found 50 to 60 GB stable.
 const (
 	likelyToRunOut = 70.0 / 80
 
-	trendSpan   = 600       // seconds that a trend needs
-	trendRise   = 0.02      // part of the card that it must have added meanwhile
-	trendAhead  = 24 * 3600 // seconds ahead that matter
-	idleBelow   = 0.5       // utilisation
+	trendSpan   = 600       // seconds of history that a trend requires
+	trendRise   = 0.02      // minimum rise over the history, as a part of the card's memory
+	trendAhead  = 24 * 3600 // seconds: a later overflow is ignored
+	idleBelow   = 0.5       // utilization
 	hotMargin   = 5         // °C below the slowdown
-	hotAlways   = 85        // °C, where the driver tells no slowdown
-	hostLow     = 0.1       // part of host memory that should be available
+	hotAlways   = 85        // °C, if the driver reports no slowdown temperature
+	hostLow     = 0.1       // minimum available part of host memory
 	strangerMin = 1e9       // bytes
 )
 
-// Advise returns what is wrong or about to go wrong, and what could be better.
+// Advise returns warnings about present and coming problems, and recommendations.
 func Advise(s Situation) (warnings, recommendations []Note) {
 	warnings, recommendations = []Note{}, []Note{}
 	for _, d := range s.Devices {
@@ -120,7 +120,7 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 	return warnings, recommendations
 }
 
-// adviseBoard is about heat, power and defects.
+// adviseBoard returns the warnings about heat, power and defects.
 func adviseBoard(d DeviceUse) (warnings []Note) {
 	add := func(code, try, format string, args ...any) {
 		warnings = append(warnings, Note{&d.Index, code, fmt.Sprintf(format, args...), try})
@@ -158,7 +158,7 @@ func degrees(celsius float64) string {
 	return fmt.Sprintf(" (%.0f °C)", celsius)
 }
 
-// fewer is the remedy for a full card.
+// fewer returns the remedy for a full card.
 func fewer(d DeviceUse) string {
 	others := "--share lease, or optimizer_offload: true"
 	if n := len(d.Claims); n > 1 && d.MemoryUsed > 0 {
@@ -168,7 +168,7 @@ func fewer(d DeviceUse) string {
 	return others
 }
 
-// trend warns of memory that grows until the card is full.
+// trend warns if growing memory use will fill the card.
 func trend(d DeviceUse) (Note, bool) {
 	if d.History == nil || d.History.Span() < trendSpan || d.MemoryTotal <= 0 {
 		return Note{}, false
@@ -195,7 +195,7 @@ func migNote(g GPU) Note {
 	return n
 }
 
-// adviseXIDs tells each error of each device once.
+// adviseXIDs reports each error of each device once.
 func adviseXIDs(xids []XID) (warnings []Note) {
 	type key struct{ index, code int }
 	counts := map[key]int{}

@@ -18,7 +18,7 @@ func card(used int64) DeviceUse {
 	}}
 }
 
-// claims are n nodes that hold each bytes.
+// claims returns the claims of n nodes, each holding each bytes.
 func claims(n int, each int64) (list []Claim) {
 	for i := range n {
 		list = append(list, Claim{Node: fmt.Sprint("node_", i), Held: each, Peak: each})
@@ -39,8 +39,8 @@ func TestAdvice(t *testing.T) {
 	tests := []struct {
 		name     string
 		device   DeviceUse
-		warnings []string // beginnings, one a warning
-		advice   []string // beginnings, one a recommendation
+		warnings []string // prefixes, one per warning
+		advice   []string // prefixes, one per recommendation
 	}{
 		{"an idle card", card(500e6), nil, []string{"GPU 0: guide 0's batch size for a node alone on this card is 22"}},
 		{"guide 4's swarm: 52 GB and stable", with(card(52e9), func(d *DeviceUse) { d.Claims, d.Busy = claims(8, 6e9), 0.9 }), nil, nil},

@@ -2,34 +2,34 @@ package gpu
 
 import "slices"
 
-// Claim is what one node says that it holds of a device. Nodes are known by their ids, never by what NVML calls their
-// processes: in a container NVML shows the host's pids, to one user another's memory as "not told".
+// Claim is the memory that one node reports holding on a device. Claims identify nodes by node id, because NVML's
+// process list is unreliable: in a container it shows the host's pids, and it hides other users' memory.
 type Claim struct {
 	Node string
-	PID  int   // of the engine, as its own system numbers it; 0: none
-	Held int64 // bytes by the engine's own allocator, which knows nothing of its CUDA context
-	Peak int64 // highest that it ever held
+	PID  int   // of the engine, in its own pid namespace; 0: none
+	Held int64 // bytes in the engine's allocator, without the CUDA context
+	Peak int64 // highest Held so far
 }
 
-// Portion is what one node takes of a device.
+// Portion is the memory of one node on a device.
 type Portion struct {
 	Node    string
 	Held    int64 // bytes, as claimed
-	Context int64 // bytes beyond that in the node's process: its CUDA context; 0 where the driver doesn't tell
+	Context int64 // bytes of the node's process beyond Held: its CUDA context; 0 if the driver doesn't report it
 }
 
-// Attribution divides the memory in use on one device.
+// Attribution divides the memory in use on one device among the nodes.
 type Attribution struct {
 	Portions     []Portion
-	Nodes        int64          // bytes in use by nodes: held and context
-	Unattributed int64          // bytes in use by nobody we know, at least 0; -1: what is in use is not known
-	Owners       map[int]string // node by pid, for the processes that are known to be nodes'
+	Nodes        int64          // bytes in use by nodes: held and contexts
+	Unattributed int64          // bytes in use by unknown processes, at least 0; -1: the memory in use is unknown
+	Owners       map[int]string // node by pid, for processes that belong to nodes
 }
 
-// Attribute divides used bytes, -1 where that isn't known, among those who claim a part. A process counts as a node's
-// only when the driver lists the pids of all nodes, each with at least what its node claims: otherwise its pids are
-// another system's, and one that looks familiar is chance. A node that is just computing holds more than it last said,
-// so that the unattributed part breathes with the phases; Strangers is free of that.
+// Attribute divides used bytes (-1: unknown) among the nodes with a claim. It matches processes with nodes only if
+// the driver lists the pids of all nodes, each with at least the node's claim. Otherwise the pids are from another
+// pid namespace, and equal numbers are a coincidence. A computing node holds more than it last reported, so the
+// unattributed part varies with the phases. Strangers does not.
 func Attribute(used int64, processes []Process, claims []Claim) Attribution {
 	a := Attribution{Portions: make([]Portion, 0, len(claims)), Owners: map[int]string{}}
 	sizes := map[int]int64{}
@@ -56,12 +56,12 @@ func Attribute(used int64, processes []Process, claims []Claim) Attribution {
 	return a
 }
 
-// contextAllowance is taken for the CUDA context of a node whose own isn't known: PyTorch's with cuBLAS on an A100 or
-// H100 is about half a GB.
+// contextAllowance is the assumed size in bytes of a node's unknown CUDA context. PyTorch's context with cuBLAS takes
+// about half a GB on an A100 or H100.
 const contextAllowance = 600e6
 
-// Strangers is a lower bound of what others than the nodes have in use, in bytes: it lets every node hold as much as it
-// ever held, and a CUDA context.
+// Strangers returns a lower bound in bytes of the memory that other processes use. It assumes that each node holds
+// its highest amount so far plus a CUDA context.
 func Strangers(used int64, claims []Claim) int64 {
 	for _, c := range claims {
 		used -= max(c.Held, c.Peak) + contextAllowance

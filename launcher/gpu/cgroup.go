@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// usage is a memory limit and what counts against it, in bytes, without page cache that can go at once.
+// usage is a memory limit and the memory counted against the limit, in bytes, without reclaimable page cache.
 type usage struct{ limit, used int64 }
 
-// cgroupMemory returns the tightest memory limit over this process's cgroup and its parents, version 2 or 1, below
-// root. It is false when there is none.
+// cgroupMemory returns the tightest memory limit over this process's cgroup and the cgroup's parents, version 2 or 1,
+// below root. It returns false if there is none.
 func cgroupMemory(root string) (usage, bool) {
 	data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -31,8 +31,7 @@ func cgroupMemory(root string) (usage, bool) {
 		} else if parts[1] != "" {
 			continue
 		}
-		// In a container the path can be the host's, which isn't mounted: the walk ends at the mount's root in any
-		// case.
+		// In a container the path can be the host's, which isn't mounted. The walk always ends at the mount's root.
 		for dir := filepath.Clean("/" + parts[2]); ; dir = filepath.Dir(dir) {
 			at := filepath.Join(root, base, dir)
 			limit, ok := readNumber(filepath.Join(at, limitFile))
@@ -57,7 +56,7 @@ func readNumber(path string) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	return n, err == nil // "max" is no number
+	return n, err == nil // "max" is not a number
 }
 
 func readStat(path, key string) int64 {

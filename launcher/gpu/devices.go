@@ -8,26 +8,26 @@ import (
 
 // GPU is one device as its driver describes it.
 type GPU struct {
-	Index       int        `json:"index"` // NVML's, by PCI bus; CUDA's own order may differ, so address it by UUID
+	Index       int        `json:"index"` // NVML's, by PCI bus; CUDA's order may differ, so address a GPU by UUID
 	UUID        string     `json:"uuid"`
 	Name        string     `json:"name"`
-	MemoryTotal int64      `json:"memory_total_bytes"` // of a GPU in MIG mode, seen from a container: of the instances there
+	MemoryTotal int64      `json:"memory_total_bytes"` // in MIG mode, seen from a container: of the container's instances
 	MemoryFree  int64      `json:"memory_free_bytes"`
 	MemoryUsed  int64      `json:"memory_used_bytes"`
-	Capability  int        `json:"-"`   // compute capability's major number; 0: not told
+	Capability  int        `json:"-"`   // major number of the compute capability; 0: unknown
 	Mode        int        `json:"-"`   // compute mode: 0 default, or one of Mode*
-	MIG         bool       `json:"mig"` // split into instances: not usable as a whole
+	MIG         bool       `json:"mig"` // split into instances: the whole GPU is not usable
 	Instances   []Instance `json:"mig_instances,omitempty"`
-	InstanceOf  *int       `json:"mig_instance_of,omitempty"` // index of its GPU; set where this is a MIG instance that $CUDA_VISIBLE_DEVICES names
+	InstanceOf  *int       `json:"mig_instance_of,omitempty"` // index of its GPU; set if this is a MIG instance that $CUDA_VISIBLE_DEVICES names
 }
 
 // Compute modes other than the default, by NVML's numbers.
 const (
 	ModeProhibited       = 2 // no process may use CUDA
-	ModeExclusiveProcess = 3 // one process alone, such as an MPS server
+	ModeExclusiveProcess = 3 // one process only, such as an MPS server
 )
 
-// Instance is a part of a GPU in MIG mode, with memory and processors of its own.
+// Instance is a part of a GPU in MIG mode, with its own memory and processors.
 type Instance struct {
 	UUID        string `json:"uuid"`
 	Name        string `json:"name"`
@@ -36,21 +36,21 @@ type Instance struct {
 	MemoryUsed  int64  `json:"memory_used_bytes"`
 }
 
-// handle is a GPU and what NVML knows it by.
+// handle is a GPU with its NVML handles.
 type handle struct {
 	GPU
 	device    nvml.Device
 	instances []nvml.Device // as GPU.Instances
 
-	// Of a MIG instance: its GPU.
+	// Set for a MIG instance: its GPU.
 	parent     nvml.Device
 	parentUUID string
 }
 
-// instanceIndex is the GPU.Index of instance i of GPU index: whole GPUs come before it, and never reach it.
+// instanceIndex returns the GPU.Index of instance i of GPU index. Indices of whole GPUs are always smaller.
 func instanceIndex(index, i int) int { return 100*(index+1) + i }
 
-// whole is the handle of an instance as a device of its own.
+// whole returns the handle of an instance as a separate device.
 func (h handle) whole(i int) handle {
 	at, in := h.Index, h.Instances[i]
 	return handle{device: h.instances[i], parent: h.device, parentUUID: h.UUID, GPU: GPU{
@@ -59,7 +59,7 @@ func (h handle) whole(i int) handle {
 	}}
 }
 
-// enumerate describes every GPU that can be read; the reason is why there is none, or why one is left out.
+// enumerate describes every readable GPU. The reason says why there is none, or why a GPU is left out.
 func (s *session) enumerate() (found []handle, reason string) {
 	binding.RLock()
 	n, ret := s.lib.DeviceGetCount()
@@ -111,7 +111,7 @@ func (s *session) describe(index int) (handle, nvml.Return) {
 	case ret == nvml.SUCCESS:
 		h.setMemory(memory)
 	case h.MIG && ret == nvml.ERROR_NO_PERMISSION:
-		// A container that was given one instance may ask for that one's memory only.
+		// A container with one instance may query the memory of that instance only.
 		for _, instance := range h.Instances {
 			h.MemoryTotal += instance.MemoryTotal
 			h.MemoryFree += instance.MemoryFree
@@ -143,7 +143,7 @@ func (s *session) memory(device nvml.Device) (nvml.Memory, nvml.Return) {
 	return device.GetMemoryInfo()
 }
 
-// addInstances lists the MIG instances that can be read.
+// addInstances adds the readable MIG instances.
 func (s *session) addInstances(h *handle) {
 	most, known := optional(s, "nvmlDeviceGetMaxMigDeviceCount", h.device.GetMaxMigDeviceCount)
 	if !known {

@@ -1,13 +1,13 @@
 package gpu
 
-// Fault says that nothing on a GPU goes on.
+// Fault reports that all work on a GPU has stopped.
 type Fault struct {
 	GPU     int // index
 	Message string
 }
 
-// Faults returns what became known between two samples of one Sampler: GPUs that were lost, and XID errors that only a
-// reset mends, one a GPU or MIG instance. The zero Sample stands before the first.
+// Faults returns the faults that appeared between two samples of one Sampler: lost GPUs, and XID errors that require
+// a reset, one per GPU or MIG instance. Before the first sample, pass the zero Sample.
 func Faults(before, now Sample) (faults []Fault) {
 	lost := map[int]bool{}
 	for _, d := range before.Devices {
@@ -30,7 +30,7 @@ func Faults(before, now Sample) (faults []Fault) {
 	return faults
 }
 
-// board is the index of the whole GPU.
+// board returns the index of the whole GPU.
 func (g GPU) board() int {
 	if g.InstanceOf != nil {
 		return *g.InstanceOf

@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 )
 
-// The dynamic linker binds NVML's symbols once a process, so that every test uses the one library built here.
+// The dynamic linker binds NVML's symbols once per process, so every test uses the one library built here.
 var library string
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// migCard is an A100 with two instances, in a container that may not ask for the whole card's memory.
+// migCard is an A100 with two instances, in a container that may not query the whole card's memory.
 const migCard = "NVIDIA A100-SXM4-80GB:81920:81000:mig,forbidden,temp=40,inst=1g.10gb/9728/9700,inst=3g.40gb/40192/40000"
 
 func fake(t *testing.T, devices string) {
@@ -164,10 +164,10 @@ func TestFilterVisible(t *testing.T) {
 		{"1,-1,2", []int{1}},
 		{"2,2,1", []int{2}},
 		{"nonsense", nil},
-		{"GPU-,0", nil}, // not one device but four
+		{"GPU-,0", nil}, // matches four devices
 		{"MIG-aa/1/0", nil},
 		{"MIG-ab", []int{401}},
-		{"MIG-aa", []int{400}}, // whole, though another begins so
+		{"MIG-aa", []int{400}}, // a full match wins, though another UUID begins with it
 		{"MIG-a", nil},
 		{"MIG-ab,MIG-aab,0", []int{0, 401, 402}},
 		{"MIG-ab,MIG-cc,0", []int{401}},

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// historyPoints bounds a History: when it is full, its resolution halves.
+// historyPoints bounds the length of a History. A full History halves its resolution.
 const historyPoints = 480
 
-// History is the memory in use on one device over a session, in bytes, thinned by taking the higher of neighbours. Its
-// zero value is empty.
+// History is the memory in use on one device over a session, in bytes. It thins points by keeping the higher of two
+// neighbors. The zero value is empty.
 type History struct {
 	times, values []float64
-	each          int // samples a point
+	each          int // samples per point
 	pending       int // samples in the last point
 }
 
-// Add notes that used bytes are in use at a time, in Unix seconds; times must not decrease.
+// Add records the used bytes at a time in Unix seconds. Times must not decrease.
 func (h *History) Add(time float64, used int64) {
 	h.each = max(1, h.each)
 	last := len(h.values) - 1
@@ -40,7 +40,7 @@ func (h *History) Add(time float64, used int64) {
 // Values returns the memory in use, oldest first.
 func (h *History) Values() []float64 { return h.values }
 
-// Span is how many seconds lie between the first point and the last.
+// Span returns the seconds between the first point and the last.
 func (h *History) Span() float64 {
 	if len(h.times) == 0 {
 		return 0
@@ -48,12 +48,12 @@ func (h *History) Span() float64 {
 	return h.times[len(h.times)-1] - h.times[0]
 }
 
-// slopeBuckets bounds the pairs that Slope looks at.
+// slopeBuckets bounds the number of points that Slope compares.
 const slopeBuckets = 48
 
-// Slope is how fast the memory in use grows, in bytes a second: the median over the slopes between all pairs of points
-// (Theil and Sen), after points are gathered to the highest of each of at most 48 stretches. Phases that come and go
-// don't count that way.
+// Slope returns the growth of the memory in use, in bytes per second. It reduces the points to the maxima of at most
+// 48 stretches, and returns the median slope between all pairs of maxima (Theil-Sen estimator). Recurring phases then
+// have no effect.
 func (h *History) Slope() float64 {
 	stretch := (len(h.values) + slopeBuckets - 1) / slopeBuckets
 	var times, highs []float64

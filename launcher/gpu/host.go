@@ -1,7 +1,7 @@
-// Package gpu looks at one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory, now
-// (Detect) or again and again (Sampler). What follows from that is pure: whose the memory is (Attribute), what is wrong
-// and could be better (Advise), what ended work on a GPU (Faults). It owns no process; it takes its surroundings from
-// the environment and /proc, and must not import node or metrics/store.
+// Package gpu describes one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory, once
+// (Detect) or repeatedly (Sampler). Pure functions interpret the data: Attribute divides memory among nodes, Advise
+// returns warnings and recommendations, and Faults returns errors that ended work on a GPU. The package owns no
+// process. It reads the environment and /proc, and must not import node or metrics/store.
 package gpu
 
 import (
@@ -19,10 +19,10 @@ const (
 	CPU  = "cpu"
 )
 
-// Host is what a plan may use. Memory is in bytes.
+// Host describes the resources available to a plan. Memory is in bytes.
 type Host struct {
-	Device          string `json:"device"` // CUDA when at least one GPU is usable, else CPU
-	GPUs            []GPU  `json:"gpus"`   // visible ones, by NVML index
+	Device          string `json:"device"` // CUDA if at least one GPU is usable, else CPU
+	GPUs            []GPU  `json:"gpus"`   // visible GPUs, by NVML index
 	Driver          string `json:"driver,omitempty"`
 	Reason          string `json:"reason,omitempty"` // why Device is CPU, or why some GPUs are left out, with the remedy
 	Cores           int    `json:"cores"`            // by affinity and CPU quota
@@ -30,11 +30,11 @@ type Host struct {
 	MemoryAvailable int64  `json:"memory_available_bytes"` // the smaller of the machine's and the cgroup's
 }
 
-// Detect describes this host. A missing or broken GPU driver is no error: Device is then CPU and Reason says why and
-// what to do. $SWARM_NVML_LIBRARY names another NVML library and $CUDA_VISIBLE_DEVICES hides GPUs, or names MIG
-// instances to use, as CUDA does.
+// Detect describes this host. A missing or broken GPU driver is not an error: Device is then CPU, and Reason gives
+// the cause and the remedy. $SWARM_NVML_LIBRARY names another NVML library. $CUDA_VISIBLE_DEVICES hides GPUs, or
+// names MIG instances to use, as in CUDA.
 func Detect(ctx context.Context) (Host, error) {
-	host := Host{Cores: runtime.GOMAXPROCS(0)} // cgroup- and affinity-aware since Go 1.25
+	host := Host{Cores: runtime.GOMAXPROCS(0)} // respects cgroup quota and affinity since Go 1.25
 	var err error
 	if host.MemoryTotal, host.MemoryAvailable, err = Memory(ctx); err != nil {
 		return Host{}, err
@@ -61,7 +61,7 @@ func Detect(ctx context.Context) (Host, error) {
 	return host, nil
 }
 
-// Memory is this host's memory in bytes: the smaller of the machine's and the tightest cgroup's.
+// Memory returns this host's memory in bytes: the smaller of the machine's and the tightest cgroup's.
 func Memory(ctx context.Context) (total, available int64, err error) {
 	vm, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func Memory(ctx context.Context) (total, available int64, err error) {
 	return total, available, nil
 }
 
-// inventory is what NVML tells of a host.
+// inventory is NVML's description of a host.
 type inventory struct {
 	driver string
 	gpus   []handle // visible ones
@@ -96,7 +96,7 @@ func detect() inventory {
 	return found
 }
 
-// splitReason says why none of the GPUs, which are all in MIG mode, is used.
+// splitReason explains why no GPU is used if all of them are in MIG mode.
 func splitReason(gpus []GPU) string {
 	instances := 0
 	example := ""

@@ -14,13 +14,13 @@ import (
 // LibraryVariable names the NVML library to load instead of libnvidia-ml.so.1.
 const LibraryVariable = "SWARM_NVML_LIBRARY"
 
-// queryLimit bounds NVML, which can hang for good on a GPU that fell off its bus.
+// queryLimit bounds an NVML query, which can hang forever on a GPU that fell off its bus.
 const queryLimit = 30 * time.Second
 
 var errNoAnswer = errors.New("no answer")
 
-// bounded calls call, for at most limit: then the error is errNoAnswer; it is ctx's cause when ctx ends first. A C call
-// can't be interrupted, so its goroutine is then left behind.
+// bounded runs call for at most limit, then returns errNoAnswer. If ctx ends first, it returns ctx's cause. A C call
+// can't be interrupted, so bounded then leaves its goroutine behind.
 func bounded[T any](ctx context.Context, limit time.Duration, call func() T) (T, error) {
 	answer := make(chan T, 1)
 	go func() { answer <- call() }()
@@ -45,17 +45,18 @@ func silent(limit time.Duration) string {
 	return fmt.Sprintf("the GPU driver did not answer for %s. Try: nvidia-smi; if it hangs too, reboot", limit)
 }
 
-// binding guards go-nvml's global tables: opening and closing NVML rewrites them, every call reads them.
+// binding guards go-nvml's global tables: opening and closing NVML writes them, every call reads them.
 var binding sync.RWMutex
 
-// session is NVML, initialised. Its methods are safe for concurrent use.
+// session is an initialized NVML. Its methods are safe for concurrent use.
 type session struct {
 	lib    nvml.Interface
 	driver string
 	knows  map[string]bool
 }
 
-// newer are the functions that drivers of the last years may lack. The binding would end the process on a missing one.
+// newer lists the functions that drivers of the last years may lack. The binding would end the process if it called a
+// missing one.
 var newer = []string{
 	"nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUtilizationRates",
 	"nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureThreshold",
@@ -66,7 +67,7 @@ var newer = []string{
 	"nvmlEventSetWait", "nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlSystemGetDriverVersion",
 }
 
-// openSession initialises NVML; where that fails the reason says why, with the remedy.
+// openSession initializes NVML. If that fails, s is nil and the reason gives the cause and the remedy.
 func openSession() (s *session, reason string) {
 	binding.Lock()
 	defer binding.Unlock()
@@ -96,7 +97,8 @@ func (s *session) close() {
 	s.lib.Shutdown()
 }
 
-// optional asks for what a driver may lack; it is false where the driver or the device doesn't tell.
+// optional calls a function that a driver may lack. It returns false if the driver or the device doesn't report the
+// value.
 func optional[T any](s *session, function string, call func() (T, nvml.Return)) (T, bool) {
 	if !s.knows[function] {
 		var none T
@@ -108,7 +110,7 @@ func optional[T any](s *session, function string, call func() (T, nvml.Return)) 
 	return value, ret == nvml.SUCCESS
 }
 
-// explain says what failed and what the reader can do about it.
+// explain describes the failure and its remedy.
 func explain(what string, ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:

@@ -9,44 +9,44 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Sample is every visible GPU at one moment.
+// Sample describes every visible GPU at one moment.
 type Sample struct {
 	Time    float64 // Unix seconds
 	Devices []Device
-	XIDs    []XID // errors that the driver has told of since the sample before
+	XIDs    []XID // errors that the driver reported since the previous sample
 }
 
-// Device is a GPU now. What the driver doesn't tell is -1.
+// Device is the state of a GPU. Unknown numbers are -1.
 type Device struct {
-	GPU                            // as at the Sampler's opening, memory as of now; free and used -1 where it can't be read
-	Utilization            float64 // ratio: part of the last fraction of a second in which a kernel ran
+	GPU                            // as at the Sampler's opening, with current memory; free and used are -1 if unreadable
+	Utilization            float64 // ratio: part of the driver's last sampling period (below 1 s) with a running kernel
 	PowerWatts             float64
 	PowerLimitWatts        float64
 	TemperatureCelsius     float64
-	TemperatureSlowdown    float64   // °C at which the GPU slows itself down
-	Slowdowns              []string  // why its clocks are reduced now: Slowdown*
-	Processes              []Process // that compute; nil: not told
-	MemoryRepairPending    bool      // defective memory is replaced at the next reset
-	MemoryRepairImpossible bool      // and there is none left to replace it with
-	Lost                   bool      // off its bus, or in need of a reset: nothing on it goes on
-	Problem                string    // why it can't be read, with the remedy; empty where it can
+	TemperatureSlowdown    float64   // °C at which the GPU reduces its clocks
+	Slowdowns              []string  // reasons for reduced clocks: Slowdown*
+	Processes              []Process // compute processes; nil: unknown
+	MemoryRepairPending    bool      // the next reset replaces defective memory
+	MemoryRepairImpossible bool      // no spare memory is left for the replacement
+	Lost                   bool      // off its bus, or in need of a reset: all work on the GPU has stopped
+	Problem                string    // why the device can't be read, with the remedy; empty if it can
 }
 
-// Process computes on a GPU. In a container the PID is the host's.
+// Process is a compute process on a GPU. In a container the PID is the host's.
 type Process struct {
 	PID  int
-	Used int64 // bytes, with its context; -1: not told
+	Used int64 // bytes, with its context; -1: unknown
 }
 
-// Why clocks are reduced.
+// Reasons for reduced clocks.
 const (
-	SlowdownPowerCap   = "power_cap"         // at the power limit: usual under full load
+	SlowdownPowerCap   = "power_cap"         // at the power limit, as usual under full load
 	SlowdownHeat       = "heat"              // too hot
-	SlowdownPowerBrake = "power_brake"       // the machine's power supply asks for it
-	SlowdownHardware   = "hardware_slowdown" // one of the latter two, or too high a draw
+	SlowdownPowerBrake = "power_brake"       // requested by the machine's power supply
+	SlowdownHardware   = "hardware_slowdown" // one of the latter two, or too high a power draw
 )
 
-// read asks for everything about a device.
+// read queries everything about a device.
 func (s *session) read(h handle) Device {
 	d := Device{
 		GPU: h.GPU, Utilization: -1, PowerWatts: -1, PowerLimitWatts: -1, TemperatureCelsius: -1, TemperatureSlowdown: -1,
@@ -67,7 +67,8 @@ func (s *session) read(h handle) Device {
 	return d
 }
 
-// readActivity asks for what changes with the load. Of a MIG instance's own, NVML tells memory and processes alone.
+// readActivity queries the values that change with the load. NVML reports only memory and processes for a MIG
+// instance. The other values come from its GPU.
 func (s *session) readActivity(h handle, d *Device) {
 	board := h.device
 	if h.parent != nil {
@@ -83,7 +84,7 @@ func (s *session) readActivity(h handle, d *Device) {
 		d.PowerLimitWatts = float64(milliwatts) / 1000
 	}
 	if celsius, ok := optional(s, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
-		return board.GetTemperature(nvml.TEMPERATURE_GPU) // its successor is missing in most drivers of today
+		return board.GetTemperature(nvml.TEMPERATURE_GPU) // most current drivers lack its successor
 	}); ok {
 		d.TemperatureCelsius = float64(celsius)
 	}
@@ -94,7 +95,7 @@ func (s *session) readActivity(h handle, d *Device) {
 	}
 	reasons, ok := optional(s, "nvmlDeviceGetCurrentClocksEventReasons", board.GetCurrentClocksEventReasons)
 	if !ok {
-		// Drivers before 535 know it by another name.
+		// Drivers before 535 use another name for this function.
 		reasons, ok = optional(s, "nvmlDeviceGetCurrentClocksThrottleReasons", board.GetCurrentClocksThrottleReasons)
 	}
 	if ok {
@@ -121,9 +122,9 @@ func slowdowns(reasons uint64) []string {
 	return list
 }
 
-// processes lists who computes on a device, each process once, nil where the driver doesn't tell. Under MPS the driver
-// keeps two lists: the server is in that of compute processes, its clients are in one of their own (NVML: "processes
-// with a Multi-Process Service (MPS) compute context"; nvidia-smi marks them M+C).
+// processes lists the compute processes of a device, each once, or nil if the driver doesn't report them. Under MPS
+// the driver keeps two lists. The compute processes include the MPS server. The server's clients are in a separate
+// list (NVML: "processes with a Multi-Process Service (MPS) compute context"; nvidia-smi marks them M+C).
 func (s *session) processes(device nvml.Device) []Process {
 	list, ok := s.processList("nvmlDeviceGetComputeRunningProcesses", device.GetComputeRunningProcesses)
 	if !ok {
@@ -142,8 +143,8 @@ func (s *session) processes(device nvml.Device) []Process {
 	return list
 }
 
-// processList asks for one of the driver's lists; false where it doesn't tell. The binding uses the newest of three
-// functions.
+// processList queries one of the driver's lists. It returns false if the driver doesn't report it. The binding uses
+// the newest of three functions.
 func (s *session) processList(function string, list func() ([]nvml.ProcessInfo, nvml.Return)) ([]Process, bool) {
 	for _, version := range []string{"_v3", "_v2"} {
 		if s.knows[function+version] {
@@ -166,7 +167,7 @@ func (s *session) processList(function string, list func() ([]nvml.ProcessInfo, 
 	return found, true
 }
 
-// readHealth asks for defects of the memory: rows to be remapped from Ampere on, pages to be retired before.
+// readHealth queries memory defects: rows to be remapped from Ampere on, pages to be retired on older GPUs.
 func (s *session) readHealth(h handle, d *Device) {
 	board := h.device
 	if h.parent != nil {
@@ -185,7 +186,7 @@ func (s *session) readHealth(h handle, d *Device) {
 	d.MemoryRepairPending = ok && pending == nvml.FEATURE_ENABLED
 }
 
-// Event is the event that carries d; unattributed is what Attribute found to be nobody's.
+// Event returns d as an event. unattributed is Attribution.Unattributed.
 func (d Device) Event(unattributed int64) *event.Device {
 	return &event.Device{
 		Index: d.Index, UUID: d.UUID, Name: d.Name, MemoryTotalBytes: d.MemoryTotal, MemoryUsedBytes: d.MemoryUsed,

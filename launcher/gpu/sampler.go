@@ -8,18 +8,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Sampler asks NVML for the visible GPUs again and again. It has one goroutine of its own, which listens for XID
-// errors. Its methods are for one goroutine at a time.
+// Sampler queries the visible GPUs repeatedly through NVML. It runs one goroutine that listens for XID errors. Use
+// its methods from one goroutine at a time.
 type Sampler struct {
-	limit   time.Duration // of one call, also of Close
+	limit   time.Duration // for one call, including Close
 	session *session
 	devices []handle
-	owed    chan Sample // what the driver has been asked for and not yet answered; nil: nothing
+	owed    chan Sample // receives the answer of a query that the driver still runs; nil: no query
 	xids    *xidWatch
 }
 
-// OpenSampler opens NVML for the GPUs that are visible now: one that appears later, or that CUDA doesn't show, is not
-// sampled. Where there is no usable driver or no GPU the error is what Detect gives as Host.Reason. Close it.
+// OpenSampler opens NVML for the GPUs that are visible at the call. It never samples GPUs that appear later or that
+// CUDA hides. Without a usable driver or GPU the error is the same text as Host.Reason of Detect. Call Close at the
+// end.
 func OpenSampler(ctx context.Context) (*Sampler, error) {
 	return openSampler(ctx, queryLimit)
 }
@@ -57,8 +58,8 @@ func openSampler(ctx context.Context, limit time.Duration) (*Sampler, error) {
 	return answer.sampler, nil
 }
 
-// Sample asks for every device. A device that can't be read, or is lost, is in the sample with a Problem; the error is
-// ctx's cause, or that the driver does not answer at all: it may answer later.
+// Sample queries every device. A device that is lost or can't be read is in the sample with a Problem. The error is
+// ctx's cause, or reports that the driver does not answer. A later call may still get the answer.
 func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	if s.owed == nil {
 		s.owed = make(chan Sample, 1)
@@ -82,7 +83,7 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	return sample, nil
 }
 
-// Close ends the listening and closes NVML. A driver that hangs is left alone.
+// Close stops listening and closes NVML. If the driver hangs, Close gives up after the limit.
 func (s *Sampler) Close() {
 	_, _ = bounded(context.Background(), s.limit, func() struct{} {
 		s.xids.close()

@@ -33,7 +33,7 @@ func sample(t *testing.T, s *Sampler) Sample {
 	return got
 }
 
-// deviceFile is a device list that may change under the open library.
+// deviceFile returns a function that changes the device list under the open library.
 func deviceFile(t *testing.T) (write func(devices string)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "devices")
@@ -63,8 +63,8 @@ func TestSampleReadsEverything(t *testing.T) {
 	}, got.Devices[0].Event(7))
 }
 
-// Under MPS the driver lists the server among the compute processes, and its clients elsewhere. Each counts once, with
-// what is told of it.
+// Under MPS the driver lists the server among the compute processes, and the clients separately. Each process counts
+// once, with its reported memory.
 func TestClientsOfMPSAreProcessesToo(t *testing.T) {
 	for devices, want := range map[string][]Process{
 		"proc=99/30,mps=4711/6000,mps=4712/-":             {{99, 30 << 20}, {4711, 6000 << 20}, {4712, -1}},
@@ -75,7 +75,7 @@ func TestClientsOfMPSAreProcessesToo(t *testing.T) {
 		s := sampler(t, "NVIDIA H100 80GB HBM3:81559:30000:"+devices)
 		require.Equal(t, want, sample(t, s).Devices[0].Processes, devices)
 	}
-	t.Setenv("FAKE_NVML_FAIL", "nvmlDeviceGetMPSComputeRunningProcesses=3") // a card before Volta
+	t.Setenv("FAKE_NVML_FAIL", "nvmlDeviceGetMPSComputeRunningProcesses=3") // a card older than Volta
 	s := sampler(t, "Tesla P100:16384:16000:proc=4711/1")
 	require.Equal(t, []Process{{4711, 1 << 20}}, sample(t, s).Devices[0].Processes)
 }
@@ -258,7 +258,7 @@ func TestADriverThatHangsHoldsNobodyUp(t *testing.T) {
 	s.Close()
 }
 
-// Detect and a Sampler share the binding's global tables; the race detector watches.
+// Detect and a Sampler share the binding's global tables. The race detector checks the locking.
 func TestDetectBesideASampler(t *testing.T) {
 	s := sampler(t, "Tesla T4:15360:15000:temp=50,xid=13")
 	detected := make(chan error, 1)

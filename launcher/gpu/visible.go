@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// VisibleVariable is CUDA's own list of devices to show.
+// VisibleVariable is CUDA's list of visible devices.
 const VisibleVariable = "CUDA_VISIBLE_DEVICES"
 
-// visible keeps the GPUs that CUDA would show, and says what is hidden.
+// visible keeps the GPUs that CUDA would show. If it keeps none, the returned reason says why.
 func visible(gpus []handle, reason string) ([]handle, string) {
 	list, set := os.LookupEnv(VisibleVariable)
 	if !set {
@@ -27,10 +27,10 @@ func visible(gpus []handle, reason string) ([]handle, string) {
 	return kept, fmt.Sprintf("%s=%q hides every GPU. Try: unset %s", VisibleVariable, list, VisibleVariable)
 }
 
-// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does: entries are indices, UUIDs of GPUs (GPU-…) or of MIG
-// instances (MIG-…), or beginnings of one, and the first one that names no single device, or one twice, ends the list:
-// it is then stopped. Indices are taken in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). A MIG instance named here
-// becomes a device of its own. The answer is in order of index.
+// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does. Entries are indices, UUIDs of GPUs (GPU-…) or of MIG
+// instances (MIG-…), or UUID prefixes. The first entry that matches no single device, or repeats a device, ends the
+// list and is returned as stopped. Indices are in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). A MIG instance named
+// here becomes a separate device. The result is sorted by index.
 func filterVisible(gpus []handle, list string) (kept []handle, stopped string) {
 	kept = []handle{}
 	for entry := range strings.SplitSeq(list, ",") {
@@ -46,7 +46,7 @@ func filterVisible(gpus []handle, list string) (kept []handle, stopped string) {
 	return kept, stopped
 }
 
-// named returns the devices that an entry may mean.
+// named returns the devices that match an entry.
 func named(gpus []handle, entry string) (found []handle) {
 	index, notNumber := strconv.Atoi(entry)
 	for _, h := range gpus {
@@ -61,8 +61,8 @@ func named(gpus []handle, entry string) (found []handle) {
 			}
 		case strings.HasPrefix(entry, "MIG-"):
 			for i, instance := range h.Instances {
-				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>: there 1 begins 11 as
-				// well.
+				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>. There 1 is a prefix
+				// of 11 too.
 				if instance.UUID == entry {
 					return []handle{h.whole(i)}
 				}

@@ -2,12 +2,12 @@ package gpu
 
 import "fmt"
 
-// xidMeaning is what an XID says and what to do about it. Source: NVIDIA, "Xid Errors"
+// xidMeaning is the meaning of an XID and its remedy. Source: NVIDIA, "Xid Errors"
 // (docs.nvidia.com/deploy/xid-errors).
 type xidMeaning struct {
 	what  string
 	try   string
-	fatal bool // nothing on the GPU goes on until it is reset
+	fatal bool // all work on the GPU stops until a reset
 }
 
 const (
@@ -24,7 +24,7 @@ var xidMeanings = map[int]xidMeaning{
 	38:  {"driver firmware error", rebootHost, false},
 	43:  {"a program's work on the GPU was ended after its own fault; the GPU is fine", restartNode, false},
 	45:  {"work on the GPU was cleaned up after another error or because its process was killed", "nothing, unless it comes alone and often", false},
-	48:  {"uncorrectable memory error (double-bit ECC)", resetGPU, false}, // 94 or 95 says how far it went
+	48:  {"uncorrectable memory error (double-bit ECC)", resetGPU, false}, // 94 or 95 reports the extent
 	61:  {"a controller inside the GPU warned", "nothing; if it comes back, reboot the machine", false},
 	62:  {"a controller inside the GPU halted", resetGPU, true},
 	63:  {"defective memory was noted and will be replaced at the next reset", "let the run end, then sudo nvidia-smi --gpu-reset -i GPU", false},
@@ -42,10 +42,10 @@ var xidMeanings = map[int]xidMeaning{
 	154: {"the driver wants the GPU to be reset or drained", "nvidia-smi -q, under GPU Recovery Action, says what", false},
 }
 
-// Fatal tells whether nothing on the GPU goes on until it is reset.
+// Fatal reports whether all work on the GPU stops until a reset.
 func (x XID) Fatal() bool { return xidMeanings[x.Code].fatal }
 
-// String says what happened where, with a remedy at the end.
+// String describes the error and its GPU, with a remedy at the end.
 func (x XID) String() string { return x.note().String() }
 
 func (x XID) note() Note {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	xidWait  = 250 * time.Millisecond // of one wait for an event: how long closing may take
-	xidPause = 5 * time.Second        // after a wait that failed, as it does at once on a lost GPU
-	xidsKept = 256                    // until they are taken
+	xidWait  = 250 * time.Millisecond // for one wait for an event; bounds the duration of close
+	xidPause = 5 * time.Second        // after a failed wait; on a lost GPU waits fail at once
+	xidsKept = 256                    // until taken; later ones are dropped
 )
 
-// XID is an error that the driver reports of a GPU.
+// XID is an error that the driver reports for a GPU.
 type XID struct {
 	Time  float64 // Unix seconds
-	Index int     // of the whole GPU, -1: not told
-	UUID  string  // empty: not told
+	Index int     // of the whole GPU; -1: unknown
+	UUID  string  // empty: unknown
 	Code  int
 }
 
@@ -36,7 +36,7 @@ type xidWatch struct {
 	seen []XID
 }
 
-// watchXIDs listens to the devices that can tell, nil where none can.
+// watchXIDs listens to the devices that support XID events. It returns nil if none does.
 func (s *session) watchXIDs(devices []handle) *xidWatch {
 	for _, function := range []string{
 		"nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents", "nvmlEventSetFree",
@@ -118,7 +118,7 @@ func (w *xidWatch) add(data nvml.EventData) {
 		return
 	}
 	xid := XID{Time: event.Now(), Index: -1, Code: int(data.EventData)}
-	// A GPU off its bus may not even know its name.
+	// A GPU off its bus may not return its UUID.
 	if _, uuid, ret := w.session.identity(data.Device); ret == nvml.SUCCESS {
 		xid.UUID = uuid
 		if index, known := w.indices[uuid]; known {
@@ -137,7 +137,7 @@ func (w *xidWatch) add(data nvml.EventData) {
 	}
 }
 
-// take returns what was collected since the last call.
+// take returns the errors collected since the last call.
 func (w *xidWatch) take() []XID {
 	if w == nil {
 		return nil
@@ -149,7 +149,7 @@ func (w *xidWatch) take() []XID {
 	return seen
 }
 
-// close ends the listening, within xidWait as long as the driver answers.
+// close stops listening, within xidWait if the driver answers.
 func (w *xidWatch) close() {
 	if w == nil {
 		return

@@ -1,30 +1,31 @@
-// Package fakenvml is test support: it builds a libnvidia-ml.so.1 that needs no GPU, so that tests drive the real
+// Package fakenvml is test support. It builds a libnvidia-ml.so.1 that needs no GPU, so that tests use the real
 // go-nvml binding. It owns the C source and imports nothing of this module.
 //
 // The library reads its devices from the environment at nvmlInit:
 //
-//	FAKE_NVML=NVIDIA A100-SXM4-80GB:81920:81000;Tesla T4:15360:15000:util=90,temp=61   name:total MiB:free MiB[:option,…]
-//	FAKE_NVML_FILE=/path             the same, a device a line, in place of FAKE_NVML and read again at every call: to change a device
-//	                                 under a running program, rename a new file over it
+//	FAKE_NVML=Tesla T4:15360:15000:util=90,temp=61;...
+//	                                 devices, separated by ;, each with name:total MiB:free MiB[:option,...]
+//	FAKE_NVML_FILE=/path             replaces FAKE_NVML: one device a line, read again at every call. To change a
+//	                                 device under a running program, rename a new file over it
 //	FAKE_NVML_FAIL=nvmlInit=18       functions that fail, with their NVML code, separated by commas
 //	FAKE_NVML_DELAY=nvmlInit=2000    functions that answer late, in ms, separated by commas
 //
-// What no option gives, the device doesn't support:
+// The device does not support a query without its option:
 //
-//	util=93         utilisation, per cent
-//	power=310       draw in watts; limit=400 its limit
-//	capability=9    compute capability, its major number
+//	util=93         utilization, percent
+//	power=310       power draw in watts; limit=400: its limit
+//	capability=9    major number of the compute capability
 //	mode=3          compute mode: 0 default, 2 prohibited, 3 exclusive process
-//	temp=61         °C; slow=90 where it begins to slow down
-//	clocks=0x24     why its clocks are reduced (nvmlClocksEventReason…)
-//	proc=4711/2000  a compute process and its MiB; - for MiB: not told; proc=none: there are none
-//	mps=4712/2000   a client of MPS, in the list of such clients alone: the server is a proc
+//	temp=61         °C; slow=90: slowdown temperature
+//	clocks=0x24     reasons for reduced clocks (nvmlClocksEventReason…)
+//	proc=4711/2000  a compute process and its MiB; - for MiB: unknown; proc=none: no process
+//	mps=4712/2000   an MPS client, in the list of MPS clients only: the server is a proc
 //	xid=79          an XID error, delivered once to every event set
-//	lost            off its bus; lost=N: from the Nth query of it on
-//	remap=pending   rows to be remapped at the next reset; none, failed
+//	lost            off the bus; lost=N: from the Nth query of the device on
+//	remap=pending   rows to be remapped at the next reset; also none, failed
 //	retired=pending memory pages to be retired
-//	mig             in MIG mode (A100 and H100 alone); inst=1g.10gb/9728/9700 an instance: profile, total and free MiB
-//	forbidden       memory may not be asked for, as of a MIG GPU in a container
+//	mig             in MIG mode (A100 and H100 only); inst=1g.10gb/9728/9700: an instance: profile, total and free MiB
+//	forbidden       memory queries fail, like those of a MIG GPU in a container
 //
 // GPUs have the UUIDs GPU-a000000I-0000-4000-8000-00000000000I, instances MIG-b000000I-0000-4000-8000-00000000000J.
 package fakenvml
@@ -40,12 +41,12 @@ import (
 //go:embed testdata/nvml.c
 var source []byte
 
-// BuildIn compiles the library into dir and returns its path, for $SWARM_NVML_LIBRARY. The error wraps
-// exec.ErrNotFound where there is no C compiler.
+// BuildIn compiles the library into dir and returns its path, for $SWARM_NVML_LIBRARY. Without a C compiler the error
+// wraps exec.ErrNotFound.
 func BuildIn(dir string) (string, error) { return build(dir) }
 
-// BuildOldIn is BuildIn for a driver of 2018, which lacks MIG and most of what came after it. The binding looks symbols
-// up once a process: load it in a process of its own.
+// BuildOldIn is BuildIn for a driver of 2018, which lacks MIG and most later functions. The binding looks symbols up
+// once per process, so load this library in a separate process.
 func BuildOldIn(dir string) (string, error) { return build(dir, "-DOLD_DRIVER") }
 
 func build(dir string, flags ...string) (string, error) {

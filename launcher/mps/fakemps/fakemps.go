@@ -4,15 +4,15 @@
 //
 // $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes the daemon misbehave:
 //
-// - "broken": it does not start
-// - "mute": it starts and never answers
-// - "deaf": clients use the GPU without being listed
-// - "generous": limits are ignored
-// - "unheard": limits hold, but the daemon reports the card's free memory
-// - "short": the card has no free memory once a client has some
-// - "stubborn": quit is ignored
-// - "fragile": a client that ends while busy faults the server
-// - "doomed": its server is in FAULT from the start and never recovers
+//   - "broken": it does not start
+//   - "mute": it starts and never answers
+//   - "deaf": clients use the GPU without being listed
+//   - "generous": limits are ignored
+//   - "unheard": limits hold, but the daemon reports the card's free memory
+//   - "short": the card has no free memory once a client has some
+//   - "stubborn": quit is ignored
+//   - "fragile": a client that ends while busy faults the server
+//   - "doomed": its server is in FAULT from the start and never recovers
 package fakemps
 
 import (
