@@ -8,10 +8,11 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// workspace is what torch's allocator gives cuBLAS on Hopper, for each thread and stream that multiplies matrices.
+// workspace is the size of a cuBLAS workspace in torch's allocator on Hopper, one per thread and stream that
+// multiplies matrices.
 const workspace = 32 << 20
 
-// tight is a card that n nodes of a request fill to the last byte, so that each has a budget of just what it takes.
+// tight returns the size of a card that n nodes of a request fill to the last byte.
 func tight(r Request, n int64) int64 {
 	r.Settings.check(r.Model.Shape.Context)
 	r.GPUsPerNode = 1
@@ -24,8 +25,8 @@ func tight(r Request, n int64) int64 {
 	return total
 }
 
-// What torch's allocator holds at a phase's peak fits under the engine's cap, however tight the plan: weights, moments,
-// cuBLAS's workspaces and the phase.
+// The memory of torch's allocator at a phase's peak fits under the engine's cap, on the tightest card too: weights,
+// moments, cuBLAS's workspaces and the phase.
 func TestTheCapHoldsWhatTorchAllocates(t *testing.T) {
 	capped := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +61,7 @@ func TestTheCapHoldsWhatTorchAllocates(t *testing.T) {
 			}
 		}
 		if s.CUDAGraphs {
-			workspaces++ // the stream of captures
+			workspaces++ // the capture stream
 		}
 		held += workspaces*workspace + max(p.PerNode.Generate, p.PerNode.Update)
 		if cap := p.PerNode.Cap(); cap < held {
@@ -75,8 +76,8 @@ func TestTheCapHoldsWhatTorchAllocates(t *testing.T) {
 	}
 }
 
-// The context is no part of the cap, measured or not, and cuBLAS is no part of the context: what was measured of
-// torch's allocator has it.
+// The cap excludes the context, measured or not. The context excludes cuBLAS, which is part of the measured allocator
+// memory.
 func TestTheContextIsOutsideTheCap(t *testing.T) {
 	r := request(gpt2, mib(0, "Tesla T4", 15360, 15000))
 	estimated := plan(t, r).PerNode

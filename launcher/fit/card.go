@@ -9,15 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// mpsClients is the most processes that one MPS server takes (NVIDIA's MPS documentation, since Volta; CUDA 13 raises
+// mpsClients is the most client processes of one MPS server (NVIDIA's MPS documentation, since Volta; CUDA 13 raises
 // it to 60).
 const mpsClients = 48
 
-// reserve is what is left alone of a GPU: what the driver and torch's libraries take beside contexts, and what is lost
-// between the allocations of several processes. An assumption until it is measured.
+// reserve returns the bytes of a GPU that a plan leaves free. The driver and torch's libraries use memory beside
+// contexts, and allocations of several processes fragment memory. The amount is an assumption, not a measurement.
 func reserve(total int64) int64 { return max(200_000_000, total/50) }
 
-// usable returns the GPUs that nodes may use, the one with most free memory first, and why there is none.
+// usable returns the GPUs available to nodes, sorted by free memory, largest first. If there is none, it returns the
+// reason.
 func (r *Request) usable() (gpus []GPU, reason string) {
 	var most *GPU
 	var largest int64
@@ -56,19 +57,20 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 	return nil, "none found"
 }
 
-// card is a GPU, or as many as a node has, while nodes are placed on it. With several, each holds every node's replica,
-// so that the one with least free memory counts.
+// card is the GPU, or the GPUs, of one node while New places nodes. With several GPUs, each holds every node's
+// replica, so the GPU with the least free memory counts.
 type card struct {
 	GPU
 	gpus     []int
 	capacity int64 // for nodes
-	holds    int   // nodes by memory alone
-	advice   int   // nodes by the rule, at most holds
+	holds    int   // nodes that memory allows
+	advice   int   // nodes that the rule advises, at most holds
 	rule     string
 	nodes    int // placed
 }
 
-// cards makes groups of per GPUs, those with most free memory together; what is left over stays unused.
+// cards makes groups of per GPUs, in the order of gpus, so that GPUs with similar free memory form a group. An
+// incomplete last group stays unused.
 func cards(gpus []GPU, per int) []card {
 	var all []card
 	for group := range slices.Chunk(gpus, per) {
@@ -89,7 +91,7 @@ func cards(gpus []GPU, per int) []card {
 	return all
 }
 
-// fill finds how many nodes a card holds and how many the rule advises.
+// fill sets the number of nodes that a card holds and that the rule advises.
 func (c *card) fill(r *Request, n need) {
 	least := n.at(n.least())
 	each := least.Resident + least.Transient
@@ -119,12 +121,12 @@ func (c *card) fill(r *Request, n need) {
 	}
 }
 
-// easy is what nodes take of a card at most where more would only buy speed: up to seven eighths of it, above which
-// guide 4 wants fewer nodes (70 GB of 80).
+// easy returns the card's bytes that optional speed gains may use: up to seven eighths of its memory. Above that,
+// guide 4 recommends fewer nodes (70 GB of 80).
 func (c *card) easy() int64 { return min(c.capacity, c.MemoryFree-c.MemoryTotal/8) }
 
-// slots is how many of the placed nodes compute at a time when they take turns: as many as fit in so much of the card,
-// and no more than there are cores.
+// slots returns how many of the placed nodes compute at a time when they take turns. Both the capacity and the number
+// of cores limit it.
 func (c *card) slots(capacity, resident, transient int64, cores int) int {
 	free := capacity - int64(c.nodes)*resident
 	return max(1, min(c.nodes, int(free/max(1, transient)), cores))
@@ -139,8 +141,9 @@ func (c *card) room(byAdvice bool) int {
 
 func (c *card) left(each int64) int64 { return c.capacity - int64(c.nodes)*each }
 
-// place gives each node the card which then has most memory left and room by its rule; ties go to the lower index.
-// Cards' nodes are counted; several GPUs of a node are named only where it has several.
+// place puts each node on the card with the most memory left among the cards that accept another node by the rule. On
+// a tie, the lower index wins. place counts the nodes of each card. Placement.GPUs is set only for a node with
+// several GPUs.
 func place(all []card, n int, each int64, byAdvice bool) []Placement {
 	placement := make([]Placement, n)
 	for i := range placement {

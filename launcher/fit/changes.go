@@ -6,7 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// with plans the same request with a change. Measured figures hold for the settings they were measured with alone.
+// with plans the same request with a change. Measured figures apply only to the settings of their measurement, so a
+// change of settings drops them.
 func (r *Request) with(change func(*Request)) (Plan, error) {
 	other := *r
 	other.alternative = true
@@ -20,7 +21,8 @@ func (r *Request) with(change func(*Request)) (Plan, error) {
 	return New(other)
 }
 
-// changes says in words what would change a plan's answer, most useful first. Only what makes a difference is named.
+// changes describes the options that would improve a plan, most useful first. It lists only options that make a
+// difference.
 func (r *Request) changes(p Plan) []string {
 	found := []string{}
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -56,19 +58,19 @@ func (r *Request) changes(p Plan) []string {
 	return found
 }
 
-// has tells whether a step makes no difference to the settings.
+// has reports whether a step leaves the settings as they are.
 func (r *Request) has(step rung) bool {
 	other := *r
 	step.apply(&other)
 	return other.Settings == r.Settings
 }
 
-// larger tells whether a plan has more sequences at work at a time than another.
+// larger reports whether plan a processes more sequences at a time than plan b.
 func larger(a, b Plan) bool {
 	return whole(a.MicroBatch) > whole(b.MicroBatch) || whole(a.MicroBatch) == whole(b.MicroBatch) && whole(a.GenerateBatch) > whole(b.GenerateBatch)
 }
 
-// whole makes 0, all of them, the largest number.
+// whole replaces 0, which means all, by the largest number.
 func whole(batch int) int {
 	if batch == 0 {
 		return 1 << 30

@@ -8,14 +8,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Companion is another model of a swarm whose nodes have different ones.
+// Companion is another model of a swarm whose nodes have different models.
 type Companion struct {
 	Model    configs.Model
-	Measured *Measured // nil: nothing was measured
+	Measured *Measured // nil: no measurement
 }
 
-// checkCompanions puts the model with most parameters first: the guides' counts are asked for that. Where not all are
-// measured none counts as measured, for a node's bytes come from one source.
+// checkCompanions puts the model with the most parameters first, because the guides' node counts are looked up by the
+// first model. If a model has no measurement, it drops all measurements, so that all bytes of a node have one source.
 func (r *Request) checkCompanions() error {
 	if len(r.Companions) == 0 {
 		return nil
@@ -38,12 +38,12 @@ func (r *Request) checkCompanions() error {
 	return nil
 }
 
-// known tells whether a shape says enough to estimate with.
+// known reports whether a shape is complete enough for an estimate.
 func known(s configs.Shape) bool {
 	return s.Parameters > 0 && s.Layers > 0 && s.Width > 0 && s.Vocabulary > 0
 }
 
-// estimateOnly forgets what was measured.
+// estimateOnly drops all measurements.
 func (r *Request) estimateOnly() {
 	r.Measured, r.Companions = nil, slices.Clone(r.Companions)
 	for i := range r.Companions {
@@ -51,7 +51,7 @@ func (r *Request) estimateOnly() {
 	}
 }
 
-// name is that of the model, or of all of them.
+// name returns the name of the model, or the names of all models.
 func (r *Request) name() string {
 	names := []string{r.Model.Name}
 	for _, c := range r.Companions {
@@ -60,7 +60,8 @@ func (r *Request) name() string {
 	return units.List(names, "and")
 }
 
-// largest takes of two nodes, phase by phase, what the one has that takes more: what holds either.
+// largest returns, for each phase, the components of the node that needs more memory in it. The result fits either
+// node.
 func largest(a, b []Component) []Component {
 	var parts []Component
 	for _, phase := range []string{PhaseShared, PhaseResident, PhaseGenerate, PhaseUpdate} {

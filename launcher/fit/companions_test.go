@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// A node of a swarm of different models is planned for with no less than any of them takes at the same sizes, whichever
-// comes first.
+// The plan for a swarm of different models gives a node at least the memory of each model at the same batch sizes, in
+// any order of the models.
 func TestEveryModelOfASwarmFitsItsNode(t *testing.T) {
 	t.Parallel()
 	planned := 0

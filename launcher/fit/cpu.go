@@ -6,13 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// hostShare is the part of available host memory that nodes may take, in percent: the rest is the coordinator's, the
-// page cache's and the estimate's error.
+// hostShare is the part of available host memory that nodes may use, in percent. The rest is for the coordinator, the
+// page cache and the estimate's error.
 const hostShare = 90
 
-// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders
-// of a lease compute (with share static, all of them). The sequences at a time are halved until every wanted node fits
-// with all cores busy, or nothing is left to halve.
+// planCPU fits nodes into host memory: shared memory once + N × resident + slots × transient, because only the
+// holders of a lease compute. With share static all of them compute. It halves the number of sequences at a time
+// until all wanted nodes fit with all cores busy, or the sizes are minimal.
 func (r *Request) planCPU(asked int) (Plan, error) {
 	want := r.SwarmSize
 	if asked > 0 {
@@ -45,7 +45,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	free := memory - int64(nodes)*least.Resident
 	sizes, fits := n.pick(free/int64(busy), free)
 	for ; !fits && busy > 1; sizes, fits = n.pick(free/int64(busy), free) {
-		busy-- // an update takes what it takes
+		busy-- // no smaller size reduces the update's memory
 	}
 	r.setSizes(&p, n, sizes)
 	p.Slots = max(1, min(busy, int(free/max(1, p.PerNode.Transient))))
@@ -58,7 +58,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	p.Rooms = []Room{at}
 	p.Shared = least.Shared
 	p.Expected, p.Capacity = p.Shared+int64(nodes)*p.PerNode.Resident+int64(p.Slots)*p.PerNode.Transient, r.Memory
-	// A heap that keeps what it had costs nothing where memory is plenty.
+	// With plenty of memory, a heap that keeps its memory has no cost.
 	p.KeepMemory = p.Share == ShareStatic || p.Slots == p.Nodes || p.Expected <= p.Capacity/2
 	for i := range nodes {
 		p.Placement = append(p.Placement, Placement{Node: NodeName(i)})
@@ -96,7 +96,7 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, usable int64) er
 		units.BytesShort(usable), remedy)
 }
 
-// shared says what all nodes of a host take of it together.
+// shared describes the memory that all nodes of a host share.
 func shared(n int64) string {
 	if n == 0 {
 		return ""

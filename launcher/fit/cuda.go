@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// planCUDA fits nodes into GPUs: how many (the rule's advice, what memory holds, or what was asked), where, how they
-// share, and with how many sequences at a time.
+// planCUDA fits nodes into GPUs. It decides the number of nodes (from the rule's advice, the memory, or the request),
+// their placement, how they share GPUs, and how many sequences they process at a time.
 func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	all := cards(gpus, r.GPUsPerNode)
 	if len(all) == 0 {
@@ -51,8 +51,8 @@ func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	return p, nil
 }
 
-// share decides how the placed nodes share their GPUs, with how many sequences at a time, and fills in what follows
-// from it.
+// share decides how the placed nodes share their GPUs and how many sequences they process at a time. It sets the
+// plan's fields that depend on both.
 func (r *Request) share(p *Plan, n need, all []card) {
 	resident := n.at(n.least()).Resident
 	static, lease := limits(all, resident, func(c *card) int64 { return c.capacity })
@@ -61,9 +61,9 @@ func (r *Request) share(p *Plan, n need, all []card) {
 	p.Share = r.Share
 	if p.Share == ShareAuto {
 		p.Share = ShareLease
-		// A process that waits for its GPU keeps a core busy: more of them than cores only take these from each other.
-		// And forward passes of one sequence leave a GPU idle: taking turns is faster. Alone on its GPU a node has
-		// nobody to wait for.
+		// A process that waits for its GPU keeps a core busy. With more processes than cores, they slow each other
+		// down. Forward passes of one sequence leave a GPU idle, so taking turns is faster. A node alone on its GPU
+		// never waits for other nodes.
 		if fits && (static == lease || r.cores() >= p.Nodes && !n.meagre(sizes)) {
 			p.Share = ShareStatic
 		}
@@ -92,7 +92,7 @@ func (r *Request) share(p *Plan, n need, all []card) {
 	p.Threads = max(1, r.Cores/max(1, p.Slots))
 }
 
-// crowded tells whether nodes share a card, and none has more of them than MPS takes.
+// crowded reports whether some card has several nodes and no card exceeds the limit of MPS.
 func crowded(all []card) bool {
 	most := 0
 	for _, c := range all {
@@ -101,8 +101,8 @@ func crowded(all []card) bool {
 	return most > 1 && most <= mpsClients
 }
 
-// open makes a card's room. It returns what the phases of one node may take there, and how many nodes compute at a
-// time.
+// open adds a card's Room to the plan. It returns the bytes that the phases of one node may use there, and how many
+// nodes compute at a time.
 func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
 	resident, transient := p.PerNode.Resident, max(1, p.PerNode.Transient)
 	index := c.Index
@@ -114,9 +114,9 @@ func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
 		room.LeaseBytes = c.capacity - int64(c.nodes)*resident
 		slots = c.slots(c.capacity, resident, transient, r.cores())
 		if slots < c.nodes && slots == r.cores() {
-			room.Slots = slots // by bytes more could
+			room.Slots = slots // memory would allow more
 		}
-		if !p.KeepMemory { // else all hold their part at the same time
+		if !p.KeepMemory { // else all nodes hold their part at the same time
 			phases, holding = room.LeaseBytes/int64(slots), int64(slots)
 		}
 	}
@@ -127,7 +127,7 @@ func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
 	return phases, slots
 }
 
-// cores are the host's, any number for a card that isn't there.
+// cores returns the host's cores, or a large number if the card is hypothetical.
 func (r *Request) cores() int {
 	if r.GPUMemory > 0 {
 		return 1 << 20
@@ -135,7 +135,7 @@ func (r *Request) cores() int {
 	return r.Cores
 }
 
-// setSizes fills in what a node takes with so many sequences at a time.
+// setSizes sets the node's memory and batch sizes for so many sequences at a time.
 func (r *Request) setSizes(p *Plan, n need, sizes configs.AtOnce) {
 	p.Breakdown = n.parts(sizes)
 	p.PerNode = Sum(p.Breakdown)
@@ -147,7 +147,7 @@ func (r *Request) setSizes(p *Plan, n need, sizes configs.AtOnce) {
 	}
 }
 
-// explain writes Rule, Limit and Why.
+// explain sets Rule, Limit and Why.
 func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, host hostRoom, all []card) {
 	switch {
 	case asked > 0:
@@ -179,7 +179,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 	}
 }
 
-// byCores tells where cores, not memory, limit how many compute at a time.
+// byCores adds a note to Why if the number of cores, not memory, limits how many nodes compute.
 func (r *Request) byCores(p *Plan) string {
 	for _, room := range p.Rooms {
 		if room.Slots > 0 {
@@ -189,7 +189,7 @@ func (r *Request) byCores(p *Plan) string {
 	return ""
 }
 
-// guided is the guide's figure for a node, for comparison.
+// guided returns the guide's figure for a node, for comparison.
 func (r *Request) guided() string {
 	if memory := r.Model.GuideMemory.Total(); memory > 0 {
 		return fmt.Sprintf(" (guide 4: %s)", units.BytesShort(memory))
@@ -197,18 +197,20 @@ func (r *Request) guided() string {
 	return ""
 }
 
-// hostRoom is how many nodes of a GPU plan the host has room for, and what limits them.
+// hostRoom is the number of nodes of a GPU plan that fit on the host, and the limiting resource.
 type hostRoom struct {
 	nodes  int
 	what   string
-	detail string // the numbers
+	detail string // the figures behind nodes
 }
 
-// shmRank is what a data-parallel rank's exchange takes of /dev/shm: NCCL's buffers where GPUs don't reach each other,
-// gloo's on a CPU. An assumption; a container's default of 64 MB is known to be too little for NCCL.
+// shmRank is the size of the exchange buffers of a data-parallel rank in /dev/shm: NCCL's if GPUs have no peer
+// access, gloo's on a CPU. The size is an assumption. A container's default of 64 MB is known to be too small for
+// NCCL.
 const shmRank = 64 << 20
 
-// hostHolds asks the host, unless the plan is for a card that isn't there: then only a host that was described.
+// hostHolds returns how many nodes fit into host memory and /dev/shm. A plan for a hypothetical card checks the host
+// only if the request gives HostMemory.
 func (r *Request) hostHolds(n need) (hostRoom, error) {
 	free := hostRoom{nodes: 1 << 30}
 	if r.GPUMemory > 0 && r.HostMemory == 0 {

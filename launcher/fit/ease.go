@@ -2,8 +2,8 @@ package fit
 
 import "github.com/sapo-swarm/swarm/configs"
 
-// limits are what every node's phases may take of the fullest card, in bytes: if all compute at once, and if one at a
-// time does.
+// limits returns the bytes that a node's phases may use on the fullest card: static if all nodes compute at once,
+// lease if one computes at a time.
 func limits(all []card, resident int64, capacity func(*card) int64) (static, lease int64) {
 	static, lease = 1<<62, 1<<62
 	for i := range all {
@@ -15,8 +15,8 @@ func limits(all []card, resident int64, capacity func(*card) int64) (static, lea
 	return static, lease
 }
 
-// crowd makes a micro-batch that is left open smaller where more nodes can then compute at a time, but not below
-// modest: on a GPU two nodes that overlap gain more than one with longer passes.
+// crowd reduces an automatic micro-batch if more nodes can then compute at a time, but not below modest. On a GPU two
+// overlapping nodes gain more speed than one node with longer passes.
 func (r *Request) crowd(n need, sizes configs.AtOnce, all []card, resident int64) configs.AtOnce {
 	if !n.chooses() {
 		return sizes
@@ -38,13 +38,13 @@ func (r *Request) crowd(n need, sizes configs.AtOnce, all []card, resident int64
 	return sizes
 }
 
-// keepsMemory decides whether nodes hold on to cached memory and CUDA graphs between their phases. They do where every
-// node's phases fit at once, with room to spare. Without CUDA graphs what they hold is the allocator's cache, which
-// serves their own next phase: nodes that do not take turns need not give it back.
+// keepsMemory decides whether nodes keep cached memory and CUDA graphs between their phases. They do if every node's
+// phases fit at once, with memory to spare. Without CUDA graphs the nodes only keep the allocator's cache for their
+// own next phase. So nodes that do not take turns may keep it.
 func (r *Request) keepsMemory(n need, sizes configs.AtOnce, share string, easy int64) bool {
 	s := r.Settings
 	if share == ShareLease && (s.OptimizerOffload || s.ParamOffload) {
-		return false // the end of a lease moves them to the host
+		return false // at the end of a lease the node moves them to the host
 	}
 	before := n.at(sizes)
 	n.keeps = true

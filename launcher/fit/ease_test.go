@@ -8,21 +8,21 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// open is the paper's 4 / 4 with a micro-batch that the plan chooses, and CUDA graphs, as presets have it.
+// open returns the paper's 4 / 4 with an automatic micro-batch and CUDA graphs, as the presets set them.
 func open(gpus ...GPU) Request {
 	r := request(gpt2, gpus...)
 	r.Settings.Prompts, r.Settings.MicroBatch, r.Settings.CUDAGraphs = 4, 0, true
 	return r
 }
 
-// A micro-batch that is left open is as large as a card has room for, up to seven eighths of it, and changes no guide's
-// count.
+// An automatic micro-batch is as large as fits into seven eighths of the card. It never changes the guide's count of
+// nodes.
 func TestTheMicroBatchIsWhatFits(t *testing.T) {
 	tests := []struct {
 		memory       int64
 		nodes, batch int // 0: all rows
 		kept         bool
-		most         float64 // share of the card that is planned for at the peak
+		most         float64 // planned part of the card at the peak
 	}{
 		{141e9, 8, 0, true, 0.61},
 		{80e9, 8, 0, false, 0.875},
@@ -48,7 +48,7 @@ func TestTheMicroBatchIsWhatFits(t *testing.T) {
 	}
 }
 
-// Under lease the micro-batch costs no node its turn: as many compute at a time as with small ones.
+// With leases, a larger micro-batch never reduces how many nodes compute at a time.
 func TestTheMicroBatchUnderLease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := open()
@@ -75,8 +75,8 @@ func TestTheMicroBatchUnderLease(t *testing.T) {
 	})
 }
 
-// Nodes that take turns keep their memory where all of them fit at once, and then no two of them can be in each other's
-// way: every node's budget is its part of the card.
+// Nodes that take turns keep their memory if all of them fit at once. Then no node can exceed its part of the card:
+// every budget is that part.
 func TestNodesKeepMemoryWhereAllFitAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -106,8 +106,8 @@ func TestNodesKeepMemoryWhereAllFitAtOnce(t *testing.T) {
 	}
 }
 
-// Without leases a node's own phases share its budget: what a generation keeps for the next one counts in its update,
-// or is given back.
+// Without leases a node's phases share its budget. The memory that a generation keeps counts in the update, or the
+// node frees it.
 func TestWhatAGenerationKeepsCountsInTheUpdate(t *testing.T) {
 	r := open()
 	r.GPUMemory = 40e9

@@ -8,17 +8,17 @@ import (
 
 // Phases of a Component.
 const (
-	PhaseShared   = "shared" // held by all nodes of the host together, once
+	PhaseShared   = "shared" // held once by all nodes of the host together
 	PhaseResident = "resident"
 	PhaseGenerate = "generate"
 	PhaseUpdate   = "update"
 )
 
-// Estimate is a node's memory by formula, on cpu or cuda, with so many sequences at work: every item that is there when
-// a phase is at its peak. Sequences count as long as settings allow, so that real ones, mostly shorter, take less. The
-// formulas follow the engine's code (node/policy/engine); what a transformer keeps for its backward pass is counted as
-// Korthikanti et al. do (arXiv:2205.05198, section 4), tensor by tensor. Figures for a CPU were compared with measured
-// ones (cmd/swarm/estimate_test.go); those for a GPU were not yet.
+// Estimate returns a node's memory by formula, on cpu or cuda, with so many sequences at a time: every item that
+// exists at a phase's peak. Sequences count with their maximum length, so real ones, mostly shorter, need less. The
+// formulas follow the engine's code (node/policy/engine). They count the activations of a transformer's backward pass
+// tensor by tensor, like Korthikanti et al. (arXiv:2205.05198, section 4). The figures for a CPU were compared with
+// measurements (cmd/swarm/estimate_test.go), those for a GPU were not.
 func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []Component {
 	s.check(m.Shape.Context)
 	e := newEstimate(m.Shape, s, device == DeviceCUDA)
@@ -26,17 +26,17 @@ func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []C
 	at.Update = max(1, at.Update)
 	parts := e.resident()
 	parts = append(parts, e.generate(int64(at.Generate))...)
-	if s.GenerateOnly { // the engine makes gradients and moments at the first update
+	if s.GenerateOnly { // the engine allocates gradients and moments at the first update
 		return parts
 	}
 	return append(parts, e.update(int64(at.Update))...)
 }
 
-// Cap is what torch's allocator may hold, in bytes: all of the budget but the context, which the allocator does not
+// Cap returns the limit of torch's allocator in bytes: the budget without the context, which the allocator does not
 // see.
 func (f Footprint) Cap() int64 { return max(1, f.Budget-f.Context) }
 
-// Sum adds components up; the budget stays open.
+// Sum adds up components. It leaves Budget unset.
 func Sum(parts []Component) Footprint {
 	var f Footprint
 	for _, c := range parts {
@@ -58,11 +58,11 @@ func Sum(parts []Component) Footprint {
 	return f
 }
 
-// estimate holds the sizes that the formulas are made of, as the engine's comments name them.
+// estimate holds the sizes in the formulas, with the names of the engine's comments.
 type estimate struct {
-	layers, d, f, q, kv, heads, vocabulary int64 // q, kv: width of all queries, of all keys
+	layers, d, f, q, kv, heads, vocabulary int64 // q, kv: total width of the queries, of the keys
 	parameters                             int64
-	gated                                  bool // Llama, Qwen2, Qwen3: three matrices in the feed-forward layer, norms in pieces, rotary positions
+	gated                                  bool // Llama, Qwen2, Qwen3: three feed-forward matrices, norms in several operations, rotary positions
 	cuda                                   bool
 	s                                      Settings
 }
@@ -74,7 +74,7 @@ func newEstimate(m configs.Shape, s Settings, cuda bool) estimate {
 	}
 	e.q, e.kv = int64(m.Heads*m.HeadWidth()), int64(m.KeyValueHeads()*m.HeadWidth())
 	if !cuda {
-		e.s.Precision = "fp32" // the engine's only one there
+		e.s.Precision = "fp32" // the engine's only precision there
 	}
 	return e
 }
@@ -84,20 +84,20 @@ const (
 	nameHost    = "engine host"
 	nameKept    = "kept graphs and caches"
 
-	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not yet measured here.
+	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not measured.
 	cudaContext = 500_000_000
-	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB, since the engine sets
-	// CUBLAS_WORKSPACE_CONFIG to :4096:8 (environment.py). Older torch gives cuBLASLt 1 MiB of its own beside it, newer
-	// torch the same block.
+	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB, because the engine sets
+	// CUBLAS_WORKSPACE_CONFIG to :4096:8 (environment.py). Older torch adds a separate 1 MiB for cuBLASLt, newer
+	// torch shares the block.
 	cudaWorkspace = 33 << 20
 
-	interpreter = 260_000_000 // the engine host, Python with torch on a CPU, and pages of its libraries that engines use: 250 MB with torch 1.13
-	forkOwn     = 8_000_000   // of the host's pages those that an engine writes to, which are its own then: 7 MB with torch 1.13
+	interpreter = 260_000_000 // engine host: Python with torch on a CPU, and library pages that engines use; 250 MB with torch 1.13
+	forkOwn     = 8_000_000   // host pages that an engine writes to, which it then owns; 7 MB with torch 1.13
 	NodeProcess = 50_000_000  // the Go process beside an engine
-	cpuBLAS     = 2_000_000   // what a BLAS keeps beside its libraries' pages
+	cpuBLAS     = 2_000_000   // a BLAS's own buffers, without library pages
 )
 
-// context is what a node's processes take before they load a model, as far as no allocator of torch's sees it.
+// context returns the memory of a node's processes before they load a model, outside torch's allocators.
 func (e *estimate) context() []Component {
 	if e.cuda {
 		return []Component{{Name: nameContext, Phase: PhaseResident, Bytes: cudaContext, Note: "CUDA context, torch's kernels"}}
@@ -108,7 +108,7 @@ func (e *estimate) context() []Component {
 	}
 }
 
-// resident is what a node holds between its phases.
+// resident returns the memory that a node holds between its phases.
 func (e *estimate) resident() []Component {
 	var parts []Component
 	add := func(name string, bytes int64, note string) {
@@ -141,8 +141,8 @@ func (e *estimate) resident() []Component {
 	return parts
 }
 
-// workspaces is how many cuBLAS takes: one a thread and stream. Backward passes run on a thread of autograd's, graphs
-// are captured on a stream of their own.
+// workspaces returns the number of cuBLAS workspaces: one per thread and stream. Backward passes run on autograd's
+// thread, and graphs are captured on a separate stream.
 func (e *estimate) workspaces() int64 {
 	n := int64(1)
 	if !e.s.GenerateOnly {
@@ -154,7 +154,7 @@ func (e *estimate) workspaces() int64 {
 	return n
 }
 
-// unparked is what comes back from the host when a phase begins.
+// unparked returns the memory that moves from the host to the GPU when a phase begins.
 func (e *estimate) unparked(phase string) (parts []Component) {
 	if !e.cuda || !e.s.ParamOffload {
 		return nil
@@ -172,8 +172,8 @@ func (e *estimate) unparked(phase string) (parts []Component) {
 	return parts
 }
 
-// slack is what an allocator holds beyond what is in use, in percent of a phase: blocks rounded up and cut up. Of
-// torch's on CUDA it is an assumption until it is measured.
+// slack is the allocator's overhead in percent of a phase, from rounded and fragmented blocks. For torch on CUDA it
+// is an assumption, not a measurement.
 const slack = 10
 
 func percent(bytes, share int64) int64 { return bytes / 100 * share }

@@ -64,7 +64,7 @@ func plan(t *testing.T, r Request) Plan {
 	return p
 }
 
-// The guide's counts, and each node's share of the card holds what the estimate says it takes.
+// The plan gives the guide's counts, and each node's share of the card covers its estimate.
 func TestGuideCountsForMemory(t *testing.T) {
 	for gb, want := range map[int64]int{141: 8, 80: 8, 48: 6, 40: 6, 32: 4, 24: 3, 16: 1, 15: 1, 12: 1} {
 		r := request(gpt2)
@@ -111,7 +111,7 @@ func TestGuideCountsForWhatDriversReport(t *testing.T) {
 	}
 }
 
-// Issue 3's targets, by the estimate.
+// The targets for GPT-2 on common GPUs, by the estimate.
 func TestTargets(t *testing.T) {
 	r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))
 	p := plan(t, r)
@@ -141,7 +141,7 @@ func TestPartlyUsedGPUCountsAsSmallerOne(t *testing.T) {
 	}
 }
 
-// A limit makes a real card a smaller one.
+// A limit makes a plan treat a GPU as a smaller one.
 func TestGPULimit(t *testing.T) {
 	r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))
 	r.GPULimit = 24e9
@@ -193,8 +193,7 @@ func TestNodeOnSeveralGPUs(t *testing.T) {
 	}
 }
 
-// A card that isn't there, on a host that isn't there: a free Colab's T4 holds eight nodes, and its host memory does,
-// too.
+// A hypothetical card on a hypothetical host: the T4 and the host memory of a free Colab hold eight nodes.
 func TestADescribedHostLimitsAPlan(t *testing.T) {
 	colab := request(gpt2)
 	colab.GPUMemory, colab.Nodes, colab.Share, colab.Settings.OptimizerOffload = 15e9, "8", ShareLease, true
@@ -230,7 +229,7 @@ func TestADescribedHostLimitsAPlan(t *testing.T) {
 	}
 }
 
-// What nodes of a CPU share counts once, however many they are.
+// Memory that nodes of a CPU share counts once for any number of nodes.
 func TestSharedMemoryCountsOnce(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		var expected []int64
@@ -304,7 +303,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A measured footprint decides, not the guide.
+// A measured footprint overrides the guide.
 func TestMeasuredFootprintDecides(t *testing.T) {
 	r := request(gpt2, mib(0, "Tesla T4", 15360, 15000))
 	r.Measured = &Measured{
@@ -478,7 +477,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Others are what a node doesn't have of its GPU.
+// Others returns the part of its GPU that a node doesn't have.
 func TestOthers(t *testing.T) {
 	for _, share := range []string{ShareStatic, ShareLease} {
 		r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 71003))
@@ -507,8 +506,8 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 }
 
-// RowsAtOnce is the most rows of greatest length that a pass has room for when as many share a prompt as there are
-// generations: no more fit however they are shared out, and so many do.
+// RowsAtOnce returns the most rows of maximum length that fit into one pass if each prompt has that many generations.
+// Exactly so many fit, in any distribution over prompts.
 func TestRowsAtOnce(t *testing.T) {
 	for _, x := range []struct {
 		cuda                      bool
@@ -518,8 +517,8 @@ func TestRowsAtOnce(t *testing.T) {
 		{false, 192, 48, 8, 5},     // 191 + 5 x 48 = 431 of 448
 		{false, 192, 48, 1, 1},     // 239 each
 		{false, 32, 50, 8, 8},      // 431
-		{false, 16, 16, 4, 22},     // five groups of 79, and a rest of 53 has room for two more
-		{false, 768, 256, 8, 1},    // one row may be longer
+		{false, 16, 16, 4, 22},     // five groups of 79, and the remaining 53 fit two more rows
+		{false, 768, 256, 8, 1},    // a single row may exceed the limit
 		{true, 768, 256, 1, 8},     // 1023 each
 		{true, 768, 256, 8, 8 + 7}, // a group weighs 4158, 7 of one 3710
 		{true, 1, 1, 2, 8192},
@@ -530,7 +529,7 @@ func TestRowsAtOnce(t *testing.T) {
 	}
 }
 
-// On a CPU passes don't look at micro_batch, and neither does what an update is counted with, measured or not.
+// On a CPU, passes ignore micro_batch, and so does the memory of an update, measured or not.
 func TestMicroBatchSavesNothingOnACPU(t *testing.T) {
 	for _, measured := range []*Measured{nil, {Resident: 2e7, UpdateBase: 5e6, UpdatePerSequence: 4e6, GenerateBase: 1e6, GeneratePerSequence: 1e5}} {
 		var updates []int64
@@ -550,8 +549,8 @@ func TestMicroBatchSavesNothingOnACPU(t *testing.T) {
 	}
 }
 
-// A pass of rows that share prompts is as full as one of single rows; that one of greatest length fits alone counts for
-// no less.
+// A pass of rows that share prompts is as full as a pass of single rows. If only one row of maximum length fits, the
+// pass counts no less.
 func TestAnUpdateCountsAFullPass(t *testing.T) {
 	s := request(nano).Settings
 	s.PromptTokens, s.NewTokens = 192, 48

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A node that trains nothing is planned without what training takes, so that a smaller host holds it.
+// A plan for a node that only generates excludes training memory, so a smaller host can run it.
 func TestANodeThatOnlyGeneratesNeedsNoOptimizer(t *testing.T) {
 	for name, r := range map[string]Request{"GPU": request(gpt2), "CPU": request(gpt2)} {
 		r.Nodes = "1"
@@ -17,7 +17,7 @@ func TestANodeThatOnlyGeneratesNeedsNoOptimizer(t *testing.T) {
 		}
 		want := 8 * gpt2.Shape.Parameters
 		if name == "GPU" {
-			want += cudaWorkspace // of the backward pass's thread
+			want += cudaWorkspace // for the backward pass's thread
 		}
 		trains := plan(t, r)
 		r.Settings.GenerateOnly, r.Settings.Beta = true, 0.1

@@ -2,8 +2,9 @@ package fit
 
 import "fmt"
 
-// generate is what decoding R completions together takes. Prompts' keys and values are held once, those of completions
-// in buffers of their full length; the peak is the prefill's last layer, or the last step with its sampling.
+// generate returns the memory of decoding r completions together. Keys and values of a prompt are held once. Those of
+// completions are in buffers of full length. The peak is the prefill's last layer, or the last step with its
+// sampling.
 func (e *estimate) generate(r int64) []Component {
 	group := int64(e.s.Generations)
 	p := (r + group - 1) / group
@@ -22,7 +23,7 @@ func (e *estimate) generate(r int64) []Component {
 	if e.s.half() {
 		add("weights in 16 bits", 2*e.parameters, "2 B x parameters")
 	}
-	flat := len(parts) // those before are single blocks, of which an allocator loses nothing
+	flat := len(parts) // the parts so far are single blocks without allocator overhead
 	add("KV cache of prompts", 2*e.layers*p*s*e.kv*size, fmt.Sprintf("%d prompts of %d tokens, held once for all their completions", p, s))
 
 	prefill := e.prefill(p*s, s)
@@ -44,14 +45,15 @@ func (e *estimate) generate(r int64) []Component {
 	return append(parts, e.generateSlack(parts[flat:]))
 }
 
-// graphs tells whether decoding runs in CUDA graphs.
+// graphs reports whether decoding runs in CUDA graphs.
 func (e *estimate) graphs() bool { return e.cuda && e.s.CUDAGraphs }
 
-// graph is the pool of a call's CUDA graphs: one step's memory, for they run one after the other and share it.
+// graph returns the pool size of a call's CUDA graphs: the memory of one step, because the graphs run one after
+// another and share the pool.
 func (e *estimate) graph(r, t int64) int64 { return e.decode(r, t) + e.sampling(r) }
 
-// caches is what stays between phases when a node keeps its CUDA graphs: their pool, and the KV cache that they read
-// and write.
+// caches returns the memory that a node keeps between phases with its CUDA graphs: their pool, and the KV cache that
+// they read and write.
 func (e *estimate) caches(r int64) Component {
 	c := Component{Name: nameKept, Phase: PhaseUpdate, Note: "CUDA graphs and the KV cache of the last generation"}
 	if !e.graphs() {
@@ -68,9 +70,9 @@ func (e *estimate) caches(r int64) Component {
 	return c
 }
 
-// prefill is one layer's work on n prompt tokens in rows of s: at its attention, the residual stream, its norm,
-// queries, keys and values and copies of them by head, and scores with their softmax where they are held; or at its
-// feed-forward layer.
+// prefill returns one layer's memory for n prompt tokens in rows of s, the larger of two moments. In the attention:
+// the residual stream, its norm, queries, keys and values with copies by head, and scores with their softmax if they
+// are stored. In the feed-forward layer: its input and inner tensors.
 func (e *estimate) prefill(n, s int64) int64 {
 	attention := 2*e.d + 6*e.q + 2*e.scores(s)
 	feedForward := 2*e.d + 2*e.f
@@ -80,8 +82,8 @@ func (e *estimate) prefill(n, s int64) int64 {
 	return 4 * n * max(attention, feedForward)
 }
 
-// scores is the attention's scores of one token that looks at t, in values; none where SDPA computes them in pieces.
-// Debian's torch 1.13, without SDPA, is what CPUs are planned for.
+// scores returns the number of attention scores that one token stores for t positions: 0 if SDPA computes them in
+// pieces. CPU plans assume Debian's torch 1.13, which has no SDPA.
 func (e *estimate) scores(t int64) int64 {
 	if e.cuda {
 		return 0
@@ -89,8 +91,8 @@ func (e *estimate) scores(t int64) int64 {
 	return e.heads * t
 }
 
-// decode is one layer's attention of R rows over t own tokens. On a CPU products of queries and keys are made token by
-// token.
+// decode returns the memory of one layer's attention for r rows over their t own tokens. On a CPU the engine
+// multiplies queries and keys token by token.
 func (e *estimate) decode(r, t int64) int64 {
 	if e.cuda {
 		return 4 * r * (e.heads*(t+int64(e.s.PromptTokens))*3 + 4*e.d)
@@ -98,17 +100,17 @@ func (e *estimate) decode(r, t int64) int64 {
 	return 4 * r * t * e.q
 }
 
-// copies is how often the sampler holds a row of logits: as they are, log-probabilities, probabilities, and their
-// product or sum.
+// copies returns how many copies of a logits row the sampler holds: the logits, log-probabilities, probabilities, and
+// their product or sum.
 func (e *estimate) copies() int64 {
 	if e.s.SortedSampling {
-		return 9 // an order of 8 B, what is sorted, its sums
+		return 9 // sort order of 8 B, sorted values, their sums
 	}
 	return 4
 }
 
-// sampling is one draw for each of R rows. On CUDA the inverse CDF has two levels: sums of blocks of a row's
-// probabilities and their running sums, then those of the one block that is drawn from, all in 8 B.
+// sampling returns the memory of one draw for each of r rows. On CUDA the inverse CDF has two levels, all in 8 B:
+// block sums of a row's probabilities with their running sums, then the running sums of the drawn block.
 func (e *estimate) sampling(r int64) int64 {
 	drawn := 4 * 8 * r * int64(e.s.NewTokens) // random numbers, tokens, log-probabilities, entropies
 	blocks := int64(0)
@@ -118,13 +120,13 @@ func (e *estimate) sampling(r int64) int64 {
 	return 4*r*e.vocabulary*e.copies() + blocks + drawn
 }
 
-// promptBucket is of what prompts' buffers are a multiple, in tokens (static.py).
+// promptBucket is the unit in tokens to which the engine rounds prompt buffers up (static.py).
 const promptBucket = 128
 
-// cdfBlock is how many probabilities the sampler sums at a time (sampler.py).
+// cdfBlock is the number of probabilities in a block sum of the sampler (sampler.py).
 const cdfBlock = 256
 
-// generateSlack is what the allocator loses. On a CPU glibc 2.36 held 1.1 to 1.3 times what was in use.
+// generateSlack returns the allocator's overhead. On a CPU glibc 2.36 held 1.1 to 1.3 times the memory in use.
 func (e *estimate) generateSlack(parts []Component) Component {
 	c := Component{Name: "allocator", Phase: PhaseGenerate, Bytes: percent(total(parts), slack), Note: "fragmentation, 10 %"}
 	if !e.cuda {

@@ -6,9 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// guideRow returns the row with most memory that a GPU with so much free memory reaches, of those that know the model.
-// A GPU that others use in part is treated as the smaller card its free memory makes it. Below every row, below is true
-// and the row is the smallest one.
+// guideRow returns the row for the model with the most memory that free covers. It treats a partly used GPU as a
+// smaller card with only the free memory. If free is below every row, it returns the smallest row and below is true.
 func guideRow(table []configs.GPU, model string, free int64) (row *configs.GPU, below bool) {
 	var smallest *configs.GPU
 	for i := range table {
@@ -29,7 +28,7 @@ func guideRow(table []configs.GPU, model string, free int64) (row *configs.GPU, 
 	return row, false
 }
 
-// guideRule names the row that decided about a GPU.
+// guideRule names the row that determined the count for a GPU.
 func guideRule(row *configs.GPU, below bool, g GPU) string {
 	if below {
 		return "guide memory: below the guide table's " + row.Name

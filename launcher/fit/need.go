@@ -6,18 +6,18 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Where a plan's bytes come from.
+// Sources of a plan's bytes.
 const (
 	SourceMeasured = "measured"
 	SourceEstimate = "estimate"
 )
 
-// need is what one node takes on a device, measured or by the estimate, and what it may have at work at a time.
+// need computes the memory of one node on a device, measured or estimated, and its possible batch sizes.
 type need struct {
 	request *Request
 	device  string
-	ranks   int  // GPUs that share its sequences
-	keeps   bool // it holds on to CUDA graphs and their caches while it updates
+	ranks   int  // GPUs that split the node's sequences
+	keeps   bool // the node keeps CUDA graphs and their caches during the update
 }
 
 func (r *Request) need(device string) need {
@@ -28,8 +28,8 @@ func (r *Request) need(device string) need {
 	return need{request: r, device: device, ranks: ranks}
 }
 
-// wanted are the sizes that settings ask for: all completions of a round together, and micro-batches no larger than
-// micro_batch and small enough for gradient_accumulation_steps of them.
+// wanted returns the sizes that the settings request: all completions of a round together, and micro-batches within
+// both micro_batch and gradient_accumulation_steps.
 func (n need) wanted() configs.AtOnce {
 	s := n.request.Settings
 	return configs.AtOnce{
@@ -38,7 +38,7 @@ func (n need) wanted() configs.AtOnce {
 	}
 }
 
-// least are the smallest sizes allowed. On a CPU an update's don't change what it takes.
+// least returns the smallest allowed sizes. On a CPU the update's size does not change its memory.
 func (n need) least() configs.AtOnce {
 	least := n.wanted()
 	if n.request.Settings.AutoBatchSize {
@@ -50,10 +50,10 @@ func (n need) least() configs.AtOnce {
 	return least
 }
 
-// at is the footprint with so many sequences at work.
+// at returns the footprint for these sizes.
 func (n need) at(sizes configs.AtOnce) Footprint { return Sum(n.parts(sizes)) }
 
-// parts are the components of at.
+// parts returns the components of at.
 func (n need) parts(sizes configs.AtOnce) []Component {
 	parts := n.partsOf(n.request.Model, n.request.Measured, sizes)
 	for _, c := range n.request.Companions {
@@ -62,10 +62,10 @@ func (n need) parts(sizes configs.AtOnce) []Component {
 	return parts
 }
 
-// partsOf are the components of a node with that model.
+// partsOf returns the components of a node with that model.
 func (n need) partsOf(model configs.Model, m *Measured, sizes configs.AtOnce) []Component {
 	if n.device == DeviceCPU {
-		sizes.Update = max(sizes.Update, n.request.Settings.Sequences) // its passes don't look at micro_batch
+		sizes.Update = max(sizes.Update, n.request.Settings.Sequences) // CPU passes ignore micro_batch
 	}
 	e := newEstimate(model.Shape, n.request.Settings, n.device == DeviceCUDA)
 	var parts []Component
@@ -98,7 +98,7 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes configs.AtOnce) []
 	return append(parts, n.kept(e, m, sizes)...)
 }
 
-// apart makes what nodes share each node's own, where their engines are no forks of one host.
+// apart moves shared memory into each node's own if the engines are not forks of one engine host.
 func (n need) apart(parts []Component) []Component {
 	for i := range parts {
 		if n.request.Apart && parts[i].Phase == PhaseShared {
@@ -108,10 +108,10 @@ func (n need) apart(parts []Component) []Component {
 	return parts
 }
 
-// kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile
-// does not measure it, so that it is an estimate always.
+// kept returns the memory of the last generation that is still held during an update, or nothing if the node frees
+// it. A profile does not measure this memory, so it is always an estimate.
 func (n need) kept(e estimate, m *Measured, sizes configs.AtOnce) []Component {
-	told := m != nil && m.Origin == OriginTold // a trainer that is not ours
+	told := m != nil && m.Origin == OriginTold // the user's own trainer
 	if !n.keeps || told || n.request.Settings.GenerateOnly {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (n need) kept(e estimate, m *Measured, sizes configs.AtOnce) []Component {
 	return []Component{c}
 }
 
-// from says what was measured, where.
+// from describes the source of the measurement.
 func (m *Measured) from() string {
 	by := "a run"
 	switch m.Origin {
@@ -140,7 +140,7 @@ func (m *Measured) from() string {
 	return by
 }
 
-// source names where the bytes come from, for Plan.Source.
+// source returns the source of the bytes, for Plan.Source.
 func (n need) source() string {
 	if n.request.Measured != nil {
 		return SourceMeasured
@@ -148,13 +148,12 @@ func (n need) source() string {
 	return SourceEstimate
 }
 
-// modest is the most rows of a forward pass that need no spare room: a micro-batch that is left open (micro_batch 0)
-// grows beyond it only where memory stays easy.
+// modest is the largest micro-batch that needs no spare memory, in rows of a forward pass. An automatic micro-batch
+// (micro_batch 0) grows beyond modest only if memory is plentiful.
 const modest = 4
 
-// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the
-// least of a phase, where that takes more. A micro-batch that the user leaves open exceeds modest only if an update
-// takes at most ease.
+// pick halves the wanted sizes until each phase uses at most limit. If a phase does not fit, it returns false with
+// that phase's least size. An automatic micro-batch exceeds modest only if an update uses at most ease.
 func (n need) pick(limit, ease int64) (configs.AtOnce, bool) {
 	sizes, least := n.wanted(), n.least()
 	for n.at(sizes).Generate > limit {
@@ -176,18 +175,19 @@ func (n need) pick(limit, ease int64) (configs.AtOnce, bool) {
 	}
 }
 
-// chooses tells whether the plan chooses the micro-batch.
+// chooses reports whether the plan chooses the micro-batch.
 func (n need) chooses() bool {
 	return n.request.Settings.MicroBatch == 0 && n.request.Settings.AutoBatchSize && n.device == DeviceCUDA
 }
 
-// meagre tells whether sizes are far below the wanted ones: single sequences, or parts of one prompt's completions.
+// meagre reports whether sizes are far below the wanted ones: single sequences, or only a part of one prompt's
+// completions.
 func (n need) meagre(sizes configs.AtOnce) bool {
 	wanted := n.wanted()
 	return sizes.Update < min(2, wanted.Update) || sizes.Generate < min(n.request.Settings.Generations, wanted.Generate)
 }
 
-// hostShared is what the nodes of a GPU plan take of host memory together, once.
+// hostShared returns the host memory that the nodes of a GPU plan share.
 func (n need) hostShared() int64 {
 	if n.request.Apart || n.told() {
 		return 0
@@ -195,15 +195,15 @@ func (n need) hostShared() int64 {
 	return cudaHost
 }
 
-// told tells whether the nodes are trainers of the user's own.
+// told reports whether the nodes are the user's own trainers.
 func (n need) told() bool {
 	return n.request.Measured != nil && n.request.Measured.Origin == OriginTold
 }
 
-// host is what one node of a GPU plan takes of host memory beyond hostShared.
+// host returns the host memory of one node of a GPU plan, without hostShared.
 func (n need) host() int64 {
 	s, p := n.request.Settings, n.request.Model.Shape.Parameters
-	bytes := NodeProcess + int64(n.ranks)*cudaOwn + int64(n.ranks-1)*cudaHost // ranks from the second on are no forks
+	bytes := NodeProcess + int64(n.ranks)*cudaOwn + int64(n.ranks-1)*cudaHost // ranks after the first are not forks
 	switch {
 	case n.told():
 		bytes = NodeProcess + int64(n.ranks)*cudaTrainer
@@ -225,14 +225,15 @@ func (n need) host() int64 {
 	return bytes
 }
 
-// What engines on a GPU take of the host: assumptions until they are measured. PyTorch's issue 113326 has 322 MB for
-// torch 2.2 imported and 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch asks for from
-// 1.13 on: more than half of each is added. Without lazy loading a context takes 1 to 2 GB more, each engine's own.
+// Host memory of GPU engines. These figures are assumptions, not measurements. PyTorch's issue 113326 reports 322 MB
+// after importing torch 2.2, and 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch
+// enables since 1.13. Each figure has a margin of more than half. Without lazy loading each engine's own context
+// takes 1 to 2 GB more.
 const (
-	cudaHost    = 500_000_000   // Python with torch built for CUDA: the engine host, whose pages all engines share
-	cudaOwn     = 250_000_000   // an engine's CUDA context, buffers of its libraries, and pages of Python that it writes to
-	cudaTrainer = 1_500_000_000 // a trainer that is not ours, with its interpreter
+	cudaHost    = 500_000_000   // Python with torch built for CUDA: the engine host's pages, which all engines share
+	cudaOwn     = 250_000_000   // an engine's CUDA context, library buffers, and Python pages that it writes to
+	cudaTrainer = 1_500_000_000 // the user's own trainer, with its interpreter
 )
 
-// divide rounds up.
+// divide returns n / by, rounded up.
 func divide(n, by int) int { return (n + by - 1) / by }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// NodeIndex is a node's index among its host's, by its name; 0 for a name of another kind, of a swarm with one model.
+// NodeIndex returns a node's index on its host, from its name. It returns 0 for any other kind of name.
 func NodeIndex(name string) int {
 	index, err := strconv.Atoi(strings.TrimPrefix(name, "node_"))
 	if err != nil || index < 0 || NodeName(index) != name {

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// A round of eight GPT-2 nodes with I = J = 4, G = 8 and 256 + 256 tokens, as the first-principles figures that we
-// measure against have it. They compute a prompt with each of its completions, and this engine once with all.
+// A round of eight GPT-2 nodes with I = J = 4, G = 8 and 256 + 256 tokens, as in the published first-principles
+// figures. Those figures compute a prompt with each of its completions. This engine computes it once for all.
 func TestFirstPrinciplesGiveThePublishedFigures(t *testing.T) {
 	t.Parallel()
 	gpt2, err := configs.LoadModel("gpt2")
@@ -33,7 +33,7 @@ func TestFirstPrinciplesGiveThePublishedFigures(t *testing.T) {
 		const shared = float64(256+8*256) / (8 * (256 + 256))
 		require.InEpsilon(t, x.update*shared, pace.Update, 0.05, "update on %s at %s", x.card, x.precision)
 		if x.withoutDecodeOfPrecision {
-			continue // the published decode is that of 32 bits
+			continue // the published decode is in 32 bits
 		}
 		require.GreaterOrEqual(t, pace.Generate, 0.93*x.leastDecode, "decoding on %s", x.card)
 		require.LessOrEqual(t, pace.Generate, 1.07*x.mostDecode, "decoding on %s", x.card)
@@ -66,7 +66,8 @@ func TestCardsAreKnownByNameAndSize(t *testing.T) {
 	}
 }
 
-// Generation grows with I, the update with I + J: 2/6 decodes a quarter of what 8/0 does, and trains on as much.
+// Generation grows with I, the update with I + J. 2/6 decodes a quarter of the sequences of 8/0 and trains on equally
+// many.
 func TestAPaceFollowsTheSplit(t *testing.T) {
 	t.Parallel()
 	known := Work{Own: 8, Generations: 8, Iterations: 1}

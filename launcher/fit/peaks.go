@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// Card is what a GPU can do at most, by NVIDIA's data sheets (dense, no sparsity), and the part of it that training
+// Card is the peak performance of a GPU by NVIDIA's data sheets (dense, no sparsity), and the part that training
 // reaches.
 type Card struct {
 	Name      string
-	Bandwidth float64 // of its memory, bytes a second
+	Bandwidth float64 // of its memory, bytes per second
 
-	match                []string // beginnings of NVML's product name, after NVIDIA and Tesla
+	match                []string // prefixes of NVML's product name, after NVIDIA and Tesla
 	memory               float64  // bytes; nominal
-	fp32, tf32, half     float64  // FLOP/s; 0: it doesn't have it
-	tf32Share, halfShare float64  // of the peak, that updates reach
+	fp32, tf32, half     float64  // FLOP/s; 0: not supported
+	tf32Share, halfShare float64  // part of the peak that updates reach
 }
 
-// peaks are the cards that are known. The shares of A100 and H100 are those of the published figures (GPT-2 124M in
-// eager PyTorch with TF32, compiled in bf16); the others' are assumed to be like A100's, and in FP32 half of the peak.
+// peaks lists the known cards. The shares of A100 and H100 are from the published figures (GPT-2 124M in eager
+// PyTorch with TF32, compiled in bf16). The shares of the other cards are assumptions based on the A100, in FP32 half
+// of the peak.
 var peaks = []Card{
 	{Name: "H200", match: []string{"H200"}, Bandwidth: 4.8e12, memory: 141e9, fp32: 67e12, tf32: 495e12, half: 989e12,
 		tf32Share: 0.23, halfShare: 0.44},
@@ -37,11 +38,11 @@ var peaks = []Card{
 	{Name: "T4 15GB", match: []string{"T4"}, Bandwidth: 0.32e12, memory: 16e9, fp32: 8.1e12, half: 65e12, halfShare: 0.3},
 }
 
-// fp32Share is the part of its FP32 peak that a card reaches, where it has no TF32 or shall not use it.
+// fp32Share is the part of its FP32 peak that a card reaches without TF32.
 const fp32Share = 0.5
 
-// CardNamed returns the card with NVML's product name; false: its peaks are unknown. A part of a card (MIG, vGPU) is
-// another.
+// CardNamed returns the card with NVML's product name. It returns false if the peaks are unknown, as for a part of a
+// card (MIG, vGPU).
 func CardNamed(name string) (Card, bool) {
 	model := strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "Tesla ")
 	if strings.Contains(model, "MIG") {
@@ -57,7 +58,8 @@ func CardNamed(name string) (Card, bool) {
 	return Card{}, false
 }
 
-// CardOfSize is guide 4's card of about so much memory, for a card that isn't there; false: it has none.
+// CardOfSize returns guide 4's card with about so much memory, for a plan with a hypothetical card. It returns false
+// if guide 4 has none.
 func CardOfSize(memory int64) (Card, bool) {
 	for _, name := range []string{"H200", "A100 80GB", "A100 40GB", "V100 32GB", "L4 24GB", "T4 15GB"} {
 		for _, c := range peaks {
@@ -69,7 +71,7 @@ func CardOfSize(memory int64) (Card, bool) {
 	return Card{}, false
 }
 
-// Peak is what updates reach in FLOP/s: the card's peak at the precision times the share of it that training uses.
+// Peak returns the FLOP/s that updates reach: the card's peak at the precision times the share that training uses.
 func (c Card) Peak(precision string) float64 {
 	peak, share := c.peak(precision)
 	return peak * share
@@ -85,7 +87,7 @@ func (c Card) peak(precision string) (peak, share float64) {
 	return c.tf32, c.tf32Share
 }
 
-// Describe states what of the card a prediction at a precision rests on.
+// Describe states the assumptions behind a prediction at a precision.
 func (c Card) Describe(precision string) string {
 	peak, share := c.peak(precision)
 	return fmt.Sprintf("%s: %.0f TFLOP/s at %s, of which updates reach %.0f %%; %.2f TB/s, of which decoding reaches %.0f %%",

@@ -8,45 +8,45 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Plan is the answer; as JSON it is what `swarm plan -o json` prints.
+// Plan is the result of New. As JSON it is the output of `swarm plan -o json`.
 type Plan struct {
 	Device    string      `json:"device"` // cpu, cuda
-	GPUs      []GPU       `json:"gpus"`   // considered, the one with most free memory first
+	GPUs      []GPU       `json:"gpus"`   // considered, sorted by free memory, largest first
 	Nodes     int         `json:"nodes"`
-	Rule      string      `json:"rule"` // what decided the count: measured footprint, guide table, guide memory, estimate, memory, asked for
+	Rule      string      `json:"rule"` // source of the count: measured footprint, guide table, guide memory, estimate, memory, asked for
 	Share     string      `json:"share"`
-	ShareWhy  string      `json:"share_why,omitempty"` // for a person: where auto met NVIDIA MPS, what was decided and why
+	ShareWhy  string      `json:"share_why,omitempty"` // for the user: what auto decided about NVIDIA MPS, and why
 	PerNode   Footprint   `json:"per_node"`
-	Limit     string      `json:"limit"` // what would change the answer
+	Limit     string      `json:"limit"` // what limits the number of nodes
 	Placement []Placement `json:"placement"`
-	Why       string      `json:"why"` // for a person
+	Why       string      `json:"why"` // for the user
 
 	Slots         int  `json:"slots"`          // nodes that may compute at once, over all rooms
-	KeepMemory    bool `json:"keep_memory"`    // nodes keep cached memory and CUDA graphs between their phases; else they give it back
-	Threads       int  `json:"threads"`        // of one engine
-	MicroBatch    int  `json:"micro_batch"`    // sequences a forward pass must not exceed; 0: the whole batch fits
-	GenerateBatch int  `json:"generate_batch"` // completions that may be decoded together; 0: all of a round
+	KeepMemory    bool `json:"keep_memory"`    // nodes keep cached memory and CUDA graphs between their phases; else they free them
+	Threads       int  `json:"threads"`        // per engine
+	MicroBatch    int  `json:"micro_batch"`    // most sequences of a forward pass; 0: the whole batch fits
+	GenerateBatch int  `json:"generate_batch"` // most completions decoded together; 0: all of a round
 
 	Source    string              `json:"source"`                // of PerNode and Breakdown: measured, estimate
-	Rooms     []Room              `json:"rooms"`                 // what the nodes share: one a GPU that is used, or one for the host on a CPU
+	Rooms     []Room              `json:"rooms"`                 // shared by the nodes: one per used GPU, or one for the host on a CPU
 	Breakdown []Component         `json:"breakdown"`             // of one node's memory
 	Expected  int64               `json:"expected_bytes"`        // of all nodes in the fullest room, with its slots at their peaks
-	Capacity  int64               `json:"capacity_bytes"`        // of that room, in all
-	HostBytes int64               `json:"host_bytes"`            // that one node takes of the host, where Device is cuda
-	Shared    int64               `json:"host_shared_bytes"`     // that all nodes of the host take of it together, once, beyond that
-	Guide     configs.GuideMemory `json:"guide_memory,omitzero"` // guide 4's breakdown of a node, where it has one
-	Changes   []string            `json:"changes"`               // for a person: what would change the answer
+	Capacity  int64               `json:"capacity_bytes"`        // total of that room
+	HostBytes int64               `json:"host_bytes"`            // host memory of one node, if Device is cuda
+	Shared    int64               `json:"host_shared_bytes"`     // host memory that all nodes share, in addition
+	Guide     configs.GuideMemory `json:"guide_memory,omitzero"` // guide 4's breakdown of a node, if there is one
+	Changes   []string            `json:"changes"`               // for the user: options that would change the plan
 }
 
-// Room is a GPU, or the host, as its nodes share it. A node on several GPUs is in the room of its first one, and fills
-// the others alike.
+// Room is a GPU, or the host, shared by its nodes. A node on several GPUs belongs to the room of its first GPU and
+// uses the others equally.
 type Room struct {
 	GPU          *int  `json:"gpu"`           // GPU.Index; null on a CPU
 	Nodes        int   `json:"nodes"`         // placed here
-	LeaseBytes   int64 `json:"lease_bytes"`   // for the phases of those that compute at one time; 0: no limit
-	Slots        int   `json:"slots"`         // that may compute at one time; 0: no limit
-	OthersBytes  int64 `json:"others_bytes"`  // in use by somebody else when this was planned
-	ReserveBytes int64 `json:"reserve_bytes"` // left alone: fragmentation, and what drivers take
+	LeaseBytes   int64 `json:"lease_bytes"`   // for the phases of all nodes computing at one time; 0: no limit
+	Slots        int   `json:"slots"`         // nodes that may compute at one time; 0: no limit
+	OthersBytes  int64 `json:"others_bytes"`  // in use by other processes at planning time
+	ReserveBytes int64 `json:"reserve_bytes"` // left free: fragmentation, drivers
 }
 
 // Component is one item of a node's memory.
@@ -54,28 +54,28 @@ type Component struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"` // resident, generate, update
 	Bytes int64  `json:"bytes"`
-	Note  string `json:"note"` // the formula, or where the figure is from
+	Note  string `json:"note"` // the formula, or the source of the figure
 }
 
 // Footprint is one node's memory in bytes: of the GPU, or of the host on a CPU.
 type Footprint struct {
-	Shared    int64 `json:"shared_bytes"`    // on a CPU: Python with torch, which all nodes hold together, once; no part of Resident
+	Shared    int64 `json:"shared_bytes"`    // on a CPU: Python with torch, held once by all nodes together; not part of Resident
 	Resident  int64 `json:"resident_bytes"`  // between phases: context, weights, Adam
 	Transient int64 `json:"transient_bytes"` // gradients, activations, KV cache and logits of the running phase: the larger of the next two
 	Generate  int64 `json:"generate_bytes"`
 	Update    int64 `json:"update_bytes"`
-	Budget    int64 `json:"budget_bytes"`  // what a node may take at most
-	Context   int64 `json:"context_bytes"` // the part of Resident that no allocator of torch's sees: CUDA context, or interpreter
+	Budget    int64 `json:"budget_bytes"`  // most memory that the node may use
+	Context   int64 `json:"context_bytes"` // part of Resident outside torch's allocators: CUDA context, or interpreter
 }
 
 // Placement puts one node on a GPU.
 type Placement struct {
 	Node string `json:"node"`           // node_0 ...
 	GPU  *int   `json:"gpu"`            // GPU.Index; null on a CPU
-	GPUs []int  `json:"gpus,omitempty"` // all of them, where a node has several; GPU is the first
+	GPUs []int  `json:"gpus,omitempty"` // set if a node has several GPUs; GPU is the first
 }
 
-// Cards are the GPUs of a node, the first one first; none on a CPU.
+// Cards returns the GPUs of a node, the first one first; none on a CPU.
 func (at Placement) Cards() []int {
 	if len(at.GPUs) == 0 && at.GPU != nil {
 		return []int{*at.GPU}
@@ -83,10 +83,10 @@ func (at Placement) Cards() []int {
 	return at.GPUs
 }
 
-// NodeName is the id of the node with an index from 0.
+// NodeName returns the id of the node with an index from 0.
 func NodeName(index int) string { return fmt.Sprintf("node_%d", index) }
 
-// New plans a request. Errors wrap ErrRequest or ErrDoesNotFit and carry numbers and a remedy.
+// New plans a request. Errors wrap ErrRequest or ErrDoesNotFit and contain numbers and a remedy.
 func New(r Request) (Plan, error) {
 	asked, err := r.check()
 	if err != nil {
@@ -130,8 +130,8 @@ func (r *Request) plan(asked int) (Plan, error) {
 	return Plan{}, r.needsGPU(reason)
 }
 
-// needsGPU is the error where there is no GPU and what was asked for needs one. Each remedy is one after which no other
-// is needed.
+// needsGPU returns the error for a request that needs a GPU on a host without one. Each listed remedy is sufficient
+// alone.
 func (r *Request) needsGPU(reason string) error {
 	reason, try, _ := strings.Cut(reason, ". Try: ")
 	var remedies []string
@@ -139,7 +139,7 @@ func (r *Request) needsGPU(reason string) error {
 		remedies = strings.Split(try, ", or ")
 	}
 	large := r.Model.Shape.Parameters > smallModel && !r.CPUFallback
-	share := "" // what has to go before the CPU can do
+	share := "" // option that must change before the CPU is possible
 	if r.Share == ShareMPS {
 		share = " --share " + ShareAuto
 	}
@@ -166,7 +166,8 @@ func (r *Request) needsGPU(reason string) error {
 	return fmt.Errorf("%w: %s", ErrDoesNotFit, what)
 }
 
-// fallBack plans for the CPU where no GPU holds the nodes. When that doesn't fit either, the GPU's error tells more.
+// fallBack plans for the CPU if no GPU holds the nodes. If that doesn't fit either, it returns the GPU's error, which
+// is more helpful.
 func (r *Request) fallBack(asked int, reason string, gpuError error) (Plan, error) {
 	p, err := r.planCPU(asked)
 	if err != nil && gpuError != nil {
@@ -179,20 +180,21 @@ func (r *Request) fallBack(asked int, reason string, gpuError error) (Plan, erro
 	return p, err
 }
 
-// Governed is the plan after MPS, which auto chose, has passed its proof.
+// Governed returns the plan after MPS, chosen by auto, has passed its proof.
 func (p Plan) Governed() Plan {
 	p.ShareWhy = "NVIDIA MPS passed its proof: kernels of several nodes run at once, and the driver keeps each node's memory limit"
 	return p
 }
 
-// Ungoverned is the plan after MPS, which auto chose, has failed its proof: what fits with it fits without it.
+// Ungoverned returns the plan after MPS, chosen by auto, has failed its proof. Nodes that fit with MPS also fit
+// without it.
 func (p Plan) Ungoverned(reason string) Plan {
 	p.Share, p.ShareWhy = ShareStatic, "NVIDIA MPS is not used: "+reason
 	return p
 }
 
-// Environment is what node index's process needs beside the parent's environment to see its own GPUs, and only those,
-// as cuda:0 and up. It is nil on a CPU and for a card that isn't there.
+// Environment returns the variables that the process of node index needs, beside the parent's environment, to see
+// only its own GPUs, as cuda:0 and up. It returns nil on a CPU and for a hypothetical card.
 func (p Plan) Environment(index int) []string {
 	if index >= len(p.Placement) || p.Placement[index].GPU == nil {
 		return nil
@@ -212,7 +214,7 @@ func (p Plan) Environment(index int) []string {
 	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}
 }
 
-// TorchDevice is the device's name inside a node's process, given Environment.
+// TorchDevice returns the device's name inside a node's process that runs with Environment.
 func (p Plan) TorchDevice() string {
 	if p.Device == DeviceCUDA {
 		return "cuda:0"
@@ -220,8 +222,7 @@ func (p Plan) TorchDevice() string {
 	return "cpu"
 }
 
-// Kept is the memory of a generation that a node keeps while it updates, in bytes by the estimate; 0 without
-// KeepMemory.
+// Kept returns the estimated bytes of a generation that a node keeps while it updates; 0 without KeepMemory.
 func (p Plan) Kept() int64 {
 	var kept int64
 	for _, c := range p.Breakdown {
@@ -232,7 +233,7 @@ func (p Plan) Kept() int64 {
 	return kept
 }
 
-// Ranks is how many data-parallel processes one node's engine has.
+// Ranks returns the number of data-parallel processes of one node's engine.
 func (p Plan) Ranks() int {
 	if len(p.Placement) == 0 {
 		return 1
@@ -240,7 +241,7 @@ func (p Plan) Ranks() int {
 	return max(1, len(p.Placement[0].GPUs))
 }
 
-// room is the one that node index is in, nil where there is none.
+// room returns the room of node index, or nil if it has none.
 func (p Plan) room(index int) *Room {
 	if index >= len(p.Placement) {
 		return nil
@@ -255,7 +256,7 @@ func (p Plan) room(index int) *Room {
 	return nil
 }
 
-// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for
+// Others returns the bytes of node index's GPU that the plan leaves to other nodes and to earlier processes, for
 // protocol.Start.
 func (p Plan) Others(index int) int64 {
 	room := p.room(index)

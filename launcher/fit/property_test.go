@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// thousandths and between draw more evenly than rapid's numbers, which are mostly small: of little memory no plan
-// comes.
+// thousandths and between draw more evenly than rapid's numbers, which are mostly small. Small memory sizes yield no
+// plan.
 var thousandths = func() (all []int64) {
 	for i := range int64(1001) {
 		all = append(all, i)
@@ -112,7 +112,7 @@ func TestPlanNeverExceedsCapacity(t *testing.T) {
 	})
 }
 
-// checkRooms fails when a room's nodes can take more than there is, each staying within its budget and its lease.
+// checkRooms fails if a room's nodes can exceed its memory while each stays within its budget and its lease.
 func checkRooms(t *rapid.T, r Request, p Plan) {
 	nodes := 0
 	for _, room := range p.Rooms {
@@ -129,7 +129,7 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 		most := int64(room.Nodes) * p.PerNode.Budget
 		if p.Share == ShareLease {
 			most = int64(room.Nodes)*p.PerNode.Resident + room.LeaseBytes
-			if p.KeepMemory && room.GPU != nil { // which then every node holds at the same time
+			if p.KeepMemory && room.GPU != nil { // every node then holds it at the same time
 				most = max(most, int64(room.Nodes)*p.PerNode.Budget)
 				if int64(room.Nodes)*p.PerNode.Transient > room.LeaseBytes {
 					t.Fatalf("%d nodes keep %d bytes each of %d", room.Nodes, p.PerNode.Transient, room.LeaseBytes)
@@ -159,7 +159,7 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 	}
 }
 
-// freeOf is the free memory of a node's GPUs.
+// freeOf returns the free memory of a node's GPUs.
 func freeOf(r Request, at Placement) []int64 {
 	gpus := at.GPUs
 	if len(gpus) == 0 {
@@ -190,7 +190,7 @@ func TestMoreMemoryNeverMeansFewerNodes(t *testing.T) {
 			r.GPUs[i].MemoryFree += more
 		}
 		more, err := New(r)
-		// A GPU that can be used at last takes the place of the host, and may hold fewer nodes than it.
+		// A GPU that becomes usable replaces the host, and may hold fewer nodes than the host did.
 		if less.Device == DeviceCPU && len(r.GPUs) > 0 && (err != nil || more.Device == DeviceCUDA) {
 			return
 		}
@@ -203,7 +203,7 @@ func TestMoreMemoryNeverMeansFewerNodes(t *testing.T) {
 	})
 }
 
-// More sequences at a time never take less, and offload and checkpointing never more.
+// More sequences at a time never need less memory. Offload and checkpointing never need more.
 func TestEstimateGrowsWithWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRequest(t)
@@ -227,8 +227,8 @@ func TestEstimateGrowsWithWork(t *testing.T) {
 	})
 }
 
-// Where auto tries MPS, the plan without it is what auto makes where it can't be tried: a run whose proof fails needs
-// no other plan.
+// If auto tries MPS, the plan without MPS equals auto's plan on a host without MPS. A run whose proof fails needs no
+// other plan.
 func TestAutoFallsBackToItsPlanWithoutMPS(t *testing.T) {
 	tried := false
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,14 +7,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// rung is one step towards a smaller node; each keeps those before it.
+// rung is one step towards a smaller node. Each rung includes the earlier ones.
 type rung struct {
-	name  string // as the user knows it
+	name  string // as the user types it
 	flag  string
 	apply func(*Request)
 }
 
-// rungs are the ladder of DESIGN section 7, as far as settings go.
+// rungs returns the part of the ladder (DESIGN section 7) that settings control.
 func rungs() []rung {
 	return []rung{
 		{"auto_batch_size", "--auto-batch-size", func(r *Request) { r.Settings.AutoBatchSize = true }},
@@ -24,16 +24,17 @@ func rungs() []rung {
 	}
 }
 
-// tooSmall is the error where not even one node fits: what it takes, and what it would take on each rung of the ladder.
+// tooSmall returns the error for a card that holds not even one node. It states the memory of a node, and its memory
+// on each rung of the ladder.
 func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 	now := n.at(n.least())
 	text := fmt.Sprintf("a %s node takes at least %s and %s, %s of it kept in reserve",
 		r.name(), units.BytesShort(now.Resident+now.Transient), describe(gpus), units.BytesShort(reserve(largest.MemoryTotal)))
 	smaller, found := *r, false
-	smaller.estimateOnly() // what was measured is of these settings
+	smaller.estimateOnly() // measurements apply to the current settings only
 	var steps, flags, remedy []string
 	if r.Nodes != "" && r.Nodes != NodesAuto && r.Nodes != NodesMax && r.Nodes != "1" {
-		flags = append(flags, "--nodes auto") // that one node fits doesn't say that as many do as were asked for
+		flags = append(flags, "--nodes auto") // that one node fits does not mean that the requested number fits
 	}
 	whole := GPU{MemoryTotal: largest.MemoryTotal, MemoryFree: largest.MemoryTotal}
 	if used := cards([]GPU{whole}, 1)[0].capacity; r.GPUMemory == 0 && now.Resident+now.Transient <= used {
@@ -70,7 +71,7 @@ func orLast(remedy []string) string {
 	return ", or " + remedy[len(remedy)-1]
 }
 
-// tooMany is the error where fewer nodes fit than were asked for.
+// tooMany returns the error if fewer nodes fit than were requested.
 func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) error {
 	most := min(holds, host.nodes)
 	text := fmt.Sprintf("%s, enough for %d", describe(gpus), most)
@@ -96,7 +97,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
 }
 
-// holdsWith tells whether so many nodes fit with a change.
+// holdsWith reports whether so many nodes fit with a change.
 func (r *Request) holdsWith(nodes int, change func(*Request)) bool {
 	p, err := r.with(func(r *Request) {
 		r.Nodes = fmt.Sprint(nodes)

@@ -1,5 +1,6 @@
-// Package fit decides how many nodes run on a host, where, and why, and what one takes. It is pure: devices, a model,
-// settings and the guides' table go in, a plan comes out; no I/O, no clocks, no goroutines. It imports configs only.
+// Package fit decides how many nodes run on a host, on which devices, and why. It estimates a node's memory. It is
+// pure: devices, a model, settings and the guides' table are its input, and a plan is its output. It does no I/O,
+// reads no clock and starts no goroutine.
 package fit
 
 import (
@@ -11,117 +12,117 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// ErrDoesNotFit says that there is not enough memory, or no GPU, for what was asked (exit code 3).
+// ErrDoesNotFit reports too little memory, or no GPU, for the request (exit code 3).
 var ErrDoesNotFit = errors.New("does not fit")
 
-// ErrRequest says that the request itself makes no sense (exit code 2).
+// ErrRequest reports an invalid request (exit code 2).
 var ErrRequest = errors.New("bad request")
 
-// Kinds of device and ways of sharing one.
+// Device kinds and sharing modes.
 const (
 	DeviceAuto = "auto"
 	DeviceCPU  = "cpu"
 	DeviceCUDA = "cuda"
 
-	ShareAuto   = "auto"   // static, or mps, where every node's whole memory fits at once and each has a core; else lease
-	ShareStatic = "static" // every node may compute whenever it likes
+	ShareAuto   = "auto"   // static or mps, if all nodes' whole memory fits at once and each has a core; else lease
+	ShareStatic = "static" // every node may compute at any time
 	ShareLease  = "lease"  // nodes compute as their phases' memory allows
 	ShareMPS    = "mps"    // as static, through NVIDIA MPS
 )
 
-// Nodes as words instead of a number.
+// Node counts as words.
 const (
 	NodesAuto = "auto" // the guides' count
-	NodesMax  = "max"  // what memory holds
+	NodesMax  = "max"  // as many as fit into memory
 )
 
-// GPU is a device that may be used. Memory is in bytes.
+// GPU is a device available to a plan. Memory is in bytes.
 type GPU struct {
 	Index       int    `json:"index"`
-	UUID        string `json:"uuid,omitempty"` // empty: a card that isn't there
+	UUID        string `json:"uuid,omitempty"` // empty: a hypothetical card
 	Name        string `json:"name"`
 	MemoryTotal int64  `json:"memory_total_bytes"`
 	MemoryFree  int64  `json:"memory_free_bytes"`
 	MIG         bool   `json:"mig,omitempty"` // split into instances; never used
 }
 
-// Request is everything a plan depends on. Memory is in bytes.
+// Request is the whole input of a plan. Memory is in bytes.
 type Request struct {
-	Device       string // auto, cpu or cuda; auto takes a GPU where there is one
+	Device       string // auto, cpu or cuda; auto uses a GPU if there is one
 	GPUs         []GPU
-	NoGPU        string // why there is no usable GPU, for the error's text
+	NoGPU        string // why there is no usable GPU, for the error text
 	Cores        int
 	Memory       int64 // available on the host
-	HostMemory   int64 // > 0: plan for a host on which this much is available instead of Memory
-	Apart        bool  // engines are started each for itself, and share no pages
+	HostMemory   int64 // > 0: plan for a host with this much available, instead of Memory
+	Apart        bool  // each engine is a process of its own and shares no pages
 	Shm          int64 // free in /dev/shm; below 0: unknown
-	GPUMemory    int64 // > 0: plan for one card of this size instead of GPUs
-	GPULimit     int64 // > 0: use each GPU as if it were a card of at most this size
-	MinGPUMemory int64 // GPUs with less free memory are left out
+	GPUMemory    int64 // > 0: plan for one hypothetical card of this size instead of GPUs
+	GPULimit     int64 // > 0: treat each GPU as a card of at most this size
+	MinGPUMemory int64 // ignore GPUs with less free memory
 
 	Model      configs.Model
 	Settings   Settings
-	Measured   *Measured     // nil: nothing was measured
-	Companions []Companion   // the swarm's other models: every node is planned for as if it took the most of any
+	Measured   *Measured     // nil: no measurement
+	Companions []Companion   // the swarm's other models: the plan gives every node the most that any model needs
 	Table      []configs.GPU // guide 4's table
 
 	Nodes       string // auto, max or a number
 	Share       string // auto, static, lease or mps
-	MPS         bool   // NVIDIA MPS can be tried on the GPUs: auto prefers it to static
-	SwarmSize   int    // most nodes the experiment has
-	GPUsPerNode int    // GPUs of one node, each with a whole replica; 0 is 1
-	CPUFallback bool   // a model above smallModel may train on the CPU where no GPU can hold it
+	MPS         bool   // NVIDIA MPS is possible on the GPUs: auto prefers it to static
+	SwarmSize   int    // most nodes of the experiment
+	GPUsPerNode int    // GPUs of one node, each with a full replica; 0 means 1
+	CPUFallback bool   // a model above smallModel may train on the CPU if no GPU holds it
 
-	alternative bool // a plan for Plan.Changes, which needs none itself
+	alternative bool // a plan for Plan.Changes, which needs no Changes itself
 }
 
-// Settings are the experiment's keys that decide what a node takes.
+// Settings are the experiment's keys that determine a node's memory.
 type Settings struct {
 	Precision             string // fp32, tf32, bf16, fp16; auto is tf32
 	GradientCheckpointing bool
 	OptimizerOffload      bool
 	ParamOffload          bool
 	CUDAGraphs            bool
-	Beta                  float64 // above 0 a copy of the first weights is kept
+	Beta                  float64 // above 0 the node keeps a copy of the first weights
 	NumIterations         int     // above 1 an update keeps a copy of weights and moments
 	SortedSampling        bool    // top_k or top_p
 	GenerateOnly          bool    // no updates: no gradients, moments or reference
 
 	Prompts      int // the paper's I
 	Generations  int // G
-	Sequences    int // of an update: (I+J)·G
+	Sequences    int // per update: (I+J)·G
 	PromptTokens int // longest prompt
 	NewTokens    int // longest completion
 
-	MicroBatch                int // most sequences a forward pass; 0: all
+	MicroBatch                int // most sequences of a forward pass; 0: all
 	AutoBatchSize             bool
-	GradientAccumulationSteps int // least micro-batches an update
+	GradientAccumulationSteps int // fewest micro-batches of an update
 }
 
-// Where a Measured comes from.
+// Origins of a Measured.
 const (
 	OriginProfile = "profile" // swarm profile
-	OriginTold    = "told"    // by whoever runs a trainer of their own
+	OriginTold    = "told"    // stated by the user for their own trainer
 )
 
-// Measured is what a node's memory was measured to be. A phase's bytes are its base plus its slope times the sequences
-// at a time: completions in generate, rows of a forward pass in update. Resident and phases are the allocator's on a
-// GPU, the process's without its interpreter on a CPU, as in event.Memory: what a CUDA context or an interpreter takes
-// comes on top.
+// Measured is the measured memory of a node. A phase's bytes are its base plus its slope times the sequences at a
+// time: completions in generate, rows of a forward pass in update. On a GPU, Resident and the phases count the
+// allocator's memory. On a CPU they count the process without its interpreter, as in event.Memory. CUDA context and
+// interpreter are additional.
 type Measured struct {
 	Resident                          int64
 	GenerateBase, GeneratePerSequence int64
 	UpdateBase, UpdatePerSequence     int64
 
-	Origin     string  // one of Origin*, or of a run
-	Torch, GPU string  // what it was measured with
+	Origin     string  // one of Origin*; else a run
+	Torch, GPU string  // versions and device of the measurement
 	Time       float64 // Unix seconds
 }
 
-// smallModel bounds, in parameters, what --device auto trains on a CPU: guide 4 finds GPT-2 200 times slower there.
+// smallModel is the most parameters that --device auto trains on a CPU: guide 4 found GPT-2 200 times slower there.
 const smallModel = 50_000_000
 
-// check fills in what may be left out and returns the number of nodes asked for, 0 for auto and max.
+// check sets defaults and returns the requested number of nodes, 0 for auto and max.
 func (r *Request) check() (int, error) {
 	if r.SwarmSize < 1 {
 		return 0, fmt.Errorf("%w: swarm_size %d: at least 1", ErrRequest, r.SwarmSize)
@@ -183,7 +184,7 @@ func (r *Request) checkWords() error {
 	return nil
 }
 
-// asked reads Nodes.
+// asked parses Nodes.
 func (r *Request) asked() (int, error) {
 	if r.Nodes == "" || r.Nodes == NodesAuto || r.Nodes == NodesMax {
 		return 0, nil
@@ -199,10 +200,10 @@ func (r *Request) asked() (int, error) {
 	return n, nil
 }
 
-// guideSequences is guide 4's forward pass, and an experiment's round: I·G and (I+J)·G.
+// guideSequences is the size of guide 4's forward pass, and of an experiment's round: I·G and (I+J)·G.
 const guideSequences = 64
 
-// check fills in what may be left out: guide 4's round of 64 sequences, and whole contexts, a quarter of them
+// check sets defaults: guide 4's round of 64 sequences, and sequences that fill the context, a quarter of it
 // completion.
 func (s *Settings) check(context int) {
 	context = max(2, context)
@@ -227,5 +228,5 @@ func (s *Settings) check(context int) {
 	s.GradientAccumulationSteps = max(1, s.GradientAccumulationSteps)
 }
 
-// half tells whether matrices are multiplied in 16 bits.
+// half reports whether the engine multiplies matrices in 16 bits.
 func (s *Settings) half() bool { return s.Precision == "bf16" || s.Precision == "fp16" }

@@ -2,8 +2,8 @@ package fit
 
 import "fmt"
 
-// What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked
-// on (head.py), elements of moments that are staged, twice (adam.py).
+// Batch sizes of node/policy/engine: positions of a forward pass (batch.py), logits and the block of them worked on
+// (head.py), elements of staged moments, held twice (adam.py).
 const (
 	cpuPositions, cudaPositions = 448, 8192
 
@@ -12,11 +12,14 @@ const (
 	cudaStage            = 1 << 23
 )
 
-// update is what a forward and backward pass of at most b rows takes, and the step after it. Rows may each have a
-// prompt of their own, and of such few fill a pass, or share one, and then more do: how many depends on their rewards.
-// N is what the pass holds at most either way. Letters: N positions of the pass, T of a row, M completion tokens, d
-// width. At the peak all layers' activations are there, or with gradient checkpointing their inputs and one layer's
-// activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
+// update returns the memory of a forward and backward pass of at most b rows, and of the following step. Rows may
+// each have their own prompt, or share one. Rewards decide how many rows share a prompt. More rows fit into a pass if
+// they do, but N bounds the pass in both cases. Letters: N positions of the pass, T of a row, M completion tokens, d
+// width.
+//
+// The peak holds the activations of all layers, or with gradient checkpointing the inputs of all layers and one
+// layer's activations. On top come the logits of a chunk before the backward pass, or the gradients of one layer
+// within it.
 func (e *estimate) update(b int64) []Component {
 	t := e.length()
 	asked := b
@@ -39,7 +42,7 @@ func (e *estimate) update(b int64) []Component {
 		side := (t + 15) / 16 * 16
 		add("attention mask", 4*b*int64(e.s.NewTokens)*side, "4 B x rows x completion tokens x positions, for prompts of unequal length")
 	}
-	flat := len(parts) // those before are single blocks, of which an allocator loses nothing
+	flat := len(parts) // the parts so far are single blocks without allocator overhead
 	logits, backward := e.logits(m), e.backward(n, t)
 	if e.s.GradientCheckpointing {
 		add("inputs of the layers", 4*n*e.d*e.layers, fmt.Sprintf("%d rows of %d tokens x 4 B x %d x %d layers", b, t, e.d, e.layers))
@@ -65,13 +68,13 @@ func (e *estimate) update(b int64) []Component {
 	return parts
 }
 
-// length is how many positions a row has: the last token predicts nothing.
+// length returns the number of positions of a row: the last token predicts nothing.
 func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
 
-// positions are what a forward pass has room for, where no row alone is longer.
+// positions returns the most positions of a forward pass. A single longer row may exceed it.
 func (e *estimate) positions() int64 { return int64(room(e.cuda)) }
 
-// most is how many rows of greatest length one forward pass takes at most.
+// most returns the most rows of maximum length in one forward pass.
 func (e *estimate) most() int64 {
 	return int64(RowsAtOnce(e.cuda, e.s.PromptTokens, e.s.NewTokens, e.s.Generations))
 }
@@ -83,9 +86,9 @@ func room(cuda bool) int {
 	return cpuPositions
 }
 
-// RowsAtOnce is how many sequences of so many tokens, prompt and next, the engine takes in one forward pass at most,
-// whatever the micro-batch, which on a CPU it doesn't look at. Of each prompt there are so many generations, which
-// share its positions.
+// RowsAtOnce returns the most sequences of prompt + next tokens that the engine processes in one forward pass without
+// a micro-batch limit. On a CPU the engine ignores the micro-batch. Each prompt has that many generations, which
+// share the prompt's positions.
 func RowsAtOnce(cuda bool, prompt, next, generations int) int {
 	left := room(cuda)
 	whole := left / weight(cuda, prompt, next, generations)
@@ -97,9 +100,9 @@ func RowsAtOnce(cuda bool, prompt, next, generations int) int {
 	return max(1, whole*generations+part)
 }
 
-// weight is what rows that share a prompt count for in a pass: batch.py's _cost.
+// weight returns the cost of rows that share a prompt in a pass: batch.py's _cost.
 func weight(cuda bool, prompt, next, rows int) int {
-	prefix := prompt - 1 // its last token is each row's own
+	prefix := prompt - 1 // each row has its own copy of the last token
 	positions := prefix + rows*next
 	if !cuda {
 		return max(1, positions)
@@ -107,11 +110,11 @@ func weight(cuda bool, prompt, next, rows int) int {
 	return max(1, (3*positions+rows*(prefix+next)+3)/4)
 }
 
-// kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs
-// of norms, two norms, and the attention's result before its projection (d each), queries, keys and values (3q), the
-// feed-forward layer before and after GELU (2f), and the softmax of scores where there are any. Qwen2's norms also keep
-// what they scaled, its keys and values are repeated for each query head, and its feed-forward layer has a gate. Under
-// autocast matrices' operands are 16 bits, and the residual stream and the norms 32.
+// kept returns the bytes per position that a layer keeps for its backward pass, with rows of t positions. GPT-2 keeps
+// two inputs of norms, two norms, and the attention's result before its projection (d each), queries, keys and values
+// (3q), the feed-forward layer before and after GELU (2f), and the softmax of scores if there are any. Qwen2's norms
+// also keep their scaled inputs, its keys and values are repeated for each query head, and its feed-forward layer has
+// a gate. Under autocast the operands of matrix products have 16 bits, the residual stream and the norms 32.
 func (e *estimate) kept(t int64) int64 {
 	wide, narrow := 2*e.d, 2*e.d+4*e.q+2*e.f+e.scores(t)
 	if e.gated {
@@ -124,9 +127,9 @@ func (e *estimate) kept(t int64) int64 {
 	return 4 * (wide + narrow)
 }
 
-// backward is what the backward pass of one layer adds to what is kept: in the feed-forward layer, whose own tensors
-// are still there, or in the attention, after they have gone; and the gradient of the largest weight before it is added
-// up, which on CUDA happens in the product itself, but for 16 bits.
+// backward returns the memory that one layer's backward pass adds to the kept activations. The peak is in the
+// feed-forward layer, while its tensors still exist, or in the attention, after they are freed. It includes the
+// gradient of the largest weight before accumulation. On CUDA the product accumulates in place, except in 16 bits.
 func (e *estimate) backward(n, t int64) int64 {
 	feedForward := e.d + e.f
 	if e.gated {
@@ -143,8 +146,8 @@ func (e *estimate) backward(n, t int64) int64 {
 	return 4 * (n*max(feedForward, attention) + weight)
 }
 
-// logits are those of the chunk at work, the next chunk's, made while the last is still there, and two copies of the
-// block at work.
+// logits returns the memory of the current chunk's logits, of the next chunk's, which exist at the same time, and of
+// two copies of the current block.
 func (e *estimate) logits(m int64) int64 {
 	chunk, block := e.chunk()
 	first := min(m, chunk)
@@ -156,7 +159,7 @@ func (e *estimate) logits(m int64) int64 {
 	return bytes
 }
 
-// chunk is how many rows of logits are held, and worked on, at a time.
+// chunk returns how many rows of logits the engine holds, and processes, at a time.
 func (e *estimate) chunk() (rows, block int64) {
 	if e.cuda {
 		return max(1, cudaChunk/e.vocabulary), max(1, cudaBlock/e.vocabulary)
@@ -169,10 +172,10 @@ func (e *estimate) logitsNote(m int64) string {
 	return fmt.Sprintf("in chunks of %d of %d rows of %d, fp32", min(m, chunk), m, e.vocabulary)
 }
 
-// updateSlack is what the allocator loses. On a CPU with glibc 2.36, whose aligned allocation can't reuse a hole of
-// just its size, what a block frees on its way stays in the heap: about 6 vectors of width d a position and layer
-// (measured: cmd/swarm/estimate_test.go). With checkpointing the engine makes glibc give large blocks back at once
-// (memory.py, prefer_small).
+// updateSlack returns the allocator's overhead. On a CPU with glibc 2.36, aligned allocations can't reuse a hole of
+// exactly their size, so freed blocks stay in the heap: about 6 vectors of width d per position and layer (measured:
+// cmd/swarm/estimate_test.go). With checkpointing the engine makes glibc return large blocks at once (memory.py,
+// prefer_small).
 func (e *estimate) updateSlack(parts []Component, n int64) Component {
 	if !e.cuda && !e.s.GradientCheckpointing {
 		return Component{
@@ -183,7 +186,7 @@ func (e *estimate) updateSlack(parts []Component, n int64) Component {
 	return Component{Name: "allocator", Phase: PhaseUpdate, Bytes: percent(total(parts), slack), Note: "fragmentation, 10 %"}
 }
 
-// stage is what the step takes when the passes are over: pieces of offloaded moments.
+// stage returns the memory of the optimizer step after the passes: pieces of offloaded moments.
 func (e *estimate) stage() int64 {
 	if e.cuda && e.s.OptimizerOffload {
 		return 2 * 2 * 4 * min(cudaStage, e.parameters)

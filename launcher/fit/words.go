@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// describe tells of the GPUs' free memory.
+// describe states the GPUs' free memory.
 func describe(gpus []GPU) string {
 	if len(gpus) == 1 {
 		return fmt.Sprintf("%s has %s free of %s", gpus[0].Name, units.BytesShort(gpus[0].MemoryFree), units.BytesShort(gpus[0].MemoryTotal))
