@@ -19,29 +19,30 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// detachedEnv marks the copy of this program that runs in the background. It is taken out of the environment at once.
+// detachedEnv marks the copy of this program that runs in the background. Enter removes it from the environment.
 const detachedEnv = "_SWARM_DETACHED"
 
-// announceFD is where that copy says that its work has begun.
+// announceFD is the file descriptor on which the copy reports that its work has begun.
 const announceFD = 3
 
-// Announcement is what up --detach -o json prints, and what the copy in the background tells its starter in one line.
+// Announcement is the output of up --detach -o json. The copy in the background sends it to its starter as one
+// line.
 type Announcement struct {
 	Experiment string `json:"experiment,omitempty"`
 	Run        string `json:"run,omitempty"`
 	Job        string `json:"job,omitempty"` // of swarm run, which has no experiment
 	PID        int    `json:"pid"`
-	Log        string `json:"log"` // path; it is rotated to .1
+	Log        string `json:"log"` // path; rotated to .1
 	Dashboard  string `json:"dashboard,omitempty"`
-	Join       string `json:"join,omitempty"` // the line that lets others in
+	Join       string `json:"join,omitempty"` // the command with which other hosts join
 
-	// Files that hold what is secret of Dashboard and Join.
+	// Files that hold the secrets in Dashboard and Join.
 	DashboardTokenFile string `json:"dashboard_token_file,omitempty"`
 	JoinFile           string `json:"join_file,omitempty"`
 }
 
-// Public is the announcement without what is secret, for where others may read it: Dashboard without its token, and the
-// command to join with in the form that names the invitation's file.
+// Public returns the announcement without secrets, for places that others can read. Dashboard loses its token, and
+// Join names the invitation's file instead of the invitation.
 func (a Announcement) Public() Announcement {
 	if address, err := url.Parse(a.Dashboard); err == nil {
 		address.RawQuery = ""
@@ -53,9 +54,9 @@ func (a Announcement) Public() Announcement {
 	return a
 }
 
-// Enter returns the console of the copy that goes to the background, nil in any other process. In that copy it must be
-// called before a child is started: hanging up is ignored from then on, and what was told to the copy alone is
-// forgotten before any child could inherit it.
+// Enter returns the console of the copy that runs in the background, or nil in any other process. The copy must
+// call Enter before it starts a child: Enter ignores SIGHUP from then on, and keeps the marking variable and the
+// announcement pipe from children.
 func Enter() *Console {
 	if os.Getenv(detachedEnv) == "" {
 		return nil
@@ -63,15 +64,15 @@ func Enter() *Console {
 	os.Unsetenv(detachedEnv)
 	var info unix.Stat_t
 	if unix.Fstat(announceFD, &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return nil // a variable that somebody set
+		return nil // the user set the variable
 	}
 	unix.CloseOnExec(announceFD)
 	signal.Ignore(syscall.SIGHUP)
 	return new(Console)
 }
 
-// Announce moves the output of a command in the background to a's log and tells its starter that the work has begun.
-// It must be called once what the announcement names is recorded.
+// Announce moves the output of a command in the background to a.Log and tells its starter that the work has begun.
+// Call it once everything that the announcement names is recorded.
 func (c *Console) Announce(a Announcement) error {
 	if err := c.open(a.Log); err != nil {
 		return err
@@ -82,14 +83,14 @@ func (c *Console) Announce(a Announcement) error {
 	}
 	pipe := os.NewFile(announceFD, "announcement")
 	defer pipe.Close()
-	_, _ = pipe.Write(append(line, '\n')) // the starter may have left: the work goes on
+	_, _ = pipe.Write(append(line, '\n')) // the work goes on if the starter has gone
 	return nil
 }
 
-// Start starts this very command again in a session of its own and waits until it has announced itself. Before that its
-// output is this process's, a signal here is passed on, and its end is this command's end: the error then holds its
-// exit code, or is nil, and the announcement is nil. args are the command's arguments as others may read them, environ
-// what the copy gets beside this process's environment.
+// Start runs this command again in a session of its own and waits for its announcement. Until then the copy writes
+// to this process's output, and Start passes signals on to it. If the copy ends first, the announcement is nil and
+// the error holds its exit code, or is nil. args are the command's arguments without secrets, because others can
+// read them. environ is added to the copy's environment.
 func Start(args []string, environ ...string) (*Announcement, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -120,8 +121,8 @@ func Start(args []string, environ ...string) (*Announcement, error) {
 	return nil, endedEarly(cmd.Wait())
 }
 
-// awaitAnnouncement reads the announcement, nil when the process ends without one, and passes signals on meanwhile,
-// which stopped tells.
+// awaitAnnouncement reads the announcement, or nil if the process ends without one. It passes signals on meanwhile.
+// stopped reports whether it passed any.
 func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Process) (a *Announcement, stopped bool) {
 	told := make(chan *Announcement, 1)
 	go func() {
@@ -144,8 +145,8 @@ func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Proc
 	}
 }
 
-// endedEarly is the error of a copy that ended before its work had begun. It has said why itself, unless a signal
-// killed it.
+// endedEarly returns the error for a copy that ended before its work began. The copy has printed the reason, unless
+// a signal killed it.
 func endedEarly(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -160,7 +161,8 @@ func endedEarly(err error) error {
 	return fail.Exit(exit.ExitCode())
 }
 
-// Write says what goes on, and how to watch, read and stop it. program is how this user types the program's name.
+// Write prints what runs in the background, and how to watch it, read its log and stop it. program is how this user
+// types the program's name.
 func (a *Announcement) Write(out io.Writer, program string) error {
 	var b strings.Builder
 	name, watch := a.Run, "attach "

@@ -1,6 +1,6 @@
-// Package background keeps a command of this program running after its terminal has closed. It starts the program again
-// in its own session, with a log as its output, and reports to its starter that its work has begun. It knows nothing of
-// what the command does.
+// Package background keeps a command of this program running after its terminal has closed. It starts the program
+// again in its own session, with a log as its output, and reports to its starter that its work has begun. It does
+// not depend on what the command does.
 package background
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// Console is stdout and stderr of a command in the background: those of whoever started it until its work has begun,
-// from then on a log that is rotated. File descriptors 1 and 2 follow the log, so that a panic or a C library's last
-// words are found in it too.
+// Console is stdout and stderr of a command in the background. Until its work begins, output goes to the starter's
+// streams, and then to a log that is rotated. File descriptors 1 and 2 also go to the log, so that it contains
+// panics and messages of C libraries.
 type Console struct {
 	mu   sync.Mutex
 	path string
-	log  *supervise.Log // nil: not begun
+	log  *supervise.Log // nil: the work has not begun
 }
 
-// stream is one of a console's two, before it begins.
+// stream is stdout or stderr of a console.
 type stream struct {
 	*Console
 	before io.Writer
@@ -39,24 +39,25 @@ func (s stream) Write(p []byte) (int, error) {
 	}
 	n, err := s.log.Write(p)
 	if s.rotated() {
-		_ = s.redirect() // the descriptors stay with the rotated file, which is no reason to stop
+		_ = s.redirect() // on an error the descriptors keep the rotated file, and the work goes on
 	}
 	return n, err
 }
 
-// Streams are the console's stdout and stderr; what was there before is written to until the log is open.
+// Streams returns the console's stdout and stderr. They write to the given streams until the log is open.
 func (c *Console) Streams(stdout, stderr io.Writer) (out, err io.Writer) {
 	return stream{c, stdout}, stream{c, stderr}
 }
 
-// Terminal implements plainlog.Writer: in the background somebody reads along until the log is open.
+// Terminal implements plainlog.Writer. It reports whether a terminal shows the output, which ends when the log
+// opens.
 func (s stream) Terminal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log == nil && plainlog.Watched(s.before)
 }
 
-// open moves everything to the log at path.
+// open redirects all output to the log at path.
 func (c *Console) open(path string) error {
 	log, err := supervise.OpenLog(path, 0)
 	if err != nil {
@@ -68,7 +69,7 @@ func (c *Console) open(path string) error {
 	return c.redirect()
 }
 
-// rotated tells whether stderr still goes to a file that is no longer the log.
+// rotated reports whether stderr still goes to a file that the log has been rotated away from.
 func (c *Console) rotated() bool {
 	var now, is unix.Stat_t
 	if unix.Stat(c.path, &now) != nil || unix.Fstat(2, &is) != nil {

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
 
-// consoleChild is set in a copy of the test binary that writes to a console and then dies of a panic.
+// consoleChild is set in a copy of the test binary that writes to a console and then panics.
 const consoleChild = "CONSOLE_TEST_LOG"
 
-// Once its log has been rotated, the last words of a dying program are in the new one.
+// After a rotation, a panic's output is in the new log.
 func TestPanicAfterARotation(t *testing.T) {
 	if path := os.Getenv(consoleChild); path != "" {
 		c := new(Console)
