@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
 
-// grammar has some of the program's flags, of each kind one.
+// grammar has one of the program's flags of each kind.
 var grammar = Grammar{
 	Flags: func([]string) *pflag.FlagSet {
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -54,7 +54,7 @@ func namesIn(words []typedWord) (names []string) {
 	return names
 }
 
-// What lets somebody in, or might, is not recorded; with the run's folder it is not lost.
+// Invitations and possible secrets are not recorded, but the run's folder keeps them.
 func TestSecretsAreMaskedAndComeBack(t *testing.T) {
 	t.Parallel()
 	const invitation, hook, bus, done = "tls://203.0.113.7:4222?fp=abc#hush", "https://hooks.example/hush", "nats://anna:hush@bus:4222", "curl -H hush"
@@ -91,7 +91,7 @@ func TestSecretsAreMaskedAndComeBack(t *testing.T) {
 	require.Equal(t, []string{"up", "--home=/h", "--webhook=" + hook, "--nodes=3", "--only-run=r-1"}, words, "a new value does, and stands there once")
 }
 
-// The variables of the present shell decide nothing that the first ones did not.
+// Variables of the current shell decide nothing that the original ones did not.
 func TestAResumedRunHasTheVariablesThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	c := store.Command{Environment: []string{"SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=1", "SWARM_JOIN=" + masked}}
@@ -100,7 +100,8 @@ func TestAResumedRunHasTheVariablesThatItBeganWith(t *testing.T) {
 		environWith([]string{"PATH=/bin", "SWARM_SEED=9", "SWARM_MODEL=gpt2", "MODEL_NAME=gpt2", "CUDA_VISIBLE_DEVICES=0"}, c, secrets))
 }
 
-// The baseline that a summary proposes is this run without sharing: every flag that makes it comparable is there.
+// The baseline that a summary suggests is this run without sharing. It has every flag that makes the two
+// comparable.
 func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	t.Parallel()
 	advice := Advice{Program: "swarm", Grammar: grammar, Sources: sources}

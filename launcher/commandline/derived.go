@@ -15,7 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// derivedCommand is the command that goes on with a run of which none is recorded: it was begun by an older swarm.
+// derivedCommand derives the command that continues a run from its configuration. It is for runs of an older swarm,
+// which recorded no command.
 func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command, error) {
 	if _, err := os.Stat(workers.OutboxDir(dir)); err == nil {
 		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
@@ -42,12 +43,13 @@ func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command,
 	return &store.Command{Arguments: args}, nil
 }
 
-// Sources are what a configuration is made of beside its flags, with an environment and for a host with CUDA or
-// without.
+// Sources returns what a configuration is made of besides its flags, for an environment and a host with or without
+// CUDA.
 type Sources func(environ []string, hasCUDA bool) resolve.Sources
 
-// settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that
-// are left out, its name, and what only saves memory. It fails where flags can't: for tasks of a file's own.
+// settingFlags returns the flags that turn the configuration named by --config (presets and files) into want. It
+// leaves out the keys in leaveOut, the name, and settings that only save memory. It fails for tasks from a file,
+// which flags cannot express.
 func settingFlags(config []string, want configs.Config, leaveOut []string, sources Sources) ([]string, error) {
 	given := resolve.Flags{Config: config}
 	model, err := configs.FindKey("model")
@@ -75,7 +77,7 @@ func settingFlags(config []string, want configs.Config, leaveOut []string, sourc
 		}
 		text := fmt.Sprint(value)
 		if text == "" {
-			continue // nothing says that there is none
+			continue // no flag can clear a value
 		}
 		if text == "true" {
 			flags = append(flags, "--"+key.FlagName())

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Given are the flags that were given, as arguments NAME=VALUE of a command that has them, too; of a list each value.
-// value, unless nil, is what a value becomes.
+// Given returns the flags that the user set, as arguments --NAME=VALUE, with one argument per value of a list. It
+// skips names for which leaveOut is true. value, unless nil, transforms each value.
 func Given(f *pflag.FlagSet, leaveOut func(name string) bool, value func(flag *pflag.Flag, text string) string) (args []string) {
 	f.Visit(func(flag *pflag.Flag) {
 		if leaveOut(flag.Name) {

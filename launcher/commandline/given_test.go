@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// What was given is handed on in the form that every flag takes, lists value by value.
+// The user's flags become arguments in the form that every flag accepts, with lists value by value.
 func TestGivenFlagsBecomeArguments(t *testing.T) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringSlice("config", nil, "")
@@ -24,7 +24,7 @@ func TestGivenFlagsBecomeArguments(t *testing.T) {
 	require.Equal(t, []string{"--config=config:x", "--config=config:y", "--set=set:a=1,2", "--yes=yes:true"}, Given(f, home, named))
 }
 
-// A run of a sweep goes on with the sweep, any other with resume.
+// A run of a sweep continues with the sweep, any other run with resume.
 func TestWhatGoesOnWithARun(t *testing.T) {
 	advice := Advice{Program: "bin/swarm", Grammar: grammar}
 	require.Equal(t, "bin/swarm resume e-1", advice.GoesOn("e-1", nil))

@@ -10,12 +10,12 @@ import (
 	"unsafe"
 )
 
-// secretsVariable gives a copy of this program the secrets of its arguments: others can read a process's arguments, and
-// not its environment. It is taken out of the environment at once.
+// secretsVariable passes the secrets of the arguments to a copy of this program. Other users can read a process's
+// arguments but not its environment. Unmask removes it from the environment.
 const secretsVariable = "_SWARM_SECRETS"
 
-// Mask returns arguments without what is secret in them, and the variable, as NAME=VALUE, that gives it to the copy of
-// this program that gets them; empty where nothing is secret.
+// Mask returns arguments without their secrets, and the variable (NAME=VALUE) that passes the secrets to a copy of
+// this program. The variable is empty if there are no secrets.
 func Mask(args []string, grammar Grammar) (masked []string, variable string, err error) {
 	secrets := map[int]string{}
 	for i, w := range grammar.words(args) {
@@ -35,7 +35,7 @@ func Mask(args []string, grammar Grammar) (masked []string, variable string, err
 	return masked, secretsVariable + "=" + string(data), nil
 }
 
-// Unmask returns this process's arguments, as a copy, with the secrets that Mask took out of them.
+// Unmask returns a copy of this process's arguments with the secrets that Mask removed.
 func Unmask(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -58,9 +58,9 @@ func Unmask(args []string) []string {
 	return out
 }
 
-// Hide overwrites what is secret in this process's own arguments, where the system shows them to other users. args are
-// those of the process itself, after the program's name: whoever needs them takes a copy before. Elsewhere than on
-// Linux it does nothing.
+// Hide overwrites the secrets in this process's own arguments, which the system shows to other users. args must be
+// the process's original arguments, after the program's name. Callers that need the secrets must copy them first.
+// Hide works on Linux only.
 func Hide(args []string, grammar Grammar) {
 	from, to := argumentsArea()
 	for i, w := range grammar.words(args) {
@@ -69,7 +69,7 @@ func Hide(args []string, grammar Grammar) {
 		}
 		at := uintptr(unsafe.Pointer(unsafe.StringData(args[i])))
 		if at < from || at+uintptr(len(args[i])) > to {
-			continue // not where the system put it
+			continue // not in the memory that the system shows
 		}
 		secret := unsafe.Slice(unsafe.StringData(args[i]), len(args[i]))
 		if name, _, ok := bytes.Cut(secret, []byte("=")); ok && w.inline && strings.HasPrefix(w.text, "--") {
@@ -81,14 +81,14 @@ func Hide(args []string, grammar Grammar) {
 	}
 }
 
-// argumentsArea is where this process's arguments are in its memory (proc_pid_stat(5): arg_start, arg_end); nowhere
-// where that can't be told.
+// argumentsArea returns the address range of this process's arguments (proc_pid_stat(5): arg_start, arg_end), or
+// zeros if it is unknown.
 func argumentsArea() (from, to uintptr) {
 	data, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		return 0, 0
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // the third field of all is the first here
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // fields[0] is the third field of the file
 	const start, end = 48 - 3, 49 - 3
 	if len(fields) <= end {
 		return 0, 0

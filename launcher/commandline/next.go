@@ -15,14 +15,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Advice names commands to type next.
+// Advice finds commands for the user to type next.
 type Advice struct {
 	Program string // how this user types the program's name and its home
 	Grammar Grammar
 	Sources Sources
 }
 
-// GoesOn is the command that continues a run: of a run that a sweep began, the sweep's.
+// GoesOn returns the command that continues a run. For a run of a sweep that is the sweep's command.
 func (a Advice) GoesOn(run string, c *stats.Command) string {
 	if c != nil && a.Grammar.Name(c.Arguments) == "sweep" {
 		return typedLine(store.Command{Folder: c.Folder, Arguments: c.Arguments, Environment: c.Environment})
@@ -30,14 +30,14 @@ func (a Advice) GoesOn(run string, c *stats.Command) string {
 	return a.Program + " resume " + run
 }
 
-// Baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the
-// run shares nothing itself, or where no command can say that, and in a sweep.
+// Baseline returns the command of the run to compare this one with: the same settings without sharing. It returns
+// "" if the run shares nothing itself, if no command can express its settings, and for a run of a sweep.
 func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summary) string {
 	if cfg.NumTransplantTrees == 0 || trainer != "" || summary.Model == plan.TrainerModel {
 		return ""
 	}
 	if summary.Command != nil && a.Grammar.Name(summary.Command.Arguments) == "sweep" {
-		return "" // which knows what it compares
+		return "" // a sweep makes its own comparisons
 	}
 	nodes := 0
 	for _, n := range summary.Nodes {
@@ -45,16 +45,17 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 			nodes++
 		}
 	}
-	// What makes one preset another is what is compared.
+	// Leave out the keys in which the two presets differ: they are what is compared.
 	compared := map[string]any{}
 	for _, name := range []string{stats.BaselinePreset, cfg.Preset} {
 		if values, err := configs.Experiment(name); err == nil {
 			maps.Copy(compared, values)
 		}
 	}
-	// A split that adapts has its own settings.
+	// An adaptive split has its own settings.
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds",
-		"external_correction", "external_divergence", "external_filter", "external_filter_threshold") // without others' rollouts these decide nothing
+		// no effect without shared rollouts
+		"external_correction", "external_divergence", "external_filter", "external_filter_threshold")
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
 	config := []string{stats.BaselinePreset}
 	if file := a.configFile(summary.Command); file != "" {
@@ -68,7 +69,7 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 	return a.Program + " " + shell.Line(words...)
 }
 
-// configFile is the path of the YAML file that a command of swarm up names; empty: none.
+// configFile returns the path of the YAML file that a command of swarm up names, or "".
 func (a Advice) configFile(c *stats.Command) string {
 	if c == nil || a.Grammar.Name(c.Arguments) != "up" {
 		return ""

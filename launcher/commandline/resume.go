@@ -21,16 +21,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Again is a command that goes on with a run.
+// Again is a command that continues a run.
 type Again struct {
-	Arguments []string // without the program
+	Arguments []string // without the program's name
 	Environ   []string
-	folder    string // that the run was begun in; empty: not known
+	folder    string // where the run was begun; empty: unknown
 	grammar   Grammar
 }
 
-// ToResume is the run of that name, or the newest one that was interrupted. It refuses one that runs, or was imported;
-// one that is done it returns.
+// ToResume returns the run with that name, or the newest interrupted run if name is empty. It rejects a run that is
+// running or imported, but returns a run that is done.
 func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Snapshot, error) {
 	s, err := toResume(ctx, reader, name)
 	switch run := s.Run; {
@@ -44,8 +44,8 @@ func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Sna
 	return s, nil
 }
 
-// Resume is the command that goes on with a run of a home: that which began it, with extra flags, which win. Of an
-// older swarm's run, whose command was not recorded, it is made of the configuration.
+// Resume returns the command that continues a run: the command that began it, with extra flags, which take
+// precedence. For a run of an older swarm, which recorded no command, Resume derives it from the configuration.
 func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar, sources Sources) (Again, error) {
 	run, dir := s.Run, home.Run(s.Run.Run)
 	if _, err := os.Stat(dir); err != nil {
@@ -65,8 +65,8 @@ func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar,
 	return Again{Arguments: words, Environ: environWith(os.Environ(), *c, secrets), folder: c.Folder, grammar: grammar}, err
 }
 
-// Become replaces this process by the program with the command that goes on, in the folder that it was typed in. It
-// returns only where that fails.
+// Become replaces this process with the command that continues the run, in the folder where the user typed it. It
+// returns only on failure.
 func (a Again) Become(logger *slog.Logger) error {
 	environ := a.Environ
 	exe, err := os.Executable()
@@ -93,7 +93,7 @@ func (a Again) Become(logger *slog.Logger) error {
 	return nil
 }
 
-// toResume is the run of that name, or the newest one that was interrupted.
+// toResume returns the run with that name, or the newest interrupted run if name is empty.
 func toResume(ctx context.Context, reader *store.Reader, name string) (s store.Snapshot, err error) {
 	if name != "" {
 		s, err = reader.Snapshot(ctx, name)
@@ -120,8 +120,8 @@ func toResume(ctx context.Context, reader *store.Reader, name string) (s store.S
 	return s, fail.Usage(errors.New("no run was interrupted"), "swarm status for those that go on, or swarm up")
 }
 
-// resumedWords are the arguments of the command that goes on with a run: those that began it, and extra ones, which
-// win.
+// resumedWords returns the arguments of the command that continues a run: those that began it, and the extra ones,
+// which take precedence.
 func resumedWords(home layout.Home, grammar Grammar, run store.Run, c store.Command, secrets Secrets, extra []string) ([]string, error) {
 	flags := grammar.Flags(c.Arguments)
 	words := typedWords(c.Arguments, flags)
@@ -169,12 +169,12 @@ func resumedWords(home layout.Home, grammar Grammar, run store.Run, c store.Comm
 	return append(texts, added...), nil
 }
 
-// given tells whether arguments give a flag.
+// given reports whether arguments contain a flag.
 func given(args []string, flag string) bool {
 	return flag != "" && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--"+flag+"=") })
 }
 
-// typedLine is a command as its user would type it from the present folder.
+// typedLine returns a command as its user would type it from the current folder.
 func typedLine(c store.Command) string {
 	line := shell.Line(append([]string{"swarm"}, c.Arguments...)...)
 	for _, entry := range slices.Backward(c.Environment) {

@@ -15,19 +15,19 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// masked stands for a secret in a command line that is recorded or shown.
+// masked replaces a secret in a recorded or shown command line.
 const masked = "***"
 
-// secretFlags are those whose whole value may be a secret.
+// secretFlags are the flags whose whole value may be a secret.
 var secretFlags = []string{"webhook", "on-complete", "token", "url"}
 
-// secretVariables are those whose value is a secret.
+// secretVariables are the environment variables that hold a secret.
 var secretVariables = []string{resolve.InvitationVariable, resolve.DashboardTokenVariable}
 
-// password is what a URL says about its user.
+// password matches the user and password in a URL.
 var password = regexp.MustCompile(`(://)[^/@\s]*@`)
 
-// maskWord returns a word without what is secret in it.
+// maskWord returns a word without the secret in it.
 func maskWord(w typedWord) string {
 	switch {
 	case slices.Contains(secretFlags, w.flag) && w.value:
@@ -40,21 +40,21 @@ func maskWord(w typedWord) string {
 	return password.ReplaceAllString(w.text, "${1}"+masked+"@")
 }
 
-// isInvitation tells whether a word may be what lets somebody in: an address with a token after #.
+// isInvitation reports whether a word may be an invitation: an address with a token after #.
 func isInvitation(word string) bool {
 	return strings.Contains(word, "://") && strings.Contains(word, "#")
 }
 
-// Secrets are what was masked in the command of a run's newest attempt. They are kept in the run's folder, where only
-// this user can read it, so that swarm resume can go on with them.
+// Secrets are the masked values in the command of a run's newest attempt. The run's folder keeps them in a file
+// that only its owner can read, so that swarm resume can use them.
 type Secrets struct {
-	Arguments   map[int]string    `json:"arguments,omitempty"`   // by their place in the recorded ones
+	Arguments   map[int]string    `json:"arguments,omitempty"`   // by index in the recorded arguments
 	Environment map[string]string `json:"environment,omitempty"` // by name
 }
 
 func secretsPath(dir string) string { return filepath.Join(dir, "secrets.json") }
 
-// Write keeps the secrets in a run's folder, and removes those of an earlier attempt.
+// Write stores the secrets in a run's folder and removes those of an earlier attempt.
 func (s Secrets) Write(dir string) error {
 	if len(s.Arguments)+len(s.Environment) == 0 {
 		if err := os.Remove(secretsPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (s Secrets) Write(dir string) error {
 	return files.WriteSecret(secretsPath(dir), data)
 }
 
-// readSecrets are those of a run's folder; none where there is no file, or no usable one.
+// readSecrets returns the secrets in a run's folder, or none if the file is missing or unusable.
 func readSecrets(dir string) (s Secrets) {
 	data, err := files.ReadBounded(secretsPath(dir), configs.MaxDocument)
 	if err != nil || json.Unmarshal(data, &s) != nil {

@@ -12,25 +12,25 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// beganVariable tells a run that a sweep starts what the user typed: a store.Command as JSON. It is taken out of the
-// environment at once.
+// beganVariable passes the user's command (a store.Command as JSON) from a sweep to the run that it starts.
+// TakeBegan removes it from the environment.
 const beganVariable = "_SWARM_BEGAN_BY"
 
-// otherVariables are the variables, besides the configuration's, that affect a run.
+// otherVariables are the variables that affect a run besides those of the configuration.
 var otherVariables = []string{
 	resolve.PriceVariable, "SWARM_PYTHON", resolve.InvitationVariable, resolve.DashboardTokenVariable, resolve.FolderVariable, resolve.RoleVariable, "EXPERIMENT_NAME", "NODE_ID",
 	"CUDA_VISIBLE_DEVICES",
 }
 
-// OnlyRunFlag is how swarm resume tells swarm up which run to go on with.
+// OnlyRunFlag is the flag with which swarm resume names the run for swarm up to continue.
 const OnlyRunFlag = "only-run"
 
-// Typed is the command that this process was started with, without its secrets, and these. args are as typed, without
-// the program.
+// Typed returns the command that started this process without its secrets, and the secrets. args are as typed,
+// without the program's name.
 func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
 	folder, err := os.Getwd()
 	if err != nil {
-		folder = "" // it was removed
+		folder = "" // the folder was removed
 	}
 	environ := os.Environ()
 	words := grammar.words(args)
@@ -55,15 +55,16 @@ func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
 	return c, secrets
 }
 
-// decisiveVariables names what in an environment decides something about a run.
+// decisiveVariables returns the names of the variables that may affect a run.
 func decisiveVariables(environ []string) []string {
-	names := slices.Concat(otherVariables, resolve.TellingNames) // beside these, more of rl-swarm's count
+	// together with these, more of rl-swarm's variables count
+	names := slices.Concat(otherVariables, resolve.TellingNames)
 	names = append(names, resolve.EnvironmentNames(environ)...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// TakeBegan returns what the user typed where another command of this program starts this one; nil elsewhere.
+// TakeBegan returns the command that the user typed if another command of this program started this one, else nil.
 func TakeBegan() *store.Command {
 	text, ok := os.LookupEnv(beganVariable)
 	if !ok {
@@ -77,7 +78,7 @@ func TakeBegan() *store.Command {
 	return &c
 }
 
-// Began is the variable, as NAME=VALUE, that tells a run who began it.
+// Began returns the variable (NAME=VALUE) that passes the user's command to a run.
 func Began(c store.Command) (string, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -86,9 +87,10 @@ func Began(c store.Command) (string, error) {
 	return beganVariable + "=" + string(text), nil
 }
 
-// environWith returns an environment in which only the recorded variables, and those set for this call, affect a run.
+// environWith returns an environment in which only the recorded variables, and those set for this call, affect a
+// run.
 func environWith(environ []string, c store.Command, secrets Secrets) []string {
-	// SEED and the like count only beside others, which may come back here.
+	// Some names of rl-swarm, such as SEED, count only together with others, which this function may restore.
 	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(resolve.RLSwarmNames))
 	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -111,5 +113,5 @@ func environWith(environ []string, c store.Command, secrets Secrets) []string {
 	return out
 }
 
-// ofThisHost are variables that may be otherwise than they were: the present ones count.
+// ofThisHost are variables whose present values take precedence over the recorded ones.
 var ofThisHost = []string{resolve.PriceVariable, "SWARM_PYTHON", resolve.InvitationVariable, resolve.DashboardTokenVariable, "CUDA_VISIBLE_DEVICES"}

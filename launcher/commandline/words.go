@@ -1,6 +1,6 @@
-// Package commandline handles the commands that users type: it records them with a run, without their secrets, and
-// finds the command that continues a run and the one to type next. It takes the flags of the program's commands from
-// its caller, and runs nothing but the program itself again.
+// Package commandline handles the commands that users type. It records them with a run, without their secrets, and
+// finds the command that continues a run and the one to type next. Its caller provides the flags of the program's
+// commands. The only program that it starts is this one.
 package commandline
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Grammar tells how this program reads arguments.
+// Grammar describes how this program parses arguments.
 type Grammar struct {
 	Flags func(args []string) *pflag.FlagSet // of the command that the arguments name
-	Name  func(args []string) string         // that command, such as up; empty where they name none
+	Name  func(args []string) string         // that command, such as up; empty: none
 }
 
-// words tells flags, their values and arguments apart.
+// words classifies arguments as flags, their values and plain arguments.
 func (g Grammar) words(args []string) []typedWord { return typedWords(args, g.Flags(args)) }
 
-// Without returns arguments without flags of these names and their values.
+// Without returns arguments without the named flags and their values.
 func (g Grammar) Without(args []string, flags ...string) []string {
 	return textsOf(withoutFlags(g.words(args), flags...))
 }
@@ -27,12 +27,12 @@ func (g Grammar) Without(args []string, flags ...string) []string {
 // typedWord is one word of a command line, after the program's name.
 type typedWord struct {
 	text   string
-	flag   string // the flag that it is, or is the value of; empty: an argument
-	inline bool   // of --flag=value: the value is in this word
-	value  bool   // of --flag value: it is the value
+	flag   string // name of the flag in this word, or whose value it is; empty: a plain argument
+	inline bool   // --flag=value: the word contains the value
+	value  bool   // --flag value: the word is the value
 }
 
-// typedWords tells flags, their values and arguments apart, for a command with these flags.
+// typedWords classifies arguments as flags, their values and plain arguments, for a command with these flags.
 func typedWords(args []string, flags *pflag.FlagSet) []typedWord {
 	words := make([]typedWord, len(args))
 	for i := 0; i < len(args); i++ {
@@ -56,14 +56,14 @@ func typedWords(args []string, flags *pflag.FlagSet) []typedWord {
 	return words
 }
 
-// flagIn names the flag of a word that begins with a dash, and tells whether it needs a value.
+// flagIn returns the flag of a word that starts with a dash, and whether it needs a value.
 func flagIn(w *typedWord, flags *pflag.FlagSet) (name string, takes bool) {
 	if long, ok := strings.CutPrefix(w.text, "--"); ok {
 		name, _, w.inline = strings.Cut(long, "=")
 		f := flags.Lookup(name)
 		return name, f != nil && f.NoOptDefVal == ""
 	}
-	// -vo json, -ojson: the last that counts is the one that takes the rest.
+	// -vo json, -ojson: the first letter whose flag needs a value takes the rest of the word.
 	for i, letter := range w.text[1:] {
 		f := flags.ShorthandLookup(string(letter))
 		if f == nil {
@@ -78,7 +78,7 @@ func flagIn(w *typedWord, flags *pflag.FlagSet) (name string, takes bool) {
 	return name, false
 }
 
-// withoutFlags leaves flags of these names out, with their values.
+// withoutFlags removes the named flags and their values.
 func withoutFlags(words []typedWord, names ...string) []typedWord {
 	return slices.DeleteFunc(slices.Clone(words), func(w typedWord) bool { return w.flag != "" && slices.Contains(names, w.flag) })
 }
