@@ -1,6 +1,6 @@
-// Package doctor checks this machine for what swarm needs, and says what is missing and how to fix it (swarm doctor).
-// It looks at the home, the database, the GPUs and the Python interpreters, and starts an engine. It creates the home
-// and changes nothing else. It must not import packages that run nodes.
+// Package doctor checks this machine for what swarm needs, and reports what is missing and how to fix it (swarm
+// doctor). It checks the home, the database, the GPUs and the Python interpreters, and starts an engine. It creates
+// the home and changes nothing else. It must not import packages that run nodes.
 package doctor
 
 import (
@@ -14,26 +14,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Finding is one thing that doctor looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Check string `json:"check"`
 	OK    bool   `json:"ok"`
 	Found string `json:"found"`
-	Unfit bool   `json:"unfit,omitempty"` // an interpreter that can't be used, where another one can
-	Try   string `json:"try,omitempty"`   // what to do; for an OK one, how it could be better
+	Unfit bool   `json:"unfit,omitempty"` // an interpreter that cannot be used, while another can
+	Try   string `json:"try,omitempty"`   // remedy; if OK is true, a possible improvement
 }
 
-// Options are what there is to look at.
+// Options configure Check.
 type Options struct {
 	Version     string // of swarm
 	Home        layout.Home
 	Python      *policy.Interpreter
 	StartEngine func(ctx context.Context, threads int) (*policy.Engine, error)
-	Remedy      func(error) string // what mends an error; may be empty
-	MinFreeDisk uint64             // bytes that a run needs to begin
+	Remedy      func(error) string // returns the remedy for an error; may return ""
+	MinFreeDisk uint64             // bytes that a run needs to start
 }
 
-// Check looks at everything, the most basic first.
+// Check runs all checks, the most basic first.
 func Check(ctx context.Context, o Options) ([]Finding, error) {
 	findings := []Finding{
 		{Check: "swarm", OK: true, Found: fmt.Sprintf("%s, %s, %s/%s", o.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
@@ -48,7 +48,7 @@ func Check(ctx context.Context, o Options) ([]Finding, error) {
 	return append(findings, checkPython(ctx, o, host)...), nil
 }
 
-// Table shows findings for people.
+// Table formats findings for people.
 func Table(findings []Finding) *table.Table {
 	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
 	for _, f := range findings {

@@ -17,7 +17,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 )
 
-// checkHome writes below the home and asks how much is free there.
+// checkHome writes a file in the home and checks the free disk space.
 func checkHome(home layout.Home, least uint64) Finding {
 	f := Finding{Check: "home", Found: string(home)}
 	if err := home.Make(); err != nil {
@@ -49,7 +49,7 @@ func checkHome(home layout.Home, least uint64) Finding {
 	return f
 }
 
-// checkDatabase reads the runs.
+// checkDatabase counts the runs in the database.
 func checkDatabase(ctx context.Context, o Options) Finding {
 	f := Finding{Check: "database", OK: true}
 	reader, err := store.OpenReader(ctx, o.Home.Database())
@@ -69,7 +69,7 @@ func checkDatabase(ctx context.Context, o Options) Finding {
 	return f
 }
 
-// checkHost is about memory, GPUs and how they can be shared.
+// checkHost reports memory, GPUs and whether MPS can share them.
 func checkHost(host gpu.Host) []Finding {
 	list := []Finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), units.Bytes(host.MemoryTotal), units.Bytes(host.MemoryAvailable))}}
 	for _, d := range host.GPUs {
@@ -84,15 +84,15 @@ func checkHost(host gpu.Host) []Finding {
 		list = append(list, f)
 	}
 	if len(host.GPUs) == 0 {
-		// No fault: the bundled model trains on the CPU.
+		// OK, because the bundled model trains on the CPU.
 		reason, try := fail.SplitRemedy(host.Reason)
 		list = append(list, Finding{Check: "GPU", OK: true, Found: "none: " + reason, Try: try})
 	}
 	return list
 }
 
-// checkMPS tells whether MPS can be had, as far as that shows before a daemon is started. That it can't is no fault:
-// there are other ways to share. It is not ok where there is no whole GPU to share.
+// checkMPS reports whether MPS is available, as far as that shows before a daemon starts. Missing MPS is OK,
+// because nodes can share a GPU in other ways. The second result is false if no whole GPU is present.
 func checkMPS(host gpu.Host) (Finding, bool) {
 	need := mps.Need{GPUsPerNode: 1}
 	for _, d := range host.GPUs {

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// checkPython is about the interpreters, and the engine of the one that is used.
+// checkPython reports on the interpreters, and on the engine of the chosen one.
 func checkPython(ctx context.Context, o Options, host gpu.Host) []Finding {
 	python, probes, err := o.Python.Search(ctx)
 	list := withoutTorch(probes, err == nil)
@@ -29,7 +29,8 @@ func checkPython(ctx context.Context, o Options, host gpu.Host) []Finding {
 	return append(list, f, checkEngine(ctx, o, host))
 }
 
-// withoutTorch are the interpreters that can't be used. They are skipped where another one can.
+// withoutTorch returns findings for interpreters that cannot be used. They count as skipped if another one can be
+// used.
 func withoutTorch(probes []policy.Probe, another bool) (list []Finding) {
 	for _, p := range probes {
 		if p.Torch == "" {
@@ -39,7 +40,7 @@ func withoutTorch(probes []policy.Probe, another bool) (list []Finding) {
 	return list
 }
 
-// checkEngine starts the real engine: what imports torch may still fail to run it.
+// checkEngine starts the real engine: an interpreter that imports torch may still fail to run it.
 func checkEngine(ctx context.Context, o Options, host gpu.Host) Finding {
 	f := Finding{Check: "engine"}
 	began := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// An interpreter without torch is skipped where another one has it, and missing where none has. It is never ok.
+// Doctor reports an interpreter without torch as skipped if another has torch, else as missing. It is never ok.
 func TestDoctorSkipsInterpreters(t *testing.T) {
 	t.Parallel()
 	probes := []policy.Probe{{Path: "/a/python3", Source: "PATH", Err: "ModuleNotFoundError: No module named 'torch'"}, {Path: "/b/python3", Source: "system", Torch: "2.1"}}
