@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// variables are what a service keeps of the environment it was installed from, beside SWARM_…: what decides which
-// Python, GPU and models swarm up finds. Nothing that is secret, such as HF_TOKEN, is among them.
+// variables are those that a service keeps from the environment of its installation, besides SWARM_…: they decide
+// which Python, GPU and models swarm up finds. The list has no secrets such as HF_TOKEN.
 var variables = []string{
 	"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_DATA_HOME", "XDG_CACHE_HOME",
 	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "TMPDIR",
@@ -15,11 +15,11 @@ var variables = []string{
 	"SEED", "GDRIVE_PATH",
 }
 
-// secretName finds variables that a file which others may read should not hold.
+// secretName matches variables that must not be in a file that others can read.
 var secretName = regexp.MustCompile(`(?i)token|secret|password|passwd|credential|webhook|(^|_)key($|_)|^SWARM_JOIN$`) // SWARM_JOIN: an invitation
 
-// Environment chooses what a unit keeps of environ, os.Environ's form. left are the names it leaves out though swarm
-// would look at them.
+// Environment selects the variables to keep in a unit from environ, which has the form of os.Environ. left has the
+// names of variables that it drops although swarm would read them.
 func Environment(environ []string) (kept, left []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")

@@ -1,6 +1,5 @@
-// Package systemd runs swarm up as a systemd service: it writes units with correct quoting, has systemd check them, and
-// controls the manager with systemctl and systemd-analyze. It takes a program, its arguments and an environment;
-// whether these arguments are good ones, and what is printed, is the caller's. It imports nothing of this module.
+// Package systemd runs swarm up as a systemd service. It writes units with correct quoting, has systemd check them,
+// and controls the manager with systemctl and systemd-analyze. It does not check the program's arguments.
 package systemd
 
 import (
@@ -16,17 +15,17 @@ import (
 	"time"
 )
 
-// Manager is the service manager of this machine, or of one of its users.
+// Manager is the service manager of this machine or of one of its users.
 type Manager struct {
-	System bool   // the machine's
-	Dir    string // of units
-	Runs   bool   // there is one to talk to
+	System bool   // of the machine
+	Dir    string // folder of the units
+	Runs   bool   // the manager is running and can be reached
 }
 
-// systemctlLimit bounds a call; stopping a service takes up to its TimeoutStopSec.
+// systemctlLimit bounds a call. Stopping a service takes up to its TimeoutStopSec.
 const systemctlLimit = time.Minute
 
-// Find looks for the service manager. Where systemd isn't even installed the error says what to do instead.
+// Find looks for the service manager. If systemd is not installed, the error names an alternative.
 func Find(system bool) (Manager, error) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		return Manager{}, errors.New("systemd is not on this machine (a container has none). " +
@@ -47,10 +46,10 @@ func Find(system bool) (Manager, error) {
 	return m, nil
 }
 
-// Path is where the unit of that name is, or would be.
+// Path returns the path of the unit with that name, whether or not it exists.
 func (m Manager) Path(name string) string { return filepath.Join(m.Dir, name) }
 
-// Command is a systemctl command for this manager, as one would type it.
+// Command returns a systemctl command for this manager, as a user would type it.
 func (m Manager) Command(args ...string) []string {
 	if m.System {
 		return append([]string{"systemctl"}, args...)
@@ -58,12 +57,12 @@ func (m Manager) Command(args ...string) []string {
 	return append([]string{"systemctl", "--user"}, args...)
 }
 
-// Call runs systemctl and returns its output; its error holds it too. It is bounded by a minute.
+// Call runs systemctl for at most a minute and returns its output. An error contains the output too.
 func (m Manager) Call(ctx context.Context, args ...string) (string, error) {
 	return runTool(ctx, m.Command(args...))
 }
 
-// runTool runs a program of systemd's, with more in its environment; its error holds what it said.
+// runTool runs one of systemd's programs with additions to its environment. An error contains its output.
 func runTool(ctx context.Context, words []string, environment ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, systemctlLimit)
 	defer cancel()
@@ -78,7 +77,7 @@ func runTool(ctx context.Context, words []string, environment ...string) (string
 	return text, nil
 }
 
-// Lingers tells whether a user's services run while the user is logged out.
+// Lingers reports whether the user's services run while the user is logged out.
 func Lingers() bool {
 	u, err := user.Current()
 	if err != nil {
@@ -88,17 +87,17 @@ func Lingers() bool {
 	return err == nil
 }
 
-// State is what a manager knows of a unit, in the words of systemctl show; zero where none runs.
+// State is the state of a unit, in the words of systemctl show. It is zero if no manager runs.
 type State struct {
 	Active   string // active, inactive, failed, activating …
 	Sub      string // running, dead, auto-restart …
-	Enabled  string // enabled: it starts at boot
+	Enabled  string // "enabled" means that it starts at boot
 	Result   string // success, exit-code, signal, start-limit-hit …
 	PID      int    // 0: none
-	Restarts int    // since it was last started by hand
+	Restarts int    // automatic restarts since the last manual start
 }
 
-// State asks for a unit's.
+// State returns the state of a unit.
 func (m Manager) State(ctx context.Context, name string) (State, error) {
 	if !m.Runs {
 		return State{}, nil

@@ -14,7 +14,7 @@ func TestStateOfAUnit(t *testing.T) {
 	require.Equal(t, State{}, parseState(""))
 }
 
-// Units of others are neither listed nor taken for ours.
+// Has and Units ignore units that swarm did not write.
 func TestOwnUnits(t *testing.T) {
 	t.Parallel()
 	m := Manager{Dir: t.TempDir()}

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// quoteCommand is an ExecStart=. The program itself is not looked up in the environment, so that its dollars stay
-// single.
+// quoteCommand returns the value of ExecStart=. systemd does not expand variables in the program's path, so a $ in
+// it stays single.
 func quoteCommand(exe string, args []string) (string, error) {
 	word, err := quoteWord(exe, false)
 	words := []string{word}
@@ -22,10 +22,10 @@ func quoteCommand(exe string, args []string) (string, error) {
 	return strings.Join(words, " "), err
 }
 
-// errText is for text that no unit file can hold.
+// errText reports text that a unit file cannot hold.
 var errText = errors.New("systemd takes valid UTF-8 without NUL only")
 
-// quoteWord quotes one word of a setting: what is in it stands for itself, whatever it is.
+// quoteWord quotes one word of a setting such that systemd reads it literally.
 func quoteWord(word string, inCommand bool) (string, error) {
 	if !utf8.ValidString(word) || strings.ContainsRune(word, 0) {
 		return "", fmt.Errorf("%q: %w", word, errText)
@@ -51,7 +51,7 @@ func quoteWord(word string, inCommand bool) (string, error) {
 	return b.String(), nil
 }
 
-// escapePath writes a path where systemd takes the rest of the line as it is.
+// escapePath escapes a path for settings that systemd reads to the end of the line without unquoting.
 func escapePath(path string) (string, error) {
 	plain := !strings.HasSuffix(path, `\`) && strings.TrimSpace(path) == path
 	for _, r := range path {

@@ -10,21 +10,22 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// Secrets are arguments that a service keeps in files under its home. Everybody can read a unit, and the arguments of
-// what it starts.
+// Secrets are arguments that a service keeps in files under its home, because all users can read a unit and the
+// arguments of its process.
 type Secrets struct {
 	Home   layout.Home
-	Unit   string            // its name
-	Values map[string]string // by the flag, such as webhook
+	Unit   string            // unit's name
+	Values map[string]string // by flag, such as webhook
 }
 
-// folder holds the files.
+// folder returns the folder with the files.
 func (s Secrets) folder() string { return s.Home.Path("services", s.Unit) }
 
-// Path is the file of a flag's value.
+// Path returns the path of the file with a flag's value.
 func (s Secrets) Path(flag string) string { return filepath.Join(s.folder(), flag) }
 
-// Write writes the files, for the owner of the home, and removes those of an earlier service of that name.
+// Write removes the files of an earlier service with that name and writes the new ones. Only the owner of the home
+// can read them.
 func (s Secrets) Write() error {
 	if err := s.Remove(); err != nil || len(s.Values) == 0 {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Choose is the systemd that the flags mean: the machine's by default for root, the user's for anybody else.
+// Choose returns the manager that the flags select. The default is the machine's manager for root and the user's
+// manager otherwise.
 func Choose(system, user bool) (Manager, error) {
 	if system && user {
 		return Manager{}, fail.Usage(errors.New("--system and --user at once"), "one of them")
@@ -22,7 +23,7 @@ func Choose(system, user bool) (Manager, error) {
 	return Find(system || !user && os.Geteuid() == 0)
 }
 
-// NamedUnit is the unit's name for the NAME that was given, or not.
+// NamedUnit returns the name of the unit for the optional argument NAME.
 func NamedUnit(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
@@ -39,8 +40,9 @@ func NamedUnit(args []string) (string, error) {
 	return name, nil
 }
 
-// Install checks a unit, writes it and has systemd start it; noStart: only at the next boot. It writes to out what it
-// did, and which environment variables are not in the unit. dryRun prints the unit and writes nothing.
+// Install checks a unit, writes it and has systemd start it. With noStart, the service starts only at the next
+// boot. Install prints what it did and which variables the unit leaves out. dryRun prints the unit and writes
+// nothing.
 func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []string, dryRun, noStart bool) error {
 	text, err := u.Text()
 	if err != nil {
@@ -76,17 +78,17 @@ func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []stri
 	return nil
 }
 
-// enable has systemd read the unit and start it, or says what to type where no systemd runs.
+// enable has systemd load and start the unit. If no systemd runs, it prints what to type.
 func (m Manager) enable(ctx context.Context, out io.Writer, name string, replaced, noStart bool) error {
 	steps := [][]string{{"daemon-reload"}, {"enable", name}}
 	if !noStart {
-		// A replaced one that runs is stopped in order, and goes on with the new arguments.
+		// restart stops a running service in order. It continues with the new arguments.
 		steps = append(steps, []string{map[bool]string{true: "restart", false: "start"}[replaced], name})
 	}
 	return m.carryOut(ctx, out, steps)
 }
 
-// carryOut calls systemctl for each step, or prints what to type.
+// carryOut calls systemctl for each step, or prints what to type if no systemd runs.
 func (m Manager) carryOut(ctx context.Context, out io.Writer, steps [][]string) error {
 	if !m.Runs {
 		fmt.Fprintln(out, "systemd does not run here, or can't be reached. Where it does, type:")
@@ -129,7 +131,7 @@ func (m Manager) Uninstall(ctx context.Context, out io.Writer, home layout.Home,
 	return err
 }
 
-// unknown is the error for a unit that isn't there.
+// unknown returns the error for a unit that does not exist.
 func (m Manager) unknown(name string) error {
 	try := "swarm service install -- --config 4loc4ext"
 	if names := m.Units(); names != nil {
@@ -138,22 +140,22 @@ func (m Manager) unknown(name string) error {
 	return fail.Usage(fmt.Errorf("there is no %s in %s", name, m.Dir), try)
 }
 
-// Service is what swarm service show -o json prints.
+// Service is the output of swarm service show -o json.
 type Service struct {
 	Name     string `json:"name"`
 	Scope    string `json:"scope"` // user or system
 	Path     string `json:"path"`
-	Unit     string `json:"unit"`    // the file's text
-	Manager  bool   `json:"manager"` // systemd can be asked: what follows is known
+	Unit     string `json:"unit"`    // text of the file
+	Manager  bool   `json:"manager"` // systemd answers: the following fields are valid
 	Active   string `json:"active"`  // active, inactive, failed, activating …
 	Sub      string `json:"sub"`     // running, dead, auto-restart …
-	Enabled  string `json:"enabled"` // enabled: it starts at boot
+	Enabled  string `json:"enabled"` // "enabled" means that it starts at boot
 	Result   string `json:"result"`  // success, exit-code, signal, start-limit-hit …
 	PID      int    `json:"pid"`
 	Restarts int    `json:"restarts"`
 }
 
-// Show is a unit and what systemd does with it.
+// Show returns a unit and its state.
 func (m Manager) Show(ctx context.Context, name string) (d Service, err error) {
 	text, err := os.ReadFile(m.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +174,7 @@ func (m Manager) Show(ctx context.Context, name string) (d Service, err error) {
 	}, nil
 }
 
-// Write writes it for people.
+// Write prints the service for people.
 func (d Service) Write(out io.Writer) error {
 	fmt.Fprintf(out, "# %s\n%s", d.Path, d.Unit)
 	if !d.Manager {

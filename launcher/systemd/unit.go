@@ -14,42 +14,42 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Unit is a service that keeps one swarm up going: systemd starts it at boot, and again after it crashed.
+// Unit is a service that keeps one swarm up running. systemd starts it at boot and again after a crash.
 type Unit struct {
-	Name        string // DefaultName, or as UnitName makes it
+	Name        string // DefaultName, or a result of UnitName
 	System      bool   // of the machine rather than of a user
-	User        string // whom a system's unit runs as; empty: root
+	User        string // account of a system unit; empty: root
 	Directory   string // absolute
 	Exe         string // absolute
 	Args        []string
 	Environment []string // KEY=value
-	Secrets     Secrets  // what of the arguments is in files
+	Secrets     Secrets  // arguments kept in files
 }
 
-// names are those that a service may have; systemd allows a few more characters.
+// names matches valid names of services. systemd allows a few more characters.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
-// DefaultName is the unit of the service that has no name of its own.
+// DefaultName is the unit of the service without a name of its own.
 const DefaultName = "swarm.service"
 
-// UnitName is the unit of the service called name. ok tells whether name is a good one: letters, digits, _ . and -, at
-// most 64, of which the first is a letter or digit.
+// UnitName returns the unit of the service called name. ok reports whether name is valid: letters, digits, _ . and
+// -, at most 64, starting with a letter or digit.
 func UnitName(name string) (unit string, ok bool) {
 	return "swarm-" + strings.TrimSuffix(name, ".service") + ".service", names.MatchString(name)
 }
 
-// Command is what a unit runs: this program, with this home and Python.
+// Command is the command that a unit runs: this program with this home and Python.
 type Command struct {
 	Home    string // absolute
-	Python  string // program; empty: not given
+	Python  string // program; empty: not set
 	Verbose bool
 	Verb    string // up, join
 	Args    []string
-	Device  string // for an up that names none; empty: none
+	Device  string // --device for an up without one; empty: none
 }
 
-// NewUnit makes the unit that runs a command in the present folder. left are variables of the environment that the unit
-// does not keep.
+// NewUnit returns the unit that runs a command in the current folder. left has the names of environment variables
+// that the unit does not keep.
 func NewUnit(name string, system bool, c Command) (u Unit, left []string, err error) {
 	u = Unit{Name: name, System: system}
 	if u.Exe, err = os.Executable(); err != nil {
@@ -80,7 +80,7 @@ func NewUnit(name string, system bool, c Command) (u Unit, left []string, err er
 	return u, left, err
 }
 
-// absoluteProgram is where a program is.
+// absoluteProgram returns the absolute path of a program.
 func absoluteProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -89,13 +89,16 @@ func absoluteProgram(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Text is the unit file, as systemd.service(5) and systemd.syntax(7) want it.
+// Text returns the unit file, in the form of systemd.service(5) and systemd.syntax(7). It returns an error for text
+// that a unit file cannot hold.
 //
-// Exit codes: 0 and a stop by signal (130, 143; 129 when the terminal hung up) are an orderly end, after which it stays
-// down until the next boot or start. 2 is a mistake that comes back every time, and 4 an end too: some nodes were given
-// up, the others have done their rounds. 1 and 3 may pass (a disk that was full, a GPU that another took, a driver that
-// is not up yet), and a kill always does: it starts again, at most burst times in an hour. An error is for what no unit
-// file can hold.
+// The exit code decides whether systemd starts the service again:
+//   - 0 and a stop by signal (130, 143; 129 when the terminal hangs up) are an orderly end. The service stays down
+//     until the next boot or start.
+//   - 2 is a permanent mistake, and 4 is an end: swarm gave up some nodes and the others are done. The service
+//     stays down.
+//   - 1 and 3 may be temporary (a full disk, a GPU in use, a driver that is not up yet), and so is a kill. systemd
+//     starts the service again, at most burst times an hour.
 func (u Unit) Text() (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -149,11 +152,12 @@ func (u Unit) Text() (string, error) {
 	return b.String(), nil
 }
 
-// burst is how often in an hour a service starts: with 30 s between, enough for 10 minutes of a driver that is not up
-// yet.
+// burst bounds the starts of a service per hour. With 30 s between starts, it covers a driver that takes 10 minutes
+// to come up.
 const burst = 20
 
-// Owner is who owns path, or would if this process made it, in the form of Unit.User: empty for root.
+// Owner returns the owner of path, or of a path that this process would create, in the form of Unit.User: empty for
+// root.
 func Owner(path string) (string, error) {
 	uid := os.Geteuid()
 	info, err := os.Stat(path)

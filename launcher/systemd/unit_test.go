@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parsedUnit has systemd itself read a unit, and returns its arguments and environment: at debug level verify prints
-// what it made of it.
+// parsedUnit has systemd parse a unit and returns the arguments and environment that systemd read. At debug level,
+// systemd-analyze verify prints them.
 func parsedUnit(t require.TestingT, text string) (argv []string, environment []string) {
 	dir, err := os.MkdirTemp("", "swarm-unit-")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func parsedUnit(t require.TestingT, text string) (argv []string, environment []s
 	return argv, environment
 }
 
-// splitQuoted reads words as systemd prints them: bare, or in double quotes with C's escapes and those of the shell.
+// splitQuoted parses words as systemd prints them: bare, or in double quotes with escapes of C and of the shell.
 func splitQuoted(t require.TestingT, text string) []string {
 	var words []string
 	for text != "" {
@@ -55,7 +55,7 @@ func splitQuoted(t require.TestingT, text string) []string {
 		var word strings.Builder
 		text = text[1:]
 		for text[0] != '"' {
-			if text[0] == '\\' && strings.IndexByte("$`", text[1]) >= 0 { // the shell's
+			if text[0] == '\\' && strings.IndexByte("$`", text[1]) >= 0 { // shell escape
 				word.WriteByte(text[1])
 				text = text[2:]
 				continue
@@ -74,7 +74,8 @@ func splitQuoted(t require.TestingT, text string) []string {
 	return words
 }
 
-// Whatever stands in an argument, a variable or a path reaches swarm up unchanged. systemd itself says what it reads.
+// Any text in an argument, a variable or a path reaches swarm up unchanged. The test checks it with systemd's own
+// parser.
 func TestSystemdReadsWhatWasMeant(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -87,14 +88,16 @@ func TestSystemdReadsWhatWasMeant(t *testing.T) {
 	)
 	values := rapid.StringMatching(`[ -~]{0,12}`)
 	some := rapid.SliceOfN(word, 1, 6)
-	for seed := range 60 { // each starts a process: rapid's hundreds, and its search for a smaller case, would take a minute
+	// few, because each starts a process: rapid's hundreds, and its shrinking, would take a minute
+	for seed := range 60 {
 		args, value := some.Example(seed), "SWARM_TEST="+values.Example(seed)
 		u := Unit{Name: "swarm-test.service", Directory: "/", Exe: "/bin/true", Args: args, Environment: []string{value}}
 		text, err := u.Text()
 		require.NoError(t, err)
 		argv, environment := parsedUnit(t, text)
 		for i := range argv {
-			argv[i] = strings.ReplaceAll(argv[i], "$$", "$") // done when it is started: systemd.service(5)
+			// systemd does this when it starts the unit: systemd.service(5)
+			argv[i] = strings.ReplaceAll(argv[i], "$$", "$")
 		}
 		require.Equal(t, append([]string{"/bin/true"}, args...), argv, text)
 		require.Equal(t, []string{value}, environment, text)
@@ -115,7 +118,7 @@ func TestUnitRefusesWhatSystemdCannotHold(t *testing.T) {
 	}
 }
 
-// Both kinds of unit are good ones to systemd, and end as the exit codes of swarm up want it.
+// systemd accepts both kinds of unit, and they treat the exit codes of swarm up as documented.
 func TestUnitsAreVerified(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// mark is the first line of every unit that swarm writes; only files with it are replaced or removed.
+// mark is the first line of every unit that swarm writes. swarm replaces or removes only files with this line.
 const mark = "# Written by swarm service install; swarm service remove takes it away."
 
-// Verify has systemd-analyze, where there is one, look at a unit's text before it is installed.
+// Verify has systemd-analyze, if it is installed, check a unit's text before the installation.
 func (m Manager) Verify(ctx context.Context, name, text string) error {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		return nil
@@ -32,7 +32,8 @@ func (m Manager) Verify(ctx context.Context, name, text string) error {
 	}
 	words, environment := []string{"systemd-analyze", "verify", "--man=no"}, []string{}
 	if !m.System {
-		words, environment = append(words, "--user"), append(environment, "XDG_RUNTIME_DIR="+dir) // it wants one, and only to look at
+		// systemd-analyze requires the variable but only checks that the folder exists
+		words, environment = append(words, "--user"), append(environment, "XDG_RUNTIME_DIR="+dir)
 	}
 	if out, err := runTool(ctx, append(words, path), environment...); err != nil {
 		return fmt.Errorf("systemd refuses the unit: %s", strings.ReplaceAll(out, path, name))
@@ -40,7 +41,7 @@ func (m Manager) Verify(ctx context.Context, name, text string) error {
 	return nil
 }
 
-// Write puts a unit's text in its place, whole or not at all. The manager reads it when it is told to reload.
+// Write writes a unit file atomically. The manager reads it at the next reload.
 func (m Manager) Write(name, text string) error {
 	fail := func(err error) error {
 		if errors.Is(err, fs.ErrPermission) && m.System {
@@ -57,7 +58,7 @@ func (m Manager) Write(name, text string) error {
 	return nil
 }
 
-// Has tells whether there is a unit of that name which swarm wrote; the error is for one of somebody else.
+// Has reports whether swarm wrote a unit with that name. It returns an error for a unit that swarm did not write.
 func (m Manager) Has(name string) (bool, error) {
 	data, err := os.ReadFile(m.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,10 +73,10 @@ func (m Manager) Has(name string) (bool, error) {
 	return true, nil
 }
 
-// Units are the names of all units that swarm wrote here.
+// Units returns the names of all units that swarm wrote here.
 func (m Manager) Units() []string {
 	var names []string
-	paths, _ := filepath.Glob(filepath.Join(m.Dir, "swarm*.service")) // the pattern is a good one
+	paths, _ := filepath.Glob(filepath.Join(m.Dir, "swarm*.service")) // the pattern is valid
 	for _, path := range paths {
 		if there, err := m.Has(filepath.Base(path)); there && err == nil {
 			names = append(names, filepath.Base(path))
