@@ -11,19 +11,20 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// What the targets take for a value. Slurm's option lines, an image name and a Kubernetes name can't be quoted: they
-// are held to these.
+// Values that the targets accept. Slurm's option lines, image names and Kubernetes names cannot be quoted, so they
+// must match these patterns.
 var (
-	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)            // RFC 1123
-	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)           // RFC 1123, with dots
-	word      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.,:@+=/-]*$`)        // an option's value in Slurm, a cloud's place
-	gpuType   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`) // also a Kubernetes label's value
-	image     = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_./:-]*(@sha256:[0-9a-f]{64})?$`)
-	limit     = regexp.MustCompile(`^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$`)
+	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)  // RFC 1123
+	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`) // RFC 1123, with dots
+	// an option's value in Slurm, a cloud's region
+	word    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.,:@+=/-]*$`)
+	gpuType = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`) // also a Kubernetes label's value
+	image   = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_./:-]*(@sha256:[0-9a-f]{64})?$`)
+	limit   = regexp.MustCompile(`^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$`)
 )
 
-// minMinutes is the shortest time that a Slurm job is worth: it stops lead seconds before its end, and Slurm may signal
-// a minute early.
+// minMinutes is the shortest useful time limit of a Slurm job. swarm stops some time before the job's end, and
+// Slurm may signal a minute early.
 const minMinutes = 15
 
 func (s Spec) check() error {
@@ -111,12 +112,13 @@ func number(text string, low, high int) bool {
 	return err == nil && n >= low && n <= high && strconv.Itoa(n) == text
 }
 
-// pathText tells whether text can stand in a line of every language that the files are written in.
+// pathText reports whether text is valid on a line of every file format that the targets use.
 func pathText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
-// invitationText is a coarse look: swarm join reads it properly. Empty is for a folder.
+// invitationText is a coarse check; swarm join parses the invitation fully. An empty text is valid: the swarm
+// shares a folder.
 func invitationText(text string) bool {
 	if text == "" {
 		return true
@@ -125,7 +127,7 @@ func invitationText(text string) bool {
 	return plain && len(text) <= 4096 && (strings.HasPrefix(text, "tls://") || strings.HasPrefix(text, "nats://"))
 }
 
-// timeOK reads a time limit as sbatch(1) does: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+// timeOK parses a time limit as sbatch(1) does: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
 // days-hours:minutes or days-hours:minutes:seconds.
 func timeOK(text string) bool {
 	parts := limit.FindStringSubmatch(text)

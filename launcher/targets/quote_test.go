@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// hostileWords run something, or end a line or a quote, where they are not quoted.
+// hostileWords run a command, or end a line or a quote, if they are not quoted.
 func hostileWords(t *testing.T) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/hostile.json")
@@ -25,14 +25,14 @@ func hostileWords(t *testing.T) (words []string) {
 	return words
 }
 
-// anyText is hostile text, and any other that a process can be given as an argument.
+// anyText generates hostile text and any other text that a process can get as an argument.
 func anyText(hostile []string) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.SampledFrom(hostile), rapid.String(), rapid.Map(rapid.SliceOf(rapid.SampledFrom(hostile)), func(list []string) string {
 		return strings.Join(list, "")
 	})).Filter(func(s string) bool { return !strings.ContainsRune(s, 0) })
 }
 
-// A word that is quoted for bash comes out of bash as it was, stands on one line, and nothing is run.
+// Bash reads a quoted word back unchanged, on one line, and runs nothing.
 func TestBashReadsQuotedWordsAsTheyWere(t *testing.T) {
 	dir, hostile := t.TempDir(), hostileWords(t)
 	check := func(t require.TestingT, words []string) {

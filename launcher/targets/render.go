@@ -12,8 +12,8 @@ import (
 //go:embed templates/*.tmpl
 var sources embed.FS
 
-// quoting is how a value gets into a template: none stands there bare but numbers and what check has held to letters
-// and digits.
+// quoting has the functions that insert values into a template. Templates insert values without them only if they
+// are numbers or check has restricted them to letters and digits.
 var quoting = template.FuncMap{
 	"sh":        shell.Quote,
 	"words":     func(words []string) string { return shell.Line(words...) },
@@ -25,8 +25,7 @@ var quoting = template.FuncMap{
 
 var templates = template.Must(template.New("jobs").Option("missingkey=error").Funcs(quoting).ParseFS(sources, "templates/*.tmpl"))
 
-// render is the text of the file of that name. Templates are named by target, where two targets have a file of one
-// name.
+// render returns the text of a file. Templates are named TARGET.FILE.tmpl.
 func (s Spec) render(file string) (string, error) {
 	var b strings.Builder
 	name := s.Target + "." + file + ".tmpl"
@@ -36,8 +35,8 @@ func (s Spec) render(file string) (string, error) {
 	return b.String(), nil
 }
 
-// Join are the arguments of swarm join that all workers share, but for --home and --name. Nobody watches a job: it
-// waits for its coordinator longer than a person does.
+// Join returns the arguments of swarm join that all workers share, except --home and --name. A job waits for its
+// coordinator longer than a person would, because nobody watches it.
 func (s Spec) Join() []string {
 	return append([]string{"--nodes", s.Nodes, "--device", s.Device(), "--wait", "1h"}, s.Args...)
 }

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What SkyPilot takes for the keys that are used here, as its schema of a task has it (sky/utils/schemas.py): no other
-// key is allowed.
+// The types of the keys that the template uses, as in SkyPilot's schema of a task (sky/utils/schemas.py). The test
+// rejects any other key.
 var (
 	skyTask = map[string]string{"name": "text", "resources": "map", "envs": "variables", "secrets": "variables", "file_mounts": "map",
 		"setup": "text", "run": "text"}
@@ -22,7 +22,7 @@ var (
 	skyRecovery = map[string]string{"max_restarts_on_errors": "number"}
 )
 
-// conforms checks the keys and kinds of values of a map.
+// conforms checks the keys of a map and the types of its values.
 func conforms(t *testing.T, got map[string]any, want map[string]string) {
 	t.Helper()
 	for key, value := range got {
@@ -48,7 +48,7 @@ func conforms(t *testing.T, got map[string]any, want map[string]string) {
 	}
 }
 
-// task is worker.yaml as a YAML parser reads it.
+// task returns worker.yaml as a YAML parser reads it.
 func task(t *testing.T, s Spec) map[string]any {
 	t.Helper()
 	var got map[string]any
@@ -96,7 +96,7 @@ func TestSkyPilotHandsOnHostileArguments(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(home, "pwned"))
 }
 
-// launch.sh starts a managed job a worker; the invitation goes through the environment, not among the arguments.
+// launch.sh starts a managed job per worker. It passes the invitation through the environment, not as an argument.
 func TestSkyPilotLaunchesEachWorker(t *testing.T) {
 	s, bin := example(SkyPilot), t.TempDir()
 	s.Dir = filepath.Join(t.TempDir(), "it is here")

@@ -17,9 +17,9 @@ import (
 // patience bounds every wait for another process.
 const patience = 2 * time.Minute
 
-// stub is a swarm that writes down its arguments, each with a NUL after it, and how often this home has seen it. It
-// ends with the codes in the file codes beside it, one after the other; where there are no more it runs until SIGTERM,
-// and then saves and ends with 143.
+// stub is a fake swarm that records its arguments, each followed by a NUL, and counts its starts with this home. It
+// exits with the codes in the file codes in its folder, one after another. After the last code it runs until
+// SIGTERM, then saves and exits with 143.
 const stub = `#!/bin/bash
 here=$(dirname "$0") home=$2
 printf '%s\0' "$@" >"$here/args.new" && mv "$here/args.new" "$here/args"
@@ -31,7 +31,7 @@ touch "$here/running.${home##*/}"
 while :; do sleep 0.05; done
 `
 
-// slurmJob writes a job of two workers that runs the stub, in a folder with a name that wants quoting.
+// slurmJob writes a job with two workers that run the stub, in a folder whose name needs quoting.
 func slurmJob(t *testing.T, codes string, change func(*Spec)) Spec {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,8 +48,8 @@ func slurmJob(t *testing.T, codes string, change func(*Spec)) Spec {
 	return s
 }
 
-// batch is what slurmd would start for worker 1, with an scontrol that writes down how it was called, and a sleep of no
-// length.
+// batch returns the command that slurmd would start for worker 1. Its scontrol records its arguments, and its sleep
+// returns at once.
 func batch(t *testing.T, s Spec, restarts string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin := t.TempDir()
@@ -62,19 +62,19 @@ func batch(t *testing.T, s Spec, restarts string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// beside is the text of a file that the stubs wrote; empty when there is none.
+// beside returns the text of a file that the stubs wrote, or "" if there is none.
 func beside(s Spec, name string) string {
 	text, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Program), name))
 	return string(text)
 }
 
-// kept is the text of a file of worker 1's kept home.
+// kept returns the text of a file in worker 1's saved home.
 func kept(s Spec, name string) string {
 	text, _ := os.ReadFile(filepath.Join(s.Dir, "homes", "swarm-1", name))
 	return string(text)
 }
 
-// running waits until the stub has begun its nth life.
+// running waits until the stub is running after that number of restarts.
 func running(t *testing.T, s Spec, restarts string) {
 	t.Helper()
 	at := filepath.Join(filepath.Dir(s.Program), "running.swarm-*-1-72-"+restarts+"-*")
@@ -95,8 +95,8 @@ func TestSlurmHandsOnArgumentsAsTheyWere(t *testing.T) {
 	require.Empty(t, beside(s, "requeued"))
 }
 
-// Others may write to a scratch folder such as /tmp: a home that they put where the job's would be is neither used nor
-// removed.
+// Other users can write to a scratch folder such as /tmp. If they create a folder at the path of the job's home,
+// the job neither uses nor removes it.
 func TestASlurmHomeIsNotWhereAnotherUserPutsOne(t *testing.T) {
 	s := slurmJob(t, "0\n", nil)
 	planted := filepath.Join(s.Scratch, fmt.Sprintf("swarm-%d-swarm-1-72-0", os.Getuid()))
@@ -112,8 +112,8 @@ func TestASlurmHomeIsNotWhereAnotherUserPutsOne(t *testing.T) {
 	require.Len(t, found, 1, "what is there stays as it is")
 }
 
-// Near its end the worker stops in order, its home is kept, its own task alone is queued again, and it goes on from
-// there: with a new outbox, and nothing left on the machine's disk.
+// Near the time limit the worker stops in order, and its home is kept. Only its own task is queued again. It
+// continues from the kept home with a new outbox, and leaves nothing on the machine's disk.
 func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 	s := slurmJob(t, "", nil)
 	for restarts, count := range []string{"0", "1"} {
@@ -130,8 +130,8 @@ func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}
-	// Killed with its machine: what was kept before is gone on from, without the outbox that went on elsewhere
-	// meanwhile.
+	// After a kill with the machine, the worker continues from the home that was kept before, without the outbox,
+	// which meanwhile continued elsewhere.
 	cmd := batch(t, s, "2")
 	require.NoError(t, cmd.Start())
 	running(t, s, "2")
@@ -144,7 +144,7 @@ func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 	require.Equal(t, "x\nx\n", kept(s, "starts"))
 }
 
-// children are the living processes that run a program.
+// children returns the running processes of a program.
 func children(t *testing.T, program string) (pids []int) {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -160,7 +160,7 @@ func children(t *testing.T, program string) (pids []int) {
 	return pids
 }
 
-// scancel and preemption send TERM: the worker stops in order; whether the task is queued again is Slurm's to say.
+// scancel and preemption send TERM: the worker stops in order. Slurm decides whether to queue the task again.
 func TestSlurmCancelStopsInOrderAndQueuesNothing(t *testing.T) {
 	s := slurmJob(t, "", nil)
 	cmd := batch(t, s, "0")
@@ -173,7 +173,7 @@ func TestSlurmCancelStopsInOrderAndQueuesNothing(t *testing.T) {
 	require.Empty(t, beside(s, "requeued"))
 }
 
-// What may pass is tried again, with the same home; what would come back is not.
+// The job retries failures that may be temporary, with the same home, and does not retry permanent ones.
 func TestSlurmRestartsWhatMayPass(t *testing.T) {
 	for codes, want := range map[string]struct{ code, starts int }{
 		"1\n3\n0\n":          {0, 3},
@@ -184,7 +184,7 @@ func TestSlurmRestartsWhatMayPass(t *testing.T) {
 	} {
 		s := slurmJob(t, codes, nil)
 		cmd := batch(t, s, "0")
-		// No sleep between two attempts.
+		// No sleep between attempts.
 		require.NoError(t, os.WriteFile(filepath.Join(strings.SplitN(cmd.Env[0][len("PATH="):], ":", 2)[0], "sleep"), []byte("#!/bin/bash\n"), 0o755))
 		_ = cmd.Run()
 		require.Equal(t, want.code, cmd.ProcessState.ExitCode(), codes)
@@ -221,7 +221,7 @@ func TestScriptsPassBashAndShellcheck(t *testing.T) {
 			t.Log("no shellcheck here: bash -n alone")
 			continue
 		}
-		// What shellcheck only remarks on, such as a quoted $, is what was given.
+		// Mere remarks of shellcheck, such as on a quoted $, are intended.
 		out, err = exec.Command("shellcheck", "--severity=warning", path).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slurmConf is a cluster of this machine alone, with two cards that are files. A job that is queued again waits
-// cred_expire seconds and more, unless it is told otherwise.
+// slurmConf describes a cluster of this machine only, with two GPUs that are files. A requeued job waits at least
+// cred_expire seconds, unless its start time is changed.
 const slurmConf = `ClusterName=lab
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmUser=root
@@ -48,7 +48,7 @@ PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 `
 
-// slurmLab starts Slurm's own daemons, or skips the test where they are not installed.
+// slurmLab starts Slurm's daemons, or skips the test if they are not installed.
 func slurmLab(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"slurmctld", "slurmd", "munged", "sbatch"} {
@@ -65,7 +65,7 @@ func slurmLab(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "munge.key"), key, 0o400))
 	conf := filepath.Join(dir, "slurm.conf")
-	// Slurm takes no port 0: these were free a moment ago.
+	// Slurm does not accept port 0. These ports were free a moment ago.
 	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, slurmConf, host, dir, freePort(t), freePort(t), runtime.NumCPU()), 0o644))
 	gres := ""
 	for _, card := range []string{"gpu0", "gpu1"} {
@@ -88,8 +88,7 @@ func slurmLab(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
-// requeued is what a job that is queued again may wait for, where the update that lets it start at once comes while it
-// still ends.
+// requeued bounds the wait for a requeued job whose update to an early start comes while it is still ending.
 const requeued = 3 * time.Minute
 
 func freePort(t *testing.T) int {
@@ -100,7 +99,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// daemon runs a program in the foreground until the test's end.
+// daemon runs a program in the foreground until the test ends.
 func daemon(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
@@ -125,7 +124,7 @@ func slurm(t *testing.T, program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// answer is what a command printed; empty while it fails, as for a condition that is polled.
+// answer returns a command's output, or "" if the command fails, for conditions that are polled.
 func answer(program string, args ...string) string {
 	out, err := exec.Command(program, args...).Output()
 	if err != nil {
@@ -134,9 +133,9 @@ func answer(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again
-// and continues with its home; one with more right to the machine takes it away and the worker goes on later; scancel
-// ends it all.
+// A real Slurm accepts the job, gives each worker a GPU and runs it. Near the time limit only that task is queued
+// again, and it continues with its home. Preemption takes the machine away, and the worker continues later. scancel
+// ends everything.
 func TestSlurmRunsTheJob(t *testing.T) {
 	slurmLab(t)
 	s := slurmJob(t, "", func(s *Spec) { s.GPUs, s.GPUType, s.Workers = 1, "t4", 1 })
@@ -152,8 +151,8 @@ func TestSlurmRunsTheJob(t *testing.T) {
 				return
 			}
 			state = answer("squeue", "-h", "-r", "-j", id, "-o", "%T %r %S")
-			// What is queued again would wait for two minutes. It can't begin in the second in which its former life
-			// ended: Slurm refuses that one's credential.
+			// A requeued job would wait for two minutes. It cannot start in the second in which its previous
+			// attempt ended, because Slurm rejects that attempt's credential.
 			if begin, err := time.ParseInLocation("PENDING BeginTime 2006-01-02T15:04:05", state, time.Local); err == nil && time.Until(begin) > 10*time.Second {
 				_ = exec.Command("scontrol", "update", "jobid="+id+"_0", "StartTime=now+3seconds").Run()
 			}
@@ -180,7 +179,7 @@ func TestSlurmRunsTheJob(t *testing.T) {
 	life(0)
 	require.Contains(t, beside(s, "args"), "--model\x00two words\x00")
 	require.Contains(t, slurm(t, "scontrol", "show", "job", id), "gres:gpu:t4:1")
-	slurm(t, "scancel", "--batch", "--signal=USR1", id) // what --signal=B:USR1@300 sends
+	slurm(t, "scancel", "--batch", "--signal=USR1", id) // as --signal=B:USR1@300 does
 	queued(1)
 	life(1)
 	slurm(t, "scontrol", "requeue", id) // as preemption does

@@ -1,11 +1,11 @@
-// Package targets writes the files with which a cluster's own scheduler (Slurm, Kubernetes, SkyPilot) or Docker Compose
-// starts workers: hosts that run swarm join. It owns their templates, what each scheduler takes for a value, and how a
-// value is quoted there. It starts nothing, and the invitation, which lets anybody in who has it, stands in a file of
-// its own that only its owner may read.
+// Package targets writes the files with which a cluster scheduler (Slurm, Kubernetes, SkyPilot) or Docker Compose
+// starts workers: hosts that run swarm join. It owns the templates, and the valid values and quoting rules of each
+// scheduler. It starts nothing. The invitation lets anyone who has it join the swarm, so it goes into a separate
+// file that only its owner can read.
 //
-// What all of them rely on: swarm join stops in order on SIGTERM within StopSeconds, after a checkpoint, and goes on
-// with the same --home; 0 means that the run is over, 2 a mistake that comes back every time, 4 that some nodes were
-// given up and the others are through; 1, 3 and a kill may pass.
+// All targets rely on this behavior of swarm join: on SIGTERM it writes a checkpoint and stops in order within
+// StopSeconds. It continues with the same --home. Its exit code 0 means that the run is over, 2 a permanent
+// mistake, 4 that it gave up some nodes and the others are done. 1, 3 and a kill may be temporary.
 package targets
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// Targets that files can be written for.
+// Targets.
 const (
 	Slurm      = "slurm"
 	Kubernetes = "kubernetes"
@@ -26,39 +26,40 @@ const (
 
 // Bounds of a Spec.
 const (
-	MaxWorkers   = 1024 // membership.MaxWorkers
-	MaxNameBytes = 19   // with -1023 after it what swarm join keeps of a name: 8 less than membership.MaxNameBytes
+	MaxWorkers = 1024 // membership.MaxWorkers
+	// leaves space for "-1023" in the name that swarm join keeps: 8 less than membership.MaxNameBytes
+	MaxNameBytes = 19
 	maxGPUs      = 64
 )
 
 // StopSeconds is how long swarm join may take to stop in order.
 const StopSeconds = 25
 
-// DefaultImage holds Python and PyTorch for a container that swarm is mounted into. Its C library is new enough for a
-// program built on Debian 12.
+// DefaultImage provides Python and PyTorch for a container that swarm is mounted into. Its C library is new enough
+// for a program built on Debian 12.
 const DefaultImage = "pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
 
-// Spec is what the workers are to be.
+// Spec describes the workers.
 type Spec struct {
 	Target  string
-	Name    string // worker i is called Name-i
+	Name    string // worker i has the name Name-i
 	Workers int
 	Args    []string // more arguments of swarm join
-	Nodes   string   // of each worker: auto or a number
+	Nodes   string   // per worker: auto or a number
 
-	GPUs    int    // of each worker; 0: it trains on its CPU
-	GPUType string // as the target calls it; empty: any
+	GPUs    int    // per worker; 0: train on the CPU
+	GPUType string // the target's name for it; empty: any
 	CPUs    int
 	Memory  int64 // bytes
 
-	Invitation string // swarm join's; empty: Args say where the swarm is
-	Dir        string // where the files will lie, absolute
-	Program    string // absolute: swarm, where the target reads it
+	Invitation string // for swarm join; empty: Args name the swarm
+	Dir        string // folder of the files, absolute
+	Program    string // absolute path of swarm on the target
 
 	Time      string // slurm: sbatch's --time
 	Partition string // slurm
 	Account   string // slurm
-	Scratch   string // slurm: a folder on each machine's own disk; empty: $SLURM_TMPDIR, $TMPDIR or /tmp
+	Scratch   string // slurm: a folder on each machine's local disk; empty: $SLURM_TMPDIR, $TMPDIR or /tmp
 
 	Image        string // kubernetes, compose, skypilot (docker:…)
 	Namespace    string // kubernetes
@@ -69,12 +70,12 @@ type Spec struct {
 	Infra string // skypilot: cloud[/region[/zone]]
 }
 
-// File is one of the files.
+// File is a file to write.
 type File struct {
-	Name   string // within Spec.Dir; with a slash at its end an empty folder
+	Name   string // relative to Spec.Dir; an empty folder if it ends with a slash
 	Mode   fs.FileMode
 	Text   string
-	Secret bool // it holds the invitation
+	Secret bool // contains the invitation
 }
 
 // Names of files that others refer to.
@@ -83,7 +84,8 @@ const (
 	secretFile     = "secret.yaml"
 )
 
-// Files are the job files, the one to submit first. A *configs.Error names a value that the target doesn't take.
+// Files returns the job files, starting with the one to submit. A *configs.Error names a value that the target does
+// not accept.
 func (s Spec) Files() ([]File, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -111,13 +113,13 @@ func (s Spec) files(list ...File) ([]File, error) {
 			list[i].Text = text
 		}
 	}
-	if s.Invitation != "" && s.Target != Kubernetes { // there it is in the secret
+	if s.Invitation != "" && s.Target != Kubernetes { // in Kubernetes the secret holds it
 		list = append(list, File{Name: invitationFile, Mode: 0o600, Text: s.Invitation + "\n", Secret: true})
 	}
 	return list, nil
 }
 
-// Next is what to type once the files lie in Dir.
+// Next returns the command to type once the files are in Dir.
 func (s Spec) Next() string {
 	at := func(name string) string { return shell.Quote(s.Dir + "/" + name) }
 	switch s.Target {
@@ -131,7 +133,7 @@ func (s Spec) Next() string {
 	return "docker compose -f " + at("compose.yaml") + " up -d"
 }
 
-// Indices are the workers' numbers, from 0.
+// Indices returns the workers' numbers, from 0.
 func (s Spec) Indices() []int {
 	list := make([]int, s.Workers)
 	for i := range list {
@@ -140,19 +142,20 @@ func (s Spec) Indices() []int {
 	return list
 }
 
-// Last is the last worker's number.
+// Last returns the last worker's number.
 func (s Spec) Last() int { return s.Workers - 1 }
 
-// Worker is the name of worker i.
+// Worker returns the name of worker i.
 func (s Spec) Worker(i int) string { return s.Name + "-" + strconv.Itoa(i) }
 
-// MiB are bytes as schedulers count them, rounded up.
+// MiB converts bytes to MiB, rounded up.
 func (s Spec) MiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
-// GiB likewise.
+// GiB converts bytes to GiB, rounded up.
 func (s Spec) GiB(bytes int64) int64 { return (bytes + 1<<30 - 1) >> 30 }
 
-// Device is swarm join's --device. It is said aloud: a machine whose driver is late must fail, not train on its CPU.
+// Device returns the value of --device for swarm join. It is explicit, so that a machine whose driver is not up yet
+// fails instead of training on its CPU.
 func (s Spec) Device() string {
 	if s.GPUs == 0 {
 		return "cpu"
@@ -160,7 +163,7 @@ func (s Spec) Device() string {
 	return "cuda"
 }
 
-// GPUIDs are the cards of worker i on a host that has all of them.
+// GPUIDs returns the GPUs of worker i on a host that has the GPUs of all workers.
 func (s Spec) GPUIDs(i int) []string {
 	var ids []string
 	for g := range s.GPUs {

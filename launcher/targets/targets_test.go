@@ -12,7 +12,7 @@ import (
 
 const token = "c2VjcmV0LXRva2Vu"
 
-// example is a Spec that is good for the target.
+// example returns a valid Spec for the target.
 func example(target string) Spec {
 	return Spec{
 		Target: target, Name: "swarm", Workers: 3, Args: []string{"--model", "gpt2", "--yes"}, Nodes: "auto", GPUs: 1, GPUType: "a100", CPUs: 8,
@@ -25,7 +25,7 @@ func example(target string) Spec {
 
 var targets = []string{Slurm, Kubernetes, SkyPilot, Compose}
 
-// write puts a target's files into a folder as swarm generate does, and returns it.
+// write writes a target's files into a folder as swarm generate does, and returns the folder.
 func write(t *testing.T, s Spec) string {
 	t.Helper()
 	files, err := s.Files()
@@ -42,7 +42,7 @@ func write(t *testing.T, s Spec) string {
 	return s.Dir
 }
 
-// text is one of the files' text.
+// text returns the text of one of the files.
 func text(t *testing.T, s Spec, name string) string {
 	t.Helper()
 	files, err := s.Files()
@@ -151,7 +151,7 @@ func TestSizesAreRoundedUp(t *testing.T) {
 	require.Equal(t, int64(30), Spec{}.GiB(32e9))
 }
 
-// A host that has all the cards gives each worker its own.
+// On a host with all GPUs, each worker gets GPUs of its own.
 func TestWorkersOfOneHostShareNoGPU(t *testing.T) {
 	s := Spec{Workers: 3, GPUs: 2}
 	var all []string

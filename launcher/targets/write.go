@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Print writes the job file alone. The others are for the user to make: no secret is printed.
+// Print prints only the job file and names the others. It prints no secret.
 func (s Spec) Print(files []File, stdout, stderr io.Writer) error {
 	if _, err := fmt.Fprint(stdout, files[0].Text); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s Spec) Print(files []File, stdout, stderr io.Writer) error {
 	return err
 }
 
-// Write writes the files into Dir and says so. With force it replaces those that are there.
+// Write writes the files into Dir and prints their paths. With force it replaces existing files.
 func (s Spec) Write(files []File, force bool, stdout io.Writer) error {
 	if !force {
 		for _, f := range files {
@@ -59,7 +59,8 @@ func (s Spec) Write(files []File, force bool, stdout io.Writer) error {
 	return err
 }
 
-// writeJob makes a new file, so that a secret never takes over an older file's permissions or a link's target.
+// writeJob always creates a new file, so that a secret never gets an older file's permissions or goes through a
+// link.
 func writeJob(path string, f File) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
-// load reads the file as docker compose does, its schema and its replacing of variables included.
+// load reads the file as docker compose does, including its schema and the expansion of variables.
 func load(t *testing.T, s targets.Spec) *types.Project {
 	t.Helper()
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{

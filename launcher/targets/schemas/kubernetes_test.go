@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
-// manifests are the documents of a file, each decoded into Kubernetes' own type, where an unknown or doubled field is
-// an error.
+// manifests returns the documents of a file, each decoded into Kubernetes' own type. An unknown or duplicate field
+// is an error.
 func manifests(t *testing.T, text string) (list []batch.Job, claims []core.PersistentVolumeClaim, secrets []core.Secret) {
 	t.Helper()
 	for _, document := range strings.Split(text, "\n---\n") {
@@ -36,7 +36,7 @@ func manifests(t *testing.T, text string) (list []batch.Job, claims []core.Persi
 			var secret core.Secret
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &secret))
 			secrets = append(secrets, secret)
-		case " ": // the comment at the beginning
+		case " ": // the comment at the start
 		default:
 			t.Fatalf("unexpected %v", kind)
 		}
@@ -84,7 +84,7 @@ func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
 	}
 }
 
-// What the API server would refuse and no type can hold: the rules of pod failure policies and of names (Kubernetes'
+// Checks rules of the API server that the types cannot express: for pod failure policies and for names (Kubernetes'
 // documentation of Jobs).
 func TestKubernetesJobsKeepTheServersRules(t *testing.T) {
 	s := example(targets.Kubernetes)
@@ -123,7 +123,7 @@ func TestKubernetesHandsOnHostileArguments(t *testing.T) {
 	args := list[0].Spec.Template.Spec.Containers[0].Args
 	args = args[len(args)-len(s.Args):]
 	for i, arg := range args {
-		// The kubelet makes $ of $$, and then replaces no $(NAME).
+		// The kubelet turns $$ into $ and then expands no $(NAME).
 		require.Equal(t, s.Args[i], strings.ReplaceAll(arg, "$$", "$"))
 		require.NotContains(t, strings.ReplaceAll(arg, "$$", ""), "$")
 	}

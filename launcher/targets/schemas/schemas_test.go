@@ -1,5 +1,5 @@
 // Package schemas checks the files of launcher/targets with their targets' own parsers: Compose's loader and
-// Kubernetes' types. It is a module of its own, so that what those need is no dependency of swarm: cd
+// Kubernetes' types. It is a separate module, so that swarm does not depend on these parsers. To run it: cd
 // launcher/targets/schemas && go test ./...
 package schemas
 
@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
-// example is a Spec that is good for the target.
+// example returns a valid Spec for the target.
 func example(target string) targets.Spec {
 	return targets.Spec{
 		Target: target, Name: "swarm", Workers: 3, Args: []string{"--model", "gpt2", "--yes"}, Nodes: "auto", GPUs: 1, CPUs: 8, Memory: 32 << 30,
@@ -22,7 +22,7 @@ func example(target string) targets.Spec {
 	}
 }
 
-// text is one of the files' text.
+// text returns the text of one of the files.
 func text(t *testing.T, s targets.Spec, name string) string {
 	t.Helper()
 	files, err := s.Files()
@@ -36,7 +36,7 @@ func text(t *testing.T, s targets.Spec, name string) string {
 	return ""
 }
 
-// hostileWords run something, or end a line or a quote, where they are not quoted.
+// hostileWords run a command, or end a line or a quote, if they are not quoted.
 func hostileWords(t *testing.T) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../testdata/hostile.json")
