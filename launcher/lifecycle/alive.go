@@ -1,5 +1,5 @@
-// Package lifecycle manages the runs of a home: it finds running ones and their processes, holds their locks, and
-// stops, lists and removes runs. It takes a home and its database, and trains nothing.
+// Package lifecycle manages the runs of a home. It finds running runs and their processes, holds their locks, and
+// stops, lists and removes runs. It needs a home and its database, and trains nothing.
 package lifecycle
 
 import (
@@ -16,23 +16,23 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// silence is how long the database may not hear from a coordinator on another host before that is taken for dead, in
-// seconds. It hears from a living one every few seconds.
+// silence is the time without news in the database, in seconds, after which a coordinator on another host counts as
+// dead. A living coordinator writes every few seconds.
 const silence = 120
 
-// Identity names the process that has, or had, a run.
+// Identity names the process that runs, or ran, a run.
 func Identity(run store.Run) supervise.Identity {
 	return supervise.Identity{PID: run.PID, Start: uint64(run.StartTicks), Boot: run.BootID}
 }
 
-// Elsewhere tells whether a run belongs to another host, whose processes can't be seen from here.
+// Elsewhere reports whether a run belongs to another host, whose processes are not visible here.
 func Elsewhere(run store.Run) bool {
 	host, err := os.Hostname()
 	return err == nil && run.Host != "" && host != run.Host
 }
 
-// Alive tells whether the process that has a run still runs: the same pid, start and boot. Of one on another host only
-// the database tells.
+// Alive reports whether the process of a run is still running: the same pid, start time and boot. For a run on
+// another host it relies on the database.
 func Alive(s store.Snapshot, now float64) bool {
 	if !Elsewhere(s.Run) {
 		return Identity(s.Run).Alive()
@@ -44,7 +44,7 @@ func Alive(s store.Snapshot, now float64) bool {
 	return newest.Ended == 0 && now-newest.Seen < silence
 }
 
-// Status is the status of the run or experiment of that name, as of now.
+// Status returns the current status of the run or experiment with that name.
 func Status(ctx context.Context, reader *store.Reader, name string) (stats.Status, error) {
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
@@ -54,8 +54,7 @@ func Status(ctx context.Context, reader *store.Reader, name string) (stats.Statu
 	return query.Status(snapshot, now, Alive(snapshot, now)), nil
 }
 
-// Running returns the runs of that name, a run's or an experiment's, that are being run now; with an empty name all of
-// them, oldest first.
+// Running returns the running runs whose run or experiment has that name, oldest first. An empty name selects all.
 func Running(ctx context.Context, reader *store.Reader, name string) ([]store.Snapshot, error) {
 	runs, err := reader.Runs(ctx, store.Filter{States: []string{store.RunRunning}})
 	if err != nil {
@@ -77,7 +76,8 @@ func Running(ctx context.Context, reader *store.Reader, name string) ([]store.Sn
 	return running, nil
 }
 
-// Choose is the one run that a name, or nothing, means among those that run; nil where none does.
+// Choose returns the one running run that name selects, or nil if there is none. An empty name selects any. Several
+// runs are an error.
 func Choose(ctx context.Context, reader *store.Reader, name, command string) (*store.Snapshot, error) {
 	running, err := Running(ctx, reader, name)
 	switch {

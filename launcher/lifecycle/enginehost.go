@@ -13,7 +13,7 @@ import (
 // HostFolder is the folder of a run that holds the pid file of its engine host.
 const HostFolder = "engine-host"
 
-// EngineHost is what a running run's engine host holds of this host's memory now. It is nil where none lives.
+// EngineHost returns the current host memory of a running run's engine host, or nil if there is none.
 func EngineHost(home layout.Home, x stats.Status) *stats.EngineHost {
 	if x.State != store.RunRunning {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// ExitCode is the exit code that swarm up of a run ended with, as far as the database tells.
+// ExitCode returns the exit code of swarm up for a run, as far as the database shows it.
 func ExitCode(s stats.Status) int {
 	switch s.State {
 	case store.RunDone:
@@ -18,7 +18,7 @@ func ExitCode(s stats.Status) int {
 		return fail.ExitLost
 	case store.RunStopped:
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-			// "stopped by interrupt" and the like are of runs of an older swarm.
+			// Runs of an older swarm recorded "stopped by interrupt" and the like.
 			if s.Message == (&interrupt.Error{Signal: signal}).Error() || s.Message == "stopped by "+signal.String() {
 				return fail.ExitSignal + int(signal)
 			}

@@ -27,22 +27,22 @@ type Listed struct {
 	Seed       int64        `json:"seed"`
 	Model      string       `json:"model"`
 	Device     string       `json:"device"`
-	Round      int          `json:"round"` // done by the slowest node
+	Round      int          `json:"round"` // rounds done by the slowest node
 	Rounds     int          `json:"rounds"`
 	Nodes      int          `json:"nodes"`
-	Started    float64      `json:"started"` // Unix seconds, like the next two
-	Ended      *float64     `json:"ended"`   // null: it runs, or died without a word
+	Started    float64      `json:"started"` // Unix seconds, as the next two fields
+	Ended      *float64     `json:"ended"`   // null: still running, or crashed
 	LastSeen   float64      `json:"last_seen"`
-	AgeSeconds float64      `json:"age_seconds"` // since last_seen; 0 of one that runs
-	Folder     *string      `json:"folder"`      // null: it has none here
-	SizeBytes  *int64       `json:"size_bytes"`  // of the folder; null: not measured
+	AgeSeconds float64      `json:"age_seconds"` // since last_seen; 0 for a running run
+	Folder     *string      `json:"folder"`      // null: no folder on this host
+	SizeBytes  *int64       `json:"size_bytes"`  // size of the folder; null: not measured
 	Record     store.Totals `json:"-"`
 }
 
-// States are the states that a listed run may have.
+// States are the possible states of a listed run.
 var States = []string{store.RunRunning, stats.StateCrashed, store.RunDone, store.RunStopped, store.RunLost, store.RunFailed}
 
-// CheckStates refuses what is no state of a run.
+// CheckStates rejects texts that are not a state of a run.
 func CheckStates(states []string) error {
 	for _, s := range states {
 		if !slices.Contains(States, s) {
@@ -52,8 +52,8 @@ func CheckStates(states []string) error {
 	return nil
 }
 
-// List are the runs of those names, runs' or experiments', and states, the newest first; of no name or state all. The
-// error is store.ErrNotFound, wrapped in what a user reads, for a name that no run has.
+// List returns the runs with these names (of runs or experiments) and states, newest first. An empty list selects
+// all. For a name without a run, the error wraps store.ErrNotFound in a text for users.
 func List(ctx context.Context, reader *store.Reader, names, states []string) ([]Listed, error) {
 	all, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
@@ -104,13 +104,13 @@ func listed(ctx context.Context, reader *store.Reader, t store.Totals, now float
 	return r, nil
 }
 
-// What measuring the folders of a listing may cost.
+// Bounds of measuring the folders of a listing.
 const (
 	measuredEntries = 200_000
 	measuredFor     = 3 * time.Second
 )
 
-// Measure fills in folders and their sizes, as far as that takes no more than a moment.
+// Measure fills in the folders and their sizes, as far as that takes at most measuredFor.
 func Measure(home layout.Home, runs []Listed) error {
 	root, err := RunsRoot(home)
 	if root == nil {
@@ -132,7 +132,7 @@ func Measure(home layout.Home, runs []Listed) error {
 	return nil
 }
 
-// Locate fills in folders.
+// Locate fills in the folders.
 func Locate(home layout.Home, root *os.Root, runs []Listed) {
 	for i := range runs {
 		r := &runs[i]
@@ -146,7 +146,7 @@ func Locate(home layout.Home, root *os.Root, runs []Listed) {
 	}
 }
 
-// RunsRoot is the folder of the runs' folders; nil where there is none yet.
+// RunsRoot opens the folder that contains the runs' folders. It returns nil if there is none yet.
 func RunsRoot(home layout.Home) (*os.Root, error) {
 	root, err := os.OpenRoot(home.Runs())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,18 +9,19 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// LockPath is the file that is locked while an experiment runs.
+// LockPath returns the path of the file that is locked while an experiment runs.
 func LockPath(home layout.Home, experiment string) string {
 	return home.Path("locks", experiment+".lock")
 }
 
-// LockExperiment takes the lock that a coordinator holds while it runs an experiment, or returns its holder.
+// LockExperiment takes the lock that a coordinator holds while it runs an experiment. If another process holds it,
+// the error names that process.
 func LockExperiment(home layout.Home, experiment string) (*files.Claim, error) {
 	claim, err := files.TakeClaim(LockPath(home, experiment))
 	return claim, LockError(home, err, runningAlready(experiment))
 }
 
-// AlreadyRunning says who runs an experiment, if anybody does. It makes no file.
+// AlreadyRunning returns an error that names the process running an experiment, or nil. It creates no file.
 func AlreadyRunning(home layout.Home, experiment string) error {
 	return LockError(home, files.LookClaim(LockPath(home, experiment), files.ClaimPatience), runningAlready(experiment))
 }
@@ -33,7 +34,8 @@ func runningAlready(experiment string) func(holder string) error {
 	}
 }
 
-// LockError says what to do about a lock that could not be taken: held makes the error of one that a process holds.
+// LockError adds a remedy to an error of taking a lock. held returns the error for a lock that another process
+// holds.
 func LockError(home layout.Home, err error, held func(holder string) error) error {
 	var other *files.HeldError
 	switch {
@@ -45,7 +47,7 @@ func LockError(home layout.Home, err error, held func(holder string) error) erro
 	return home.Error(err)
 }
 
-// SweepLockPath is the file that is locked while a sweep has an experiment.
+// SweepLockPath returns the path of the file that is locked while a sweep uses an experiment.
 func SweepLockPath(home layout.Home, experiment string) string {
 	return home.Path("locks", experiment+".sweep")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// OpenReader opens a home's database for reading, and says what to do where nothing has run there yet.
+// OpenReader opens a home's database for reading. If nothing has run there yet, the error says what to do.
 func OpenReader(ctx context.Context, home layout.Home) (*store.Reader, error) {
 	reader, err := store.OpenReader(ctx, home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
@@ -19,7 +19,7 @@ func OpenReader(ctx context.Context, home layout.Home) (*store.Reader, error) {
 	return reader, err
 }
 
-// NotFound says what to do about a name that the database does not know; empty: any run.
+// NotFound adds a remedy to an error for a name that is not in the database. An empty name means any run.
 func NotFound(err error, name string) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -30,7 +30,8 @@ func NotFound(err error, name string) error {
 	return fail.Usage(fmt.Errorf("no run or experiment %q is recorded", name), "swarm ls")
 }
 
-// UnknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
+// UnknownExperiment returns the error for a name that is not an experiment, in commands that compare experiments.
+// The name may be a run's.
 func UnknownExperiment(ctx context.Context, reader *store.Reader, name string) error {
 	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
 		return fail.Usage(fmt.Errorf("%q is a run, but compare takes experiments", name), "its experiment, "+s.Run.Experiment)

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// InUse says why a run can't be removed now; nil: it can.
+// InUse returns why a run cannot be removed at the moment, or nil if it can.
 func InUse(home layout.Home, r Listed) error {
 	if r.State == store.RunRunning {
 		where := ""
@@ -24,7 +24,7 @@ func InUse(home layout.Home, r Listed) error {
 		return fail.Hint(fmt.Errorf("%s is running%s", r.Run, where), "swarm down "+r.Run)
 	}
 	if !store.ValidExperiment(r.Experiment) {
-		return nil // nobody can run it
+		return nil // no process can run it
 	}
 	var other *files.HeldError
 	if errors.As(files.LookClaim(LockPath(home, r.Experiment), 0), &other) {
@@ -43,22 +43,23 @@ func InUse(home layout.Home, r Listed) error {
 type Removal struct {
 	Home      layout.Home
 	FilesOnly bool
-	DryRun    bool // remove nothing, and return what would be
+	DryRun    bool // remove nothing, but return what would be removed
 	Logger    *slog.Logger
 }
 
-// Removed is what became of one run.
+// Removed is the result for one run.
 type Removed struct {
-	Run           string `json:"run"`
-	Experiment    string `json:"experiment"`
-	State         string `json:"state"`
-	Removed       bool   `json:"removed"`
-	FreedBytes    *int64 `json:"freed_bytes"`    // of its folder; null: not measured
-	DatabaseBytes int64  `json:"database_bytes"` // that later runs can use in the database, whose file does not shrink
+	Run        string `json:"run"`
+	Experiment string `json:"experiment"`
+	State      string `json:"state"`
+	Removed    bool   `json:"removed"`
+	FreedBytes *int64 `json:"freed_bytes"` // size of its folder; null: not measured
+	// freed for later runs within the database file, which does not shrink
+	DatabaseBytes int64 `json:"database_bytes"`
 }
 
-// Remove returns what became of each run, in their order. It stops at the first failure, and between runs where ctx
-// ends.
+// Remove removes the runs and returns the results in their order. It stops at the first failure, and between runs
+// when ctx ends.
 func (o Removal) Remove(ctx context.Context, runs []Listed) (done []Removed, err error) {
 	root, err := RunsRoot(o.Home)
 	if err != nil {
@@ -92,8 +93,8 @@ func (o Removal) Remove(ctx context.Context, runs []Listed) (done []Removed, err
 	return done, nil
 }
 
-// remove removes a run while nobody else can have its experiment. Its files go first: a disk that is full has room for
-// the database then, and a removal that is interrupted leaves a run that is still listed, which rm removes.
+// remove removes a run while it holds the experiment's lock. It removes the files first: on a full disk the
+// database needs the space. An interrupted removal leaves a run that is still listed, and rm can remove it again.
 func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r Listed, x *Removed) error {
 	if store.ValidExperiment(r.Experiment) {
 		lock, err := LockExperiment(o.Home, r.Experiment)
@@ -107,7 +108,7 @@ func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r 
 		return err
 	}
 	now, err := s.Snapshot(ctx, r.Run)
-	if errors.Is(err, store.ErrNotFound) || err == nil && now.Run.Run != r.Run { // another rm was sooner
+	if errors.Is(err, store.ErrNotFound) || err == nil && now.Run.Run != r.Run { // another rm removed it first
 		return nil
 	}
 	if err != nil {
@@ -134,8 +135,8 @@ func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r 
 	return err
 }
 
-// records is the database, read until a run's record is removed: one on a full disk can be written to only once files
-// are gone.
+// records is the database. It stays open for reading only until the first removal of a record: on a full disk it
+// can be written only after files are gone.
 type records struct {
 	home   layout.Home
 	logger *slog.Logger

@@ -20,37 +20,37 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// OrphanTerm is what a process that a dead coordinator left behind gets between SIGTERM and SIGKILL.
+// OrphanTerm is the time between SIGTERM and SIGKILL for a process that a dead coordinator left behind.
 const OrphanTerm = 3 * time.Second
 
 const (
-	PollInterval = 50 * time.Millisecond  // between two looks at a process that is to end
-	SignalGap    = 500 * time.Millisecond // between the two signals of --now: pending ones would be taken for one
-	killWait     = 5 * time.Second        // for a killed process to go
+	PollInterval = 50 * time.Millisecond  // between two checks of a process that is stopping
+	SignalGap    = 500 * time.Millisecond // between the two signals of --now: pending signals would merge into one
+	killWait     = 5 * time.Second        // for a killed process to disappear
 )
 
-// AskedFile is in the folder of a run that has been asked to stop, and says which process was asked: to that one a
-// second signal means stop now, which somebody who types swarm down twice does not mean.
+// AskedFile is a file in the folder of a run that has been asked to stop. It names the process that was asked. A
+// second signal to that process would mean an immediate stop, which typing swarm down twice does not mean.
 const AskedFile = "stopping.json"
 
-// Stop is one run on its way to its end.
+// Stop is a run that is being stopped.
 type Stop struct {
 	Run     store.Run
 	dir     string
 	id      supervise.Identity
 	process *os.Process
-	Service string // of systemd, which may start it again
-	Now     bool   // without waiting for steps and checkpoints
+	Service string // systemd service, which may start it again
+	Now     bool   // do not wait for steps and checkpoints
 
 	began   time.Time
 	Took    time.Duration
 	Ended   bool
 	Killed  bool // it had to be killed
-	Orphans int  // processes it left, ended too
+	Orphans int  // number of leftover processes that were ended
 	err     error
 }
 
-// NewStop names the process to stop. Go's handle stays with the process where its pid is given to another.
+// NewStop names the process to stop. Go's process handle stays valid if the kernel reuses the pid.
 func NewStop(home layout.Home, run store.Run, now bool) *Stop {
 	s := &Stop{Run: run, dir: home.Run(run.Run), id: Identity(run), Now: now, began: time.Now()}
 	s.Service = serviceOf(run.PID)
@@ -58,7 +58,7 @@ func NewStop(home layout.Home, run store.Run, now bool) *Stop {
 	return s
 }
 
-// signal sends a signal if the process still is the coordinator.
+// signal sends signals if the process is still the coordinator.
 func (s *Stop) signal(signals ...syscall.Signal) {
 	for _, signal := range signals {
 		if s.err != nil || !s.id.Alive() {
@@ -73,8 +73,8 @@ func (s *Stop) signal(signals ...syscall.Signal) {
 	}
 }
 
-// ask asks the coordinator to stop in order, unless it has been asked. One that is stopped, as by ctrl+z, is woken for
-// it.
+// ask asks the coordinator to stop in order, unless it has already been asked. It also wakes a suspended
+// coordinator (ctrl+z).
 func (s *Stop) ask() {
 	var before supervise.Identity
 	data, err := os.ReadFile(filepath.Join(s.dir, AskedFile))
@@ -83,13 +83,14 @@ func (s *Stop) ask() {
 		return
 	}
 	if data, err = json.Marshal(s.id); err == nil {
-		_ = os.WriteFile(filepath.Join(s.dir, AskedFile), append(data, '\n'), 0o600) // on a full disk it stops all the same
+		// without the file, as on a full disk, the run stops too
+		_ = os.WriteFile(filepath.Join(s.dir, AskedFile), append(data, '\n'), 0o600)
 	}
 	s.signal(syscall.SIGTERM, syscall.SIGCONT)
 }
 
-// Await stops all runs, kills those that don't end within limit, and returns once none is left. report is called about
-// once a second.
+// Await stops all runs, kills those that do not end within limit, and returns once none is left. It calls report
+// about once a second.
 func Await(ctx context.Context, stops []*Stop, limit time.Duration, report func(time.Duration, []*Stop)) []error {
 	began := time.Now()
 	for _, s := range stops {
@@ -141,7 +142,7 @@ func Await(ctx context.Context, stops []*Stop, limit time.Duration, report func(
 	return failures
 }
 
-// step tells whether it has still to be waited for.
+// step reports whether the run is still stopping.
 func (s *Stop) step(waited time.Duration) bool {
 	if s.Ended || s.err != nil {
 		return false
@@ -152,8 +153,8 @@ func (s *Stop) step(waited time.Duration) bool {
 	return !s.Ended
 }
 
-// kill ends a coordinator that did not listen, and what it leaves behind: its nodes exit when their stdin closes, the
-// rest is swept.
+// kill kills a coordinator that did not stop, and ends what it leaves behind. Its nodes exit when their stdin
+// closes. SweepRun ends the rest.
 func (s *Stop) kill(ctx context.Context) error {
 	s.Killed = true
 	s.signal(syscall.SIGKILL)
@@ -171,7 +172,8 @@ func (s *Stop) kill(ctx context.Context) error {
 	return err
 }
 
-// SweepRun ends the processes and MPS daemons that a dead coordinator left in a run's folder.
+// SweepRun ends the processes and MPS daemons that a dead coordinator left in a run's folder, and returns their
+// number.
 func SweepRun(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return 0, nil
@@ -181,7 +183,7 @@ func SweepRun(ctx context.Context, dir string) (int, error) {
 	return len(orphans) + len(daemons), errors.Join(err, mpsErr)
 }
 
-// Describe is what the run does at this moment, for people.
+// Describe returns what the run is doing at the moment, for people.
 func (s *Stop) Describe(ctx context.Context, reader *store.Reader) string {
 	status, err := Status(ctx, reader, s.Run.Run)
 	if err != nil {
@@ -200,7 +202,7 @@ func (s *Stop) Describe(ctx context.Context, reader *store.Reader) string {
 	return fmt.Sprintf("%s at round %d of %d, nodes %s", s.Run.Run, status.Round, status.Rounds, strings.Join(order, ", "))
 }
 
-// serviceOf is the systemd service that a process runs in, where its name is one of swarm's.
+// serviceOf returns the systemd service in which a process runs, if it has a name of swarm's.
 func serviceOf(pid int) string {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {

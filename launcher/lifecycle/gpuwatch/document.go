@@ -10,48 +10,50 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Document is what `swarm gpu -o json` prints (docs/CLI.md). Fields are only ever added. What a driver doesn't tell is
-// -1.
+// Document is the output of `swarm gpu -o json` (docs/CLI.md). New versions only add fields. -1 means that the
+// driver does not report the value.
 type Document struct {
-	Time              float64    `json:"time"` // Unix seconds
-	Driver            string     `json:"driver"`
-	Reason            string     `json:"reason"` // why there is no GPU, or why one is left out, with the remedy; or empty
+	Time   float64 `json:"time"` // Unix seconds
+	Driver string  `json:"driver"`
+	// why there is no GPU, or why a GPU is left out, with the remedy; or empty
+	Reason            string     `json:"reason"`
 	Host              Host       `json:"host"`
 	Devices           []Device   `json:"devices"`
 	Nodes             []Node     `json:"nodes"`
-	UnattributedBytes int64      `json:"unattributed_bytes"` // over devices
+	UnattributedBytes int64      `json:"unattributed_bytes"` // sum over devices
 	Warnings          []gpu.Note `json:"warnings"`
 	Recommendations   []gpu.Note `json:"recommendations"`
 }
 
-// Host is the host's memory.
+// Host describes the host's cores and memory.
 type Host struct {
 	Cores                int   `json:"cores"`
 	MemoryTotalBytes     int64 `json:"memory_total_bytes"`
 	MemoryAvailableBytes int64 `json:"memory_available_bytes"`
 }
 
-// Device is a GPU with what is in use on it.
+// Device is a GPU and its use.
 type Device struct {
 	event.Device
-	MemoryFreeBytes        int64          `json:"memory_free_bytes"`
-	NodesBytes             int64          `json:"nodes_bytes"` // of what is used: by the nodes below, with their contexts where known
-	Slowdowns              []string       `json:"slowdowns"`   // why its clocks are reduced now
+	MemoryFreeBytes int64 `json:"memory_free_bytes"`
+	// part of the used memory that the nodes below hold, including their contexts where known
+	NodesBytes             int64          `json:"nodes_bytes"`
+	Slowdowns              []string       `json:"slowdowns"` // why its clocks are reduced at the moment
 	TemperatureSlowdown    float64        `json:"temperature_slowdown_celsius"`
-	Processes              []Process      `json:"processes"` // null: not told
+	Processes              []Process      `json:"processes"` // null: not reported
 	MIG                    bool           `json:"mig"`
 	Instances              []gpu.Instance `json:"mig_instances,omitempty"`
 	InstanceOf             *int           `json:"mig_instance_of,omitempty"`
 	MemoryRepairPending    bool           `json:"memory_repair_pending"`
 	MemoryRepairImpossible bool           `json:"memory_repair_impossible"`
 	Lost                   bool           `json:"lost"`
-	Problem                string         `json:"problem"` // why it can't be read, or empty
+	Problem                string         `json:"problem"` // why it cannot be read, or empty
 	RecommendedBatchSize   int            `json:"recommended_batch_size"`
 }
 
 // Process is a process on a GPU.
 type Process struct {
-	PID       int    `json:"pid"` // as the driver numbers it: in a container the host's
+	PID       int    `json:"pid"` // as the driver numbers it: in a container, the host's pid
 	UsedBytes int64  `json:"used_bytes"`
 	Node      string `json:"node,omitempty"`
 }
@@ -61,14 +63,15 @@ type Node struct {
 	Experiment      string `json:"experiment"`
 	Run             string `json:"run"`
 	ID              string `json:"id"`
-	GPU             *int   `json:"gpu"` // null: on the host
+	GPU             *int   `json:"gpu"` // null: on the CPU
 	State           string `json:"state"`
 	MemoryBytes     int64  `json:"memory_bytes"`
 	PeakMemoryBytes int64  `json:"peak_memory_bytes"`
 	ResidentBytes   int64  `json:"resident_bytes"`
 	TransientBytes  int64  `json:"transient_bytes"`
 	BudgetBytes     int64  `json:"budget_bytes"`
-	ContextBytes    int64  `json:"context_bytes"` // beyond memory_bytes in its process; 0 where the driver doesn't tell
+	// memory of its process beyond memory_bytes; 0 if the driver does not report it
+	ContextBytes int64 `json:"context_bytes"`
 }
 
 func newDocument(w *Watch, sample gpu.Sample, runs []runningRun) Document {
@@ -113,12 +116,13 @@ func newDocument(w *Watch, sample gpu.Sample, runs []runningRun) Document {
 	return doc
 }
 
-// claim is what a node holds of its GPU, and of each of them where it has several.
+// claim returns the memory that a node holds of its GPU, or of each of its GPUs.
 func claim(run string, n stats.NodeStatus) gpu.Claim {
 	return gpu.Claim{Node: run + "/" + n.ID, PID: n.EnginePID, Held: n.DeviceBytes, Peak: n.DevicePeakBytes}
 }
 
-// placed returns the GPUs that a plan gives to a node, none on the host, where it may also have fallen back to.
+// placed returns the GPUs that a plan assigns to a node, or none for a node on the CPU, including one that fell
+// back to it.
 func placed(plan fit.Plan, n stats.NodeStatus) (gpus []fit.GPU) {
 	for _, p := range plan.Placement {
 		if p.Node != n.ID || n.Device == fit.DeviceCPU {
@@ -133,7 +137,7 @@ func placed(plan fit.Plan, n stats.NodeStatus) (gpus []fit.GPU) {
 	return gpus
 }
 
-// indexNow is a planned GPU's index as it is numbered now.
+// indexNow returns the current index of a planned GPU.
 func indexNow(sample gpu.Sample, planned fit.GPU) *int {
 	for _, d := range sample.Devices {
 		if d.UUID == planned.UUID {

@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Status is a document of this watch for people.
+// Status formats a document of this watch for people.
 func (w *Watch) Status(doc Document) terminal.GPUStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -16,7 +16,7 @@ func (w *Watch) Status(doc Document) terminal.GPUStatus {
 		HostUsed: doc.Host.MemoryTotalBytes - doc.Host.MemoryAvailableBytes, HostTrend: w.history("").Values(),
 	}
 	for _, d := range doc.Devices {
-		problem, _ := fail.SplitRemedy(d.Problem) // the warnings have the remedy
+		problem, _ := fail.SplitRemedy(d.Problem) // the warnings include the remedy
 		out.Devices = append(out.Devices, terminal.GPUDevice{
 			Label: fmt.Sprintf("GPU %d", d.Index), Name: d.Name, Problem: problem, Total: d.MemoryTotalBytes, Used: d.MemoryUsedBytes,
 			Nodes: d.NodesBytes, Unattributed: d.UnattributedBytes, Utilization: d.Utilization, Power: d.PowerWatts, Limit: d.PowerLimitWatts,

@@ -1,6 +1,6 @@
-// Package gpuwatch observes this host's GPUs and the running runs of a home. It attributes the memory, and reports
-// problems and possible improvements (swarm gpu). Devices come from launcher/gpu, runs from the database. It keeps its
-// samples for trends. It changes nothing, and must not import what starts nodes.
+// Package gpuwatch observes this host's GPUs and the running runs of a home (swarm gpu). It attributes GPU memory
+// to nodes, and reports problems and possible improvements. Devices come from launcher/gpu, runs from the database.
+// It keeps samples for trends. It changes nothing, and must not import packages that start nodes.
 package gpuwatch
 
 import (
@@ -23,25 +23,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Of what a run has recorded, so much is taken over before the first look, in seconds: of memory for its trend, of
-// utilisation.
+// Age limits of the recorded samples that the first look adopts, in seconds: memory for its trend, and utilization.
 const (
 	recordedTrend = 24 * 3600
 	recordedBusy  = 600
 )
 
-// Watch looks at GPUs and running runs, and remembers what it saw. It may be used from several goroutines.
+// Watch samples GPUs and running runs, and remembers the samples. It is safe for concurrent use.
 type Watch struct {
-	mu      sync.Mutex // a live view that was left may still be looking
+	mu      sync.Mutex // a closed live view may still be sampling
 	home    layout.Home
 	remedy  func(error) string
 	host    gpu.Host
 	sampler *gpu.Sampler  // nil: no GPU
 	reader  *store.Reader // nil: nothing has run yet
-	began   bool          // what runs have recorded was taken over
+	began   bool          // recorded samples have been adopted
 	xids    []gpu.XID
-	memory  map[string]*gpu.History // by UUID; of the host: ""
-	busy    map[string]*mean        // utilisation by UUID
+	memory  map[string]*gpu.History // by UUID; "" is the host
+	busy    map[string]*mean        // utilization by UUID
 }
 
 type mean struct {
@@ -51,7 +50,7 @@ type mean struct {
 
 func (m *mean) add(v float64) { m.sum, m.n = m.sum+v, m.n+1 }
 
-// value is -1 for nothing.
+// value returns the mean, or -1 if there are no values.
 func (m *mean) value() float64 {
 	if m == nil || m.n == 0 {
 		return -1
@@ -59,7 +58,7 @@ func (m *mean) value() float64 {
 	return m.sum / float64(m.n)
 }
 
-// Open begins to watch this host's GPUs and the runs of a home. remedy says what mends an error of the database. The
+// Open starts watching this host's GPUs and the runs of a home. remedy returns the remedy for a database error. The
 // caller closes the watch.
 func Open(ctx context.Context, home layout.Home, remedy func(error) string) (*Watch, error) {
 	w := &Watch{home: home, remedy: remedy, memory: map[string]*gpu.History{}, busy: map[string]*mean{}}
@@ -79,7 +78,7 @@ func Open(ctx context.Context, home layout.Home, remedy func(error) string) (*Wa
 	return w, nil
 }
 
-// Close ends the sessions with the driver and the database. It waits for a look that is under way.
+// Close ends the sessions with the driver and the database. It waits for a look in progress.
 func (w *Watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +90,7 @@ func (w *Watch) Close() {
 	}
 }
 
-// View is Look for people.
+// View is Look in a form for people.
 func (w *Watch) View(ctx context.Context) (terminal.GPUStatus, error) {
 	document, err := w.Look(ctx)
 	if err != nil {
@@ -157,13 +156,13 @@ func (w *Watch) load(uuid string) *mean {
 	return w.busy[uuid]
 }
 
-// runningRun is a run whose coordinator is alive on this host.
+// runningRun is a run whose coordinator is running on this host.
 type runningRun struct {
 	stats.Status
 	plan fit.Plan
 }
 
-// running returns the runs that are running here; the error is store.ErrNoDatabase if nothing has ever run.
+// running returns the runs that are running on this host. The error is store.ErrNoDatabase if nothing has ever run.
 func (w *Watch) running(ctx context.Context) ([]runningRun, error) {
 	if w.reader == nil {
 		reader, err := store.OpenReader(ctx, w.home.Database())
@@ -190,17 +189,17 @@ func (w *Watch) running(ctx context.Context) ([]runningRun, error) {
 			return nil, err
 		}
 		if status.State != store.RunRunning {
-			continue // its coordinator is gone
+			continue // the coordinator is gone
 		}
 		run := runningRun{Status: status}
-		// A plan that can't be read says nothing about where its nodes are.
+		// Without a readable plan, the nodes' GPUs are unknown.
 		_ = json.Unmarshal(t.Plan, &run.plan)
 		runs = append(runs, run)
 	}
 	return runs, nil
 }
 
-// takeOver adds what running runs have recorded of the devices, so that a trend is seen at the first look.
+// takeOver adopts the device samples that running runs have recorded, so that the first look already shows a trend.
 func (w *Watch) takeOver(ctx context.Context, runs []runningRun, now float64) error {
 	var recorded []store.DeviceSample
 	for _, run := range runs {
