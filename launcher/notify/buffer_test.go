@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must come.
+// patience bounds the wait for an expected event.
 const patience = time.Minute
 
-// lockedBuffer may be read while it is written to.
+// lockedBuffer is a buffer that allows concurrent reads and writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

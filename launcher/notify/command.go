@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// shellCommand is a user's command, bounded in time.
+// shellCommand is a user's command with a time limit.
 type shellCommand struct {
 	text    string
 	environ []string
@@ -18,22 +18,22 @@ type shellCommand struct {
 	grace   time.Duration // between SIGTERM and SIGKILL
 }
 
-// textVariable holds the text until the shell has it.
+// textVariable passes the text to the shell.
 const textVariable = "_SWARM_ON_COMPLETE"
 
-// run runs the command to its end, its output copied to out. When the limit is over, or ctx ends, all of it gets
-// SIGTERM and after the grace SIGKILL. It has a session of its own and no terminal, so that what asks for a password
-// fails instead of waiting for it.
+// run runs the command to its end and copies its output to out. When the limit expires or ctx ends, its process
+// group gets SIGTERM, and SIGKILL after the grace. The command has a session of its own and no terminal, so that a
+// password prompt fails instead of waiting.
 func (s shellCommand) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it took longer than %s", s.limit))
 	defer cancel()
-	// Others can read a process's arguments, and the text may hold secrets: it comes in the environment, and is taken
-	// out of that.
+	// Other users can read a process's arguments, and the text may hold secrets. The environment passes the text to
+	// the shell, which unsets the variable.
 	cmd := exec.Command("/bin/sh", "-c", `_swarm_text=$`+textVariable+`; unset `+textVariable+`; eval "$_swarm_text"`)
 	s.environ = append(s.environ[:len(s.environ):len(s.environ)], textVariable+"="+s.text)
 	cmd.Env, cmd.Stdout, cmd.Stderr = s.environ, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = time.Second // what it left running in the background may keep the output open
+	cmd.WaitDelay = time.Second // background processes of the command may keep the output open
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s shellCommand) run(ctx context.Context, out io.Writer) error {
 		select {
 		case <-done:
 			timer.Stop()
-			// What was in its group and ignored SIGTERM outlives the shell.
+			// Processes in the group that ignored SIGTERM outlive the shell.
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			return context.Cause(ctx)
 		case <-timer.C:
@@ -62,7 +62,7 @@ func (s shellCommand) run(ctx context.Context, out io.Writer) error {
 	return errors.Join(context.Cause(ctx), fmt.Errorf("process %d does not die", cmd.Process.Pid))
 }
 
-// endOf is the error of a command's Wait; output that was kept open after its end is none.
+// endOf returns the error of a command's Wait. Output that stays open after the command's end is not an error.
 func endOf(err error) error {
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil

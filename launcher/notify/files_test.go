@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Hooks come from files as well, which others must not be able to read.
+// Hooks can also come from files, which other users must not be able to read.
 func TestHooksAreReadFromFilesOfTheirOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestHooksAreReadFromFilesOfTheirOwner(t *testing.T) {
 	}
 }
 
-// Others can read the arguments of a process: the shell that runs --on-complete has not its text there.
+// Other users can read a process's arguments, so the shell that runs --on-complete does not get the command there.
 func TestACommandIsNotInItsShellsArguments(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

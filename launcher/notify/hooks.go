@@ -1,4 +1,4 @@
-// Package notify reports the end of a run or a sweep to a command of the user and to a webhook, after everything is
+// Package notify reports the end of a run or a sweep to a user's command and to a webhook, after everything is
 // recorded. It must not import packages that run or sweep.
 package notify
 
@@ -22,23 +22,23 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// Hooks are what the user wants done once everything is over.
+// Hooks are the user's notifications for the end of a run or a sweep.
 type Hooks struct {
 	Command string // --on-complete, for /bin/sh
 	Webhook string // --webhook, a URL
 
-	CommandFile, WebhookFile string // files with the same, which only their owner may read; empty: none
+	CommandFile, WebhookFile string // files with the command and the URL that only their owner may read; empty: none
 }
 
-// Process is what the hooks need of the process that ends.
+// Process has what the hooks need from the process that is ending.
 type Process struct {
 	Stderr io.Writer
 	Logger *slog.Logger
-	Logged bool   // Stderr is the log
-	Agent  string // how this program calls itself to a webhook, such as swarm/1.2
+	Logged bool   // Stderr is the run's log
+	Agent  string // User-Agent for the webhook, such as swarm/1.2
 }
 
-// Check reads the files, and refuses what could only fail at the end of the run.
+// Check reads the files and rejects settings that could only fail at the end of the run.
 func (c *Hooks) Check() error {
 	for _, x := range []struct {
 		flag, file string
@@ -71,30 +71,30 @@ func (c *Hooks) Check() error {
 	return err
 }
 
-// Ending is what the hooks get: how a run, or a sweep, ended.
+// Ending describes for the hooks how a run, or a sweep, ended.
 type Ending struct {
-	Run        string // empty of a sweep
-	Experiment string // of a sweep: all, blanks between
+	Run        string // empty for a sweep
+	Experiment string // for a sweep: all of them, separated by blanks
 	State      string // done, lost, failed, stopped
 	ExitCode   int
 	Summary    any    // a JSON document
-	Folder     string // summary.json is written here
-	Log        string // file that gets a copy of what the command writes; empty: none
+	Folder     string // folder for summary.json
+	Log        string // file that gets a copy of the command's output; empty: none
 }
 
-// bySignal tells whether a person stopped it.
+// bySignal reports whether a signal stopped the run.
 func (e Ending) bySignal() bool { return e.ExitCode > fail.ExitSignal }
 
-// The limits of what happens at the end. A spot VM gives 25 s or so from SIGTERM to the end of everything.
+// Time limits at the end of a run. A spot VM ends about 25 s after SIGTERM.
 const (
 	onCompleteLimit = 5 * time.Minute
 	onCompleteGrace = 10 * time.Second // between SIGTERM and SIGKILL
-	stoppedLimit    = 3 * time.Second  // of the webhook after a stop by signal
+	stoppedLimit    = 3 * time.Second  // for the webhook after a stop by signal
 )
 
-// Finish tells the webhook, then runs the command, unless a person stopped the run. It is called when everything is
-// recorded and closed: the command may shut the machine down. What fails is a warning: the run's exit code stays. A
-// signal ends what is under way.
+// Finish calls the webhook, then runs the command unless a signal stopped the run. Call it after everything is
+// recorded and closed, because the command may shut down the machine. A failure is only a warning: the run's exit
+// code stays the same. A signal ends whatever is in progress.
 func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return
@@ -114,10 +114,10 @@ func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	}
 }
 
-// tell posts the summary.
+// tell posts the summary to the webhook.
 func (c *Hooks) tell(ctx context.Context, p Process, e Ending, document []byte) {
 	hook, err := parseWebhook(c.Webhook)
-	if err != nil { // Check refuses it
+	if err != nil { // Check rejects these
 		p.Logger.Warn("webhook", "error", err)
 		return
 	}
@@ -142,12 +142,12 @@ func (c *Hooks) runCommand(ctx context.Context, p Process, e Ending, document []
 	}
 	if err != nil {
 		p.Logger.Warn("the summary for --on-complete was not written", "error", err)
-		path = "" // the command counts: it may be what stops the machine from costing
+		path = "" // run the command without it: the command may shut down a machine that costs money
 	}
 	out, closeOut := e.output(p)
 	defer closeOut()
 	hook := shellCommand{text: c.Command, environ: append(os.Environ(), e.environ(path)...), limit: onCompleteLimit, grace: onCompleteGrace}
-	p.Logger.Info("running --on-complete") // without its text, which may hold secrets
+	p.Logger.Info("running --on-complete") // without the text, which may hold secrets
 	if err := hook.run(ctx, out); err != nil {
 		p.Logger.Warn("--on-complete failed", "error", err)
 	}
@@ -160,7 +160,7 @@ func (e Ending) environ(summary string) []string {
 	}
 }
 
-// output is stderr, and the log beside it where that is another file.
+// output returns stderr, and also the log unless that is the same file.
 func (e Ending) output(p Process) (io.Writer, func()) {
 	stderr := p.Stderr
 	if e.Log == "" || p.Logged { // in the background stderr is the log
@@ -177,7 +177,7 @@ func (e Ending) output(p Process) (io.Writer, func()) {
 	return io.MultiWriter(stderr, log), func() { log.Close() }
 }
 
-// writesTo tells whether a writer is that very file.
+// writesTo reports whether a writer writes to that file.
 func writesTo(w io.Writer, file *os.File) bool {
 	other, ok := w.(*os.File)
 	if !ok {

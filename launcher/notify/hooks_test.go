@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// teller is what finish needs of a program, and what it says.
+// teller returns a Process for Finish and the buffer with its output.
 func teller() (Process, *lockedBuffer) {
 	said := &lockedBuffer{}
 	return Process{Stderr: said, Logger: slog.New(slog.NewTextHandler(said, nil))}, said
@@ -62,7 +62,7 @@ func TestOnCompleteLogsOnceWhereStderrIsTheLog(t *testing.T) {
 	require.Equal(t, "once\n", string(written))
 }
 
-// The webhook hears of every end. The command is for those that nobody asked for.
+// The webhook reports every end. The command runs only after ends that no signal caused.
 func TestOnCompleteIsNotRunAfterASignal(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
@@ -109,7 +109,7 @@ func TestOnCompleteRunsWhereTheSummaryCantBeWritten(t *testing.T) {
 	require.Contains(t, said.String(), "not written")
 }
 
-// A command that hangs, and whatever it started, is ended.
+// A command that hangs is ended with everything it started.
 func TestACommandIsBoundedInTime(t *testing.T) {
 	t.Parallel()
 	pids := filepath.Join(t.TempDir(), "pids")
@@ -129,7 +129,7 @@ func TestACommandIsBoundedInTime(t *testing.T) {
 	}
 }
 
-// running1 tells whether a process is there and no zombie.
+// running1 reports whether a process exists and is not a zombie.
 func running1(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))

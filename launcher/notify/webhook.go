@@ -14,17 +14,17 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// webhook posts a document to a URL of the user's. The URL may hold secrets: nothing but its scheme and host is ever
-// shown.
+// webhook posts a document to a user's URL. The URL may hold secrets, so the program shows only its scheme and
+// host.
 type webhook struct {
 	url   *url.URL
 	tries int
-	pause time.Duration // before the second try; three times as long before each further one
-	limit time.Duration // of one try
-	agent string        // what calls itself in the request
+	pause time.Duration // before the second try; it triples for each further try
+	limit time.Duration // for one try
+	agent string        // User-Agent of the request
 }
 
-// parseWebhook refuses what is no http or https URL. The error doesn't hold the URL.
+// parseWebhook accepts only http and https URLs. Its error does not contain the URL.
 func parseWebhook(text string) (*webhook, error) {
 	refuse := &configs.Error{Problem: "bad webhook", Allowed: "an http or https URL such as https://example.org/hook", Source: "--webhook"}
 	u, err := url.Parse(text)
@@ -38,25 +38,25 @@ func parseWebhook(text string) (*webhook, error) {
 	return &webhook{url: u, tries: 3, pause: time.Second, limit: 10 * time.Second}, nil
 }
 
-// host is what may be shown of the URL.
+// host returns the part of the URL that may be shown.
 func (w *webhook) host() string { return w.url.Scheme + "://" + w.url.Host }
 
-// statusError is an answer other than 2xx.
+// statusError is a response with a status other than 2xx.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it answered %d %s", e.code, http.StatusText(e.code)))
 }
 
-// passing tells whether another try may be answered otherwise.
+// passing reports whether another try may succeed.
 func (e *statusError) passing() bool {
 	return e.code >= 500 || e.code == http.StatusTooManyRequests || e.code == http.StatusRequestTimeout
 }
 
-// errRedirect is a redirect that isn't followed.
+// errRedirect reports a redirect that is not followed.
 var errRedirect = errors.New("it redirects to another host, or to another method")
 
-// post sends a JSON document until it is taken, tries times at most. It ends with ctx.
+// post sends a JSON document until the server accepts it, at most tries times. It ends with ctx.
 func (w *webhook) post(ctx context.Context, document []byte) error {
 	pause := w.pause
 	for try := 1; ; try++ {
@@ -91,14 +91,14 @@ func (w *webhook) postOnce(ctx context.Context, document []byte) error {
 		return w.cause(ctx, err)
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be given back
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return &statusError{answer.StatusCode}
 	}
 	return nil
 }
 
-// mayFollow lets a redirect stay a POST to the same host: the summary is for nobody else.
+// mayFollow follows a redirect only if it stays a POST to the same host. No other host may get the summary.
 func (w *webhook) mayFollow(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != w.url.Scheme || next.URL.Host != w.url.Host || next.Method != http.MethodPost || len(via) >= 5 {
 		return errRedirect
@@ -106,7 +106,7 @@ func (w *webhook) mayFollow(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// cause is a client's error without the URL that net/http puts before it.
+// cause returns a client's error without the URL that net/http adds.
 func (w *webhook) cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// hurried is a webhook without its pauses.
+// hurried returns a webhook without pauses.
 func hurried(t *testing.T, address string) *webhook {
 	t.Helper()
 	w, err := parseWebhook(address)
