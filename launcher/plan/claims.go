@@ -14,11 +14,11 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
-// Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and
-// what nodes are planned to take is claimed for as long as their run goes on.
+// Nodes and jobs of swarm run share GPUs through the jobs' queue. A plan leaves out GPU memory that jobs have
+// claimed. A run claims its planned memory for as long as it runs.
 
-// withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be
-// read keeps nobody away.
+// withoutJobs subtracts GPU memory that jobs have claimed but do not use yet, and notes the claimants. If the queue
+// cannot be read, it subtracts nothing.
 func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	q, err := queue.Open(h.Home.Queue())
 	if err != nil {
@@ -44,17 +44,17 @@ func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	return left, notes
 }
 
-// Claims are what a run's nodes have of the host's GPUs, for the jobs of swarm run to see.
+// Claims are a run's claims on the host's GPUs. The jobs of swarm run see them.
 type Claims struct {
 	log     *slog.Logger
-	bytes   int64 // of each GPU
+	bytes   int64 // per GPU
 	tickets []*queue.Ticket
 
 	mu      sync.Mutex
 	engines map[string]int // pids, by node
 }
 
-// Claim claims what a plan takes of its GPUs. What can't be claimed is logged: the nodes do without.
+// Claim claims a plan's GPU memory. It only logs a failure to claim: the nodes run without the claim.
 func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
 	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}}
 	used := map[int]bool{}
@@ -92,13 +92,13 @@ func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 		if err == nil {
 			err = fmt.Errorf("the queue %s", verdict)
 		}
-		_ = t.Leave() // it ends with this process
+		_ = t.Leave() // it ends with this process anyway
 	}
 	c.log.Warn("jobs of swarm run don't see what this run takes", "gpu", d.Index, "error", err)
 }
 
-// Loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing.
-// It may wait for the queue's lock.
+// Loaded records the engine process of a node on this host, whose memory is part of the claim. It does nothing on
+// nil. It may wait for the queue's lock.
 func (c *Claims) Loaded(node string, pid int) {
 	if c == nil || len(c.tickets) == 0 || pid <= 0 {
 		return
@@ -113,7 +113,7 @@ func (c *Claims) Loaded(node string, pid int) {
 	}
 }
 
-// Release gives everything back. It can be called again, and on nil.
+// Release releases the claims. It does nothing on nil or when called again.
 func (c *Claims) Release() {
 	if c == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// Describe fills the part of a plan's request that the host decides.
+// Describe fills in the part of a plan's request that depends on the host.
 func Describe(host gpu.Host, r fit.Request) fit.Request {
 	r.GPUs, r.NoGPU = nil, host.Reason
 	for _, g := range host.GPUs {
@@ -23,7 +23,7 @@ func Describe(host gpu.Host, r fit.Request) fit.Request {
 	return r
 }
 
-// closed is why a GPU can't be shared by nodes as its compute mode is set, empty where it can.
+// closed returns why a GPU's compute mode prevents nodes from sharing it, or "".
 func closed(g gpu.GPU, share string) string {
 	switch {
 	case g.Mode == gpu.ModeProhibited:

@@ -11,11 +11,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// EngineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for
-// GPUs.
+// EngineDevice returns the device on which a plan's engines compute. Tests without a GPU replace it to run a GPU
+// plan on the CPU.
 var EngineDevice = fit.Plan.TorchDevice
 
-// NoCUDA is the error for a Python without CUDA if the nodes need it. but says why they need it.
+// NoCUDA returns the error for a Python without CUDA if the nodes need CUDA. but states why they need it.
 func NoCUDA(python policy.Probe, but string) error {
 	return fail.Hint(
 		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),
@@ -23,17 +23,17 @@ func NoCUDA(python policy.Probe, but string) error {
 
 }
 
-// CheckTasks opens the experiment's questions, as each node will.
+// CheckTasks opens the experiment's questions as each node will.
 func CheckTasks(tasks configs.Tasks) error {
 	_, err := task.Open(tasks)
-	var mistake *configs.Error // it says what is allowed
+	var mistake *configs.Error // its text lists the allowed values
 	if err == nil || errors.As(err, &mistake) {
 		return err
 	}
 	return fail.Usage(err, "swarm task list")
 }
 
-// OutOfMemory makes exit code 3 of a node that doesn't fit at all.
+// OutOfMemory turns an engine's out-of-memory error into fit.ErrDoesNotFit (exit code 3).
 func OutOfMemory(err error) error {
 	var refused *policy.Error
 	if errors.As(err, &refused) && refused.Kind == policy.KindOutOfMemory {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FootprintSettings are what a node's memory depends on beside its model and the sequences at a time. Their JSON is
-// part of a footprint's key: a field that is added makes every older footprint another setting's, as it should.
+// FootprintSettings are the settings that affect a node's memory, besides its model and the number of sequences.
+// Their JSON is part of a footprint's key. Adding a field therefore invalidates all older footprints, as it should.
 type FootprintSettings struct {
 	Precision             string `json:"precision"`
 	GradientCheckpointing bool   `json:"gradient_checkpointing"`
@@ -28,7 +28,7 @@ type FootprintSettings struct {
 	Ranks                 int    `json:"ranks"`
 }
 
-// FootprintKey is the key of a node of p in this host's footprints, without torch.
+// FootprintKey returns the key of p's nodes in this host's footprints, without the torch version.
 func FootprintKey(p Planned) store.FootprintKey {
 	c := p.Config
 	gpuName := CPUName
@@ -43,20 +43,21 @@ func FootprintKey(p Planned) store.FootprintKey {
 		Ranks: c.GPUsPerNode,
 	})
 	if err != nil {
-		panic(fmt.Sprintf("footprint settings: %v", err)) // strings, booleans and whole numbers always encode
+		panic(fmt.Sprintf("footprint settings: %v", err)) // strings, booleans and integers always encode
 	}
 	return store.FootprintKey{Model: c.Model, Settings: string(text), GPU: gpuName}
 }
 
-// CPUName is the device of a footprint that was measured on a CPU.
+// CPUName is the device of a footprint measured on the CPU.
 const CPUName = "cpu"
 
-// Measured is the footprint of p's nodes, nil where none was measured. A footprint of another torch version than the
-// nodes' does not count. If the version is unknown, the newest footprint counts.
+// Measured returns the footprint of p's nodes, or nil if none was measured. It ignores footprints of a torch
+// version other than the nodes'. If the nodes' version is unknown, it uses the newest footprint.
 func Measured(ctx context.Context, h Host, p Planned) (*fit.Measured, error) {
 	reader, err := store.OpenReader(ctx, h.Home.Database())
 	if err != nil {
-		// None yet, or of an older swarm; what is wrong with one that can't be read, a run says before it begins.
+		// There is no database yet, or it is of an older swarm. If it is unreadable, a run reports why before it
+		// starts.
 		h.Logger.Debug("no measured footprints", "reason", err)
 		return nil, nil
 	}
@@ -91,7 +92,7 @@ func Measured(ctx context.Context, h Host, p Planned) (*fit.Measured, error) {
 	return nil, nil
 }
 
-// MostFree is the GPU with most free memory; p has one at least.
+// MostFree returns the GPU with the most free memory. p must have a GPU.
 func MostFree(p Planned) gpu.GPU {
 	return slices.MaxFunc(p.Host.GPUs, func(a, b gpu.GPU) int { return cmp.Compare(a.MemoryFree, b.MemoryFree) })
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// Former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the
-// same name that this program has: an earlier program's lie under home still. It tells the models' names; inputs and
-// modelDirs are changed.
+// Former finds the weights with which a run began, by their recorded hashes, if this program embeds others under
+// the same name. An earlier program may have left them under home. Former replaces the entries in modelDirs and
+// inputs and returns the models' names.
 func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs, began map[string]string) ([]string, error) {
 	var found []string
 	for _, m := range p.All() {
@@ -34,8 +34,8 @@ func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs,
 	return found, nil
 }
 
-// formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is
-// whole.
+// formerFolder returns the folder under home with the complete weights of an embedded model that have this hash, or
+// "".
 func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash string) (string, error) {
 	folders, err := filepath.Glob(filepath.Join(escapeGlob(string(home)), "models", m.Name+"-*"))
 	if err != nil {
@@ -56,12 +56,12 @@ func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash s
 	return "", nil
 }
 
-// escapeGlob makes a path a pattern of itself.
+// escapeGlob escapes a path for use in a glob pattern.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// FormerFiles is what to try where a run's inputs have changed.
+// FormerFiles returns the remedy for a run whose inputs have changed.
 func FormerFiles(p Planned, home layout.Home, input string) string {
 	for _, m := range p.All() {
 		if m.Weights == model.Embedded && modelInput(p, m) == input {
@@ -71,7 +71,7 @@ func FormerFiles(p Planned, home layout.Home, input string) string {
 	return "the former files"
 }
 
-// modelInput is the name of a model's first weights among a run's inputs.
+// modelInput returns the key of a model's initial weights among a run's inputs.
 func modelInput(p Planned, m configs.Model) string {
 	if m.Key() == p.Model.Key() {
 		return "model"

@@ -14,8 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// InputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights,
-// and files of questions and words. A run that goes on with others would be another experiment under the same name.
+// InputHashes returns SHA-256 sums of what a run reads besides its configuration, by name: the model's initial
+// weights, and files of questions and words. With other inputs, a resumed run would be another experiment under the
+// same name.
 func InputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
 	var weights []string
 	var err error
@@ -42,7 +43,7 @@ func InputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map
 	return hashes, nil
 }
 
-// hashFile ends early with ctx: the first weights of a large model take a while.
+// hashFile adds a file to sum. It stops when ctx ends, because the weights of a large model take a while.
 func hashFile(ctx context.Context, sum io.Writer, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Later tells whether a plan that is carried out at some later time, as by a service, would train on a GPU. What may be
-// otherwise by then, such as a GPU that is full now, is only warned of. models brings the models' weights into place.
+// Later reports whether a plan that runs at a later time, as by a service, would train on a GPU. It only warns
+// about conditions that may change by then, such as a full GPU. models makes the models' weights available.
 func (p Planned) Later(request fit.Request, logger *slog.Logger, models func() error) (onGPU bool, err error) {
 	if err := CheckTasks(p.Config.Tasks); err != nil {
 		return false, err

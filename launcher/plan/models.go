@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// companions are the models beside the first, with what was measured of each.
+// companions returns the swarm's other models, each with its measured footprint.
 func companions(p Planned, measured func(Planned) (*fit.Measured, error)) (list []fit.Companion, err error) {
 	for _, m := range p.All()[1:] {
 		own := p
@@ -23,7 +23,7 @@ func companions(p Planned, measured func(Planned) (*fit.Measured, error)) (list 
 	return list, nil
 }
 
-// Of is the model of a configuration's key.
+// Of returns the model with that configuration key.
 func (p Planned) Of(key string) configs.Model {
 	for _, m := range p.Models {
 		if m.Key() == key {
@@ -33,7 +33,7 @@ func (p Planned) Of(key string) configs.Model {
 	return p.Model
 }
 
-// All are the models of the swarm, each once, the first node's first.
+// All returns the models of the swarm, each once, starting with the first node's.
 func (p Planned) All() []configs.Model {
 	if len(p.Models) == 0 {
 		return []configs.Model{p.Model}
@@ -41,8 +41,8 @@ func (p Planned) All() []configs.Model {
 	return p.Models
 }
 
-// unlike warns of models whose tokens are not of the same text: limits in tokens, and with them the held-out questions,
-// may then differ.
+// unlike warns about models with different tokenizers: a limit in tokens allows different lengths of text, so the
+// held-out questions may differ.
 func (p Planned) unlike() []string {
 	var other []string
 	for _, m := range p.All() {
@@ -57,7 +57,7 @@ func (p Planned) unlike() []string {
 		"where the questions are the same", strings.Join(other, " and "), p.Model.Name)}
 }
 
-// Trains names what the nodes train.
+// Trains returns the names of the models that the nodes train.
 func (p Planned) Trains() string {
 	if p.Config.Models != "" {
 		return p.Config.Models
@@ -65,8 +65,8 @@ func (p Planned) Trains() string {
 	return p.Model.Name
 }
 
-// InputsOf are the InputHashes of a swarm: the first model's weights as "model", and those of each other under its
-// name.
+// InputsOf returns the InputHashes of a swarm: the first model's weights as "model", and each other model's under
+// its name.
 func InputsOf(ctx context.Context, p Planned, modelDirs map[string]string) (map[string]string, error) {
 	hashes, err := InputHashes(ctx, modelDirs[p.Model.Key()], p.Config.Tasks)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/mps"
 )
 
-// triesMPS tells whether nodes may share these GPUs through NVIDIA MPS, as far as that shows before it is started.
+// triesMPS reports whether nodes may share these GPUs through NVIDIA MPS, as far as that shows before MPS starts.
 func triesMPS(host gpu.Host, r fit.Request) bool {
 	need := mps.Need{GPUsPerNode: r.GPUsPerNode}
 	for _, g := range host.GPUs {
@@ -19,7 +19,7 @@ func triesMPS(host gpu.Host, r fit.Request) bool {
 	return mps.Check(need) == nil
 }
 
-// MPSGPU describes a GPU on which so many nodes share through NVIDIA MPS.
+// MPSGPU describes a GPU that this number of nodes share through NVIDIA MPS.
 func MPSGPU(g gpu.GPU, nodes int) mps.GPU {
 	return mps.GPU{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: g.Mode,

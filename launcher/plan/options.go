@@ -23,46 +23,46 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Options are what plan and up share: an experiment's configuration, how many nodes of it, and which GPUs.
+// Options are the options of plan, up and join: an experiment's configuration, the number of nodes, and the GPUs.
 type Options struct {
 	Config       resolve.Flags
 	Nodes        string // a number, auto or max
-	GPUMemory    Size   // plan: of a card that isn't there
-	HostMemory   Size   // plan: of a host that isn't there
-	GPULimit     Size   // up: of each GPU
+	GPUMemory    Size   // plan: memory of a hypothetical GPU
+	HostMemory   Size   // plan: memory of a hypothetical host
+	GPULimit     Size   // up: limit per GPU
 	MinGPUMemory Size
 	Wait         Wait
 	Trainer      Trainer // up
 
-	Resume       Resume                        // up: which run goes on; nil elsewhere
-	Base         func() (resolve.Layer, error) // join: another host's configuration, to which the flags add
-	OnlyGenerate bool                          // join: nodes that train nothing
-	Hosts        bool                          // up: other hosts bring the nodes, where Nodes is 0
+	Resume       Resume                        // up: chooses the run to continue; nil elsewhere
+	Base         func() (resolve.Layer, error) // join: another host's configuration, which the flags extend
+	OnlyGenerate bool                          // join: nodes that do not train
+	Hosts        bool                          // up: other hosts may join, and bring all nodes if Nodes is 0
 }
 
-// Resume decides which run goes on.
+// Resume decides which run to continue.
 type Resume interface {
-	// Take decides for a configuration. It returns how many nodes to plan for: as asked, or as the run that goes on
-	// has.
+	// Take decides for a configuration. It returns the number of nodes to plan for: asked, or that of the run to
+	// continue.
 	Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error)
-	// Kept is the configuration of the run that goes on, after Take; false: a new one begins.
+	// Kept returns the configuration of the run to continue, after Take. It returns false for a new run.
 	Kept() (configs.Config, bool)
 }
 
-// Host is what planning needs of the process that asks.
+// Host is what planning needs from its process.
 type Host struct {
 	Home    layout.Home
 	Logger  *slog.Logger
 	Stderr  io.Writer
 	Python  *policy.Interpreter
 	Sources func(environ []string, hasCUDA bool) resolve.Sources
-	Note    func(*resolve.Flags) // says which of rl-swarm's variables took effect
+	Note    func(*resolve.Flags) // reports which of rl-swarm's variables took effect
 }
 
-// NoNodes is --nodes of a host that only coordinates.
+// NoNodes is the value of --nodes for a host that only coordinates.
 const NoNodes = "0"
 
-// Resolve looks at the host, resolves the configuration and plans, and waits for a GPU where that was asked for.
+// Resolve inspects the host, resolves the configuration, waits for a GPU if requested, and plans.
 func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 	if p.Nodes == "" {
 		return Planned{}, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
@@ -108,15 +108,14 @@ func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 	if err := p.checkLag(out); err != nil {
 		return out, err
 	}
-	if !p.Hosts && p.Base == nil { // others may bring more
+	if !p.Hosts && p.Base == nil { // other hosts may add nodes
 		out.Warnings = append(out.Warnings, fewPeers(out.Config, out.Plan.Nodes)...)
 	}
 	out.Warnings = append(out.Warnings, slices.Concat(out.unlike(), p.idle(out))...)
 	return out, nil
 }
 
-// checkLag refuses a lag where others' hosts join: only nodes of one host are waited for, however many rounds apart
-// they are.
+// checkLag rejects a lag if other hosts may join, because a lag requires that all nodes run on one host.
 func (p *Options) checkLag(out Planned) error {
 	if lag := out.Config.ExternalLag; p.Hosts && lag > 0 {
 		return &configs.Error{Key: "external_lag", Value: strconv.Itoa(lag), Allowed: "0 where others may join (--listen, --nats, --shared)"}
@@ -124,7 +123,7 @@ func (p *Options) checkLag(out Planned) error {
 	return nil
 }
 
-// Look returns what looks at the host and makes a plan's request of it and the flags.
+// Look returns a function that inspects the host and combines it with the flags into a plan's request.
 func (p *Options) Look(h Host) (Look, error) {
 	var sizes [4]int64
 	for i, of := range []struct {
@@ -201,14 +200,16 @@ func (p *Options) Look(h Host) (Look, error) {
 			var notes []string
 			request.GPUs, notes = withoutJobs(h, request.GPUs)
 			out.Warnings = append(out.Warnings, notes...)
-			request.MPS = p.Trainer.Command == "" && triesMPS(host, request) // the proof is of a Python with torch's CUDA
+			// the MPS proof needs a Python whose torch has CUDA
+			request.MPS = p.Trainer.Command == "" && triesMPS(host, request)
 		}
 		if p.Trainer.Command != "" {
 			request.Model.Name, request.Measured = TrainerModel, p.Trainer.footprint()
 			return out, request, nil
 		}
 		footprint := func(Planned) (*fit.Measured, error) { return nil, nil }
-		if request.GPUMemory == 0 && !p.OnlyGenerate { // of a card that isn't there nothing was measured, and a profile is of nodes that train
+		// a hypothetical GPU has no measurements, and profiles are of nodes that train
+		if request.GPUMemory == 0 && !p.OnlyGenerate {
 			footprint = func(p Planned) (*fit.Measured, error) { return Measured(ctx, h, p) }
 		}
 		if request.Measured, err = footprint(out); err == nil {
@@ -218,8 +219,8 @@ func (p *Options) Look(h Host) (Look, error) {
 	}, nil
 }
 
-// most is how many nodes may be planned: swarm_size, or of a worker, who brings its own beside the coordinator's, as
-// many as it asks for.
+// most returns the maximum number of nodes to plan: swarm_size. A worker brings nodes in addition to the
+// coordinator's, so it may ask for more, up to membership.MaxNodes.
 func (p *Options) most(c configs.Config, asked string) int {
 	if n, err := strconv.Atoi(asked); err == nil && p.Base != nil {
 		return max(c.SwarmSize, min(n, membership.MaxNodes))
@@ -227,7 +228,7 @@ func (p *Options) most(c configs.Config, asked string) int {
 	return c.SwarmSize
 }
 
-// FitSettings are the configuration's keys that decide what a node takes.
+// FitSettings returns the settings that determine a node's memory.
 func FitSettings(c configs.Config) fit.Settings {
 	return fit.Settings{
 		Precision: c.Precision, GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload,
@@ -238,7 +239,7 @@ func FitSettings(c configs.Config) fit.Settings {
 	}
 }
 
-// SharedMemory is what is free in /dev/shm, -1 where there is none to ask.
+// SharedMemory returns the free bytes in /dev/shm, or -1 if there is none.
 func SharedMemory() int64 {
 	usage, err := disk.Usage("/dev/shm")
 	if err != nil {
@@ -247,7 +248,7 @@ func SharedMemory() int64 {
 	return int64(usage.Free)
 }
 
-// fewPeers warns when a swarm is too small for the external rollouts a round should train on.
+// fewPeers warns if a swarm is too small to provide the external rollouts of a round.
 func fewPeers(c configs.Config, nodes int) []string {
 	pool := (nodes - 1) * c.NumTrainSamples
 	switch {
@@ -261,7 +262,7 @@ func fewPeers(c configs.Config, nodes int) []string {
 		nodes, pool, c.NumTransplantTrees)}
 }
 
-// idle warns of settings for GPUs that nodes on the CPU do without.
+// idle warns about GPU settings that have no effect on the CPU.
 func (p *Options) idle(out Planned) []string {
 	if out.Plan.Device != fit.DeviceCPU {
 		return nil
@@ -273,7 +274,8 @@ func (p *Options) idle(out Planned) []string {
 	}{
 		{"gpus_per_node", out.Config.GPUsPerNode > 1}, {"optimizer_offload", out.Config.OptimizerOffload},
 		{"param_offload", out.Config.ParamOffload},
-		{"micro_batch", p.Config.Gives("micro_batch", os.Environ())}, // an update's passes on the CPU don't look at it (engine/batch.py)
+		// an update on the CPU ignores it (engine/batch.py)
+		{"micro_batch", p.Config.Gives("micro_batch", os.Environ())},
 		{"precision " + out.Config.Precision, p.Config.Gives("precision", os.Environ()) && out.Config.Precision != "auto" && out.Config.Precision != "fp32"},
 		{"--min-gpu-memory", p.MinGPUMemory.Given && !out.Config.CPUFallback}, {"--wait-for-gpu", p.Wait.Limit > 0 && !out.Config.CPUFallback},
 	} {

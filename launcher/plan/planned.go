@@ -1,5 +1,5 @@
 // Package plan decides what runs where on this host, and why. It reads the GPUs and the memory, resolves the
-// configuration, and asks launcher/fit. Its input are the flags as typed. It must not import packages that execute a
+// configuration, and asks launcher/fit. Its input is the flags as typed. It must not import packages that execute a
 // plan.
 package plan
 
@@ -9,23 +9,23 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// Planned is an experiment, ready to be put on this host.
+// Planned is an experiment with its plan for this host.
 type Planned struct {
 	Config   configs.Config
 	Model    configs.Model
-	Models   []configs.Model // of a swarm of different ones each once, Model first
+	Models   []configs.Model // each model of a mixed swarm once, Model first
 	Host     gpu.Host
 	Plan     fit.Plan
 	Warnings []string
-	Notes    []string // what a user may want to know of a new run's algorithm, one line each
+	Notes    []string // information about a new run's algorithm, one line each
 	Trainer  Trainer
-	Decided  bool  // Config's precision was auto, and is what this host makes of it
-	Turn     *Turn // held since the decision, where the plan had to wait for a GPU; until the nodes have loaded
+	Decided  bool  // Config's precision was auto and is resolved for this host
+	Turn     *Turn // held from the decision until the nodes have loaded, if the plan waited for a GPU
 
-	auto auto // what decideSharing has decided
+	auto auto // decisions of decideSharing
 }
 
-// Asked is the configuration as it was asked for.
+// Asked returns the configuration with auto restored where the program has decided.
 func (p Planned) Asked() configs.Config {
 	c := p.Config
 	if p.Decided {

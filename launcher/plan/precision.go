@@ -8,17 +8,17 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// Compute capabilities, major number: from Volta on a GPU multiplies fp16 in units of its own, from Ampere on TF32 too.
+// Major compute capabilities. GPUs from Volta on have units for fp16, and those from Ampere on also for TF32.
 const volta, ampere = 7, 8
 
-// decidePrecision turns precision auto into fp16 where every GPU is of Volta or Turing, such as a T4. Elsewhere it
-// stays auto, which is TF32 on a GPU. It returns what to tell the user, empty where it changes nothing.
+// decidePrecision turns precision auto into fp16 if every GPU is Volta or Turing, such as a T4. Otherwise it keeps
+// auto, which means TF32 on a GPU. It returns a note for the user, or "" if nothing changes.
 func decidePrecision(c *configs.Config, host gpu.Host) string {
 	if c.Precision != "auto" || c.Device == fit.DeviceCPU || host.Device != gpu.CUDA || len(host.GPUs) == 0 {
 		return ""
 	}
 	for _, g := range host.GPUs {
-		if g.Capability < volta || g.Capability >= ampere { // 0: not told
+		if g.Capability < volta || g.Capability >= ampere { // 0: unknown
 			return ""
 		}
 	}

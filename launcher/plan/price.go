@@ -11,14 +11,14 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 )
 
-// Price is what the machine costs an hour. The zero value: not known.
+// Price is the cost of the machine per hour. The zero value means unknown.
 type Price struct {
 	PerHour  float64
-	Currency string // a sign such as $, or an ISO 4217 code in capitals; empty: not given
+	Currency string // a symbol such as $, or an ISO 4217 code in capitals; empty: unknown
 }
 
-// PriceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a
-// mistake.
+// PriceFlag holds the text of --price. As with resolve.KeyFlag, the text is parsed after all flags are known. An
+// empty text is an error.
 type PriceFlag struct {
 	text  string
 	given bool
@@ -41,7 +41,7 @@ func (p *PriceFlag) Add(f *pflag.FlagSet) {
 	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+resolve.PriceVariable+")")
 }
 
-// Price is what the flag says, else the variable; a *configs.Error where that is no price an hour.
+// Price parses the flag, or the environment variable if the flag is not set. An invalid price is a *configs.Error.
 func (p *PriceFlag) Price(getenv func(string) string) (Price, error) {
 	text, source := p.text, "--price"
 	if !p.given {

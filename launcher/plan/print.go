@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Print says what is planned, and why.
+// Print prints the plan and its reasons.
 func (p Planned) Print(w *table.Page) {
 	plan := p.Plan
 	printDevices(w, p)
@@ -84,7 +84,7 @@ func printDevices(w io.Writer, p Planned) {
 	fmt.Fprintln(w)
 }
 
-// printRooms says what nodes that take turns share, and what is left alone.
+// printRooms prints the memory that nodes share in turns, and the memory that they leave alone.
 func printRooms(w io.Writer, plan fit.Plan) {
 	for _, r := range plan.Rooms {
 		name := "host"
@@ -102,7 +102,7 @@ func printRooms(w io.Writer, plan fit.Plan) {
 	}
 }
 
-// printBreakdown is a node's memory, component by component as guide 2 shows it, and guide 4's figures beside it.
+// printBreakdown prints a node's memory by component as guide 2 does, and guide 4's figures.
 func printBreakdown(w *table.Page, p Planned) {
 	f := p.Plan.PerNode
 	sums := map[string]int64{fit.PhaseShared: f.Shared, fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
@@ -124,7 +124,7 @@ func printBreakdown(w *table.Page, p Planned) {
 	}
 }
 
-// some is how many of a batch, of which 0 are all.
+// some formats the size of a batch. 0 means all.
 func some(n int, noun string) string {
 	if n == 0 {
 		return "all " + units.Noun(n, noun)

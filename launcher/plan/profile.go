@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/profile"
 )
 
-// Profile starts an engine as a node would and measures it, at sizes sequences at a time, nil: powers of two.
+// Profile starts an engine as a node would and measures its memory with the given numbers of sequences; nil: powers
+// of two.
 func Profile(ctx context.Context, h Host, p Planned, sizes []int) (profile.Document, error) {
 	began := time.Now()
 	c, key := p.Config, FootprintKey(p)
@@ -82,7 +83,7 @@ func Profile(ctx context.Context, h Host, p Planned, sizes []int) (profile.Docum
 	}, nil
 }
 
-// KeepProfile records a profile as the footprint that later plans count with.
+// KeepProfile records a profile as the footprint for later plans.
 func KeepProfile(ctx context.Context, h Host, p Planned, result profile.Document) error {
 	db, err := store.Open(ctx, h.Home.Database(), store.Options{Warn: store.LogNews(h.Logger)})
 	if err != nil {

@@ -6,11 +6,10 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// auto are the keys of how others' rollouts are used that were left to the program. A run is stored with what they came
-// to.
+// auto tells which keys for the use of external rollouts were auto. A run records the resolved values.
 type auto struct{ correction, filter bool }
 
-// decideSharing replaces auto by what a new run has. hosts says that other hosts may join.
+// decideSharing resolves auto for a new run. hosts means that other hosts may join.
 func (p *Planned) decideSharing(hosts bool) {
 	c := &p.Config
 	p.auto = auto{c.ExternalCorrection == configs.CorrectionAuto, c.ExternalFilter == configs.FilterAuto}
@@ -23,7 +22,7 @@ func (p *Planned) decideSharing(hosts bool) {
 	}
 	if p.auto.filter {
 		c.ExternalFilter = configs.FilterNone
-		if takes && hosts && c.Models == "" { // of another model's rollouts many are unlikely here
+		if takes && hosts && c.Models == "" { // many rollouts of another model have low likelihood here
 			c.ExternalFilter = configs.FilterLikelihood
 		}
 	}
@@ -34,7 +33,7 @@ func (p *Planned) decideSharing(hosts bool) {
 	}
 }
 
-// Keep takes over from a run that goes on what was left to the program.
+// Keep sets the keys that were auto to the values of the run to continue.
 func (p *Planned) Keep(run configs.Config) {
 	if p.auto.correction {
 		p.Config.ExternalCorrection = run.ExternalCorrection
@@ -45,7 +44,7 @@ func (p *Planned) Keep(run configs.Config) {
 	p.Notes = nil
 }
 
-// Keeping is a configuration as it was asked for, with what it leaves to the program as a run has it.
+// Keeping returns asked with its auto keys set to run's values.
 func Keeping(asked, run configs.Config) configs.Config {
 	if asked.ExternalCorrection == configs.CorrectionAuto {
 		asked.ExternalCorrection = run.ExternalCorrection

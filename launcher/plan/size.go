@@ -5,8 +5,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Size holds the text of a size in bytes. Like a resolve.KeyFlag it is read when all flags are known; given empty, it
-// is a mistake.
+// Size holds the text of a size in bytes. As with resolve.KeyFlag, the text is parsed after all flags are known. An
+// empty text is an error.
 type Size struct {
 	Text  string
 	Given bool
@@ -21,7 +21,7 @@ func (s *Size) Set(text string) error {
 
 func (s *Size) Type() string { return "size" }
 
-// Bytes are 0 where the flag wasn't given. A GB is 10^9 bytes.
+// Bytes returns the size, or 0 if the flag is not set. A GB is 10^9 bytes.
 func (s *Size) Bytes(key string) (int64, error) {
 	if !s.Given {
 		return 0, nil

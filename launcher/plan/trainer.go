@@ -12,15 +12,16 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Trainer is somebody's own program in place of `swarm node`: it speaks the same protocol on stdin and stdout
-// (notebooks-bridge's swarm_bridge.Node does), and is started, watched, restarted, leased and recorded as a node is.
+// Trainer is a user's program in place of `swarm node`. It speaks the same protocol on stdin and stdout (as
+// notebooks-bridge's swarm_bridge.Node does). swarm starts, watches, restarts, leases and records it like a node.
 type Trainer struct {
-	Command string      // a line for /bin/sh; empty: nodes are this program's
-	Memory  Size        // what one of them takes of a GPU, or of the host without one
-	Given   func() bool // --node-command was given, if only an empty one; nil: it can't be
+	Command string // a line for /bin/sh; empty: use swarm node
+	Memory  Size   // memory of one trainer on a GPU, or on the host without a GPU
+	// reports whether --node-command was set, possibly to an empty text; nil: the command has no such flag
+	Given func() bool
 }
 
-// TrainerModel is what a trainer's model is called where nothing is known of it.
+// TrainerModel is the model name of a trainer whose model is unknown.
 const TrainerModel = "trainer"
 
 // shell runs a trainer's command.
@@ -43,7 +44,7 @@ func (t *Trainer) check() error {
 	return err
 }
 
-// footprint is what a node takes as its user says; nil where they say nothing.
+// footprint returns the memory of a node as the user specified it, or nil.
 func (t *Trainer) footprint() *fit.Measured {
 	bytes, err := t.Memory.Bytes("node-memory")
 	if err != nil || bytes == 0 {
@@ -52,26 +53,27 @@ func (t *Trainer) footprint() *fit.Measured {
 	return &fit.Measured{Resident: bytes, Origin: fit.OriginTold}
 }
 
-// simple matches a command of a program and plain arguments, which a shell may become.
+// simple matches a command that consists of a program and plain arguments. The shell can replace itself with such a
+// command.
 var simple = regexp.MustCompile(`^\s*[\w./-]+(\s+[^;&|<>()$` + "`" + `\n{}!]*)?$`)
 
-// TrainerInput names the command among a run's inputs; a run of this program's own nodes has none.
+// TrainerInput is the key of the command among a run's inputs. Runs of swarm's own nodes do not have it.
 const TrainerInput = "--node-command"
 
-// Inputs stand for the command where a run's inputs are compared.
+// Inputs returns a hash of the command, for comparing a run's inputs.
 func (t *Trainer) Inputs() map[string]string {
 	sum := sha256.Sum256([]byte(t.Command))
 	return map[string]string{TrainerInput: hex.EncodeToString(sum[:])}
 }
 
-// Process is what to start as a node: the program itself, or the trainer's command.
+// Process returns what to start as a node: this program, or the trainer's command.
 func (t *Trainer) Process(self string, args []string) (exe string, argv, env []string) {
 	if t.Command == "" {
 		return self, args, nil
 	}
 	command := t.Command
 	if simple.MatchString(command) {
-		command = "exec " + command // the node's pid is the trainer's, not a shell's
+		command = "exec " + command // so that the node's pid is the trainer's, not a shell's
 	}
 	return shell, []string{"-c", command}, []string{"SWARM_NODE=1"}
 }

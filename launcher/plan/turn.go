@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Turn is held by the one process of this user, on this host, that is about to fill GPUs it waited for. The kernel
-// drops it with the process.
+// Turn is a lock for the one process of this user on this host that is about to fill GPUs it has waited for. The
+// kernel releases it when the process ends.
 type Turn struct{ file *os.File }
 
 var errTurnTaken = errors.New("another process is filling GPUs")
@@ -35,7 +35,7 @@ func TakeTurn() (*Turn, error) {
 	return &Turn{file}, nil
 }
 
-// Release lets others have their turn. It can be called again, and on nil.
+// Release releases the turn. It does nothing on nil or when called again.
 func (t *Turn) Release() {
 	if t != nil {
 		t.file.Close()

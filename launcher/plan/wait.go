@@ -15,13 +15,13 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Wait say how long to wait for a GPU with enough free memory, as guide 3 does.
+// Wait configures how long to wait for a GPU with enough free memory, as in guide 3.
 type Wait struct {
 	Limit    time.Duration // 0: do not wait
-	Interval time.Duration // between two looks
+	Interval time.Duration // between two looks at the host
 }
 
-// Check refuses what is no time to wait.
+// Check rejects invalid durations.
 func (w *Wait) Check() error {
 	if w.Limit < 0 {
 		return &configs.Error{Key: "wait-for-gpu", Value: w.Limit.String(), Allowed: "a time such as 60m, or 0 not to wait"}
@@ -32,13 +32,13 @@ func (w *Wait) Check() error {
 	return nil
 }
 
-// Look describes this host and what is to be planned for it.
+// Look inspects this host and returns what to plan and the request for the plan.
 type Look func(context.Context) (Planned, fit.Request, error)
 
-// forGPU looks at the host until the nodes fit its GPUs, and plans. It waits only for memory that others use now: what
-// the whole GPUs couldn't hold is an error at once. When time is up the error tells what was missing last, or the plan
-// is for the host's CPU where cpu_fallback allows it. The turn that comes with a plan keeps other waiting processes of
-// this user from taking the same memory; the caller releases it when its nodes have it.
+// forGPU inspects the host until the nodes fit on its GPUs, then plans. It waits only for memory that others use at
+// the moment: a plan that would not fit on empty GPUs fails at once. After the time limit it returns the last
+// shortage as an error, or a plan for the CPU if cpu_fallback allows it. A plan comes with a turn that keeps this
+// user's other waiting processes from the same memory. The caller releases the turn when its nodes have loaded.
 func (w *Wait) forGPU(ctx context.Context, stderr io.Writer, look Look) (Planned, error) {
 	progress := screen.NewStatusLine(stderr, 0)
 	defer progress.End()
@@ -69,7 +69,7 @@ func (w *Wait) forGPU(ctx context.Context, stderr io.Writer, look Look) (Planned
 	}
 }
 
-// try looks and plans once, and keeps the turn where the plan fits.
+// try looks and plans once. It keeps the turn if the plan fits.
 func (w *Wait) try(ctx context.Context, look Look) (Planned, fit.Request, error) {
 	turn, err := TakeTurn()
 	busy := errors.Is(err, errTurnTaken)
@@ -91,14 +91,14 @@ func (w *Wait) try(ctx context.Context, look Look) (Planned, fit.Request, error)
 	return out, request, nil
 }
 
-// tooLong is the error when time is up.
+// tooLong returns the error after the time limit.
 func (w *Wait) tooLong(last error) error {
 	what, try, _ := strings.Cut(strings.TrimPrefix(last.Error(), fit.ErrDoesNotFit.Error()+": "), ". Try: ")
 	try = strings.TrimPrefix(strings.ReplaceAll(try, "--wait-for-gpu 60m, ", ""), "or ")
 	return fmt.Errorf("%w: waited %s for a GPU: %s. Try: a longer --wait-for-gpu, or %s", fit.ErrDoesNotFit, w.Limit, what, try)
 }
 
-// onGPU is a request that is for GPUs alone, unless it is for the CPU or for a card that isn't there.
+// onGPU restricts a request to GPUs, unless it is for the CPU or a hypothetical GPU.
 func onGPU(r fit.Request) fit.Request {
 	if r.Device == fit.DeviceCPU || r.GPUMemory > 0 {
 		return r
@@ -107,7 +107,7 @@ func onGPU(r fit.Request) fit.Request {
 	return r
 }
 
-// WhenFree is a request for GPUs that no other process uses.
+// WhenFree returns the request as if no other process used the GPUs.
 func WhenFree(r fit.Request) fit.Request {
 	r = onGPU(r)
 	r.GPUs = slices.Clone(r.GPUs)
