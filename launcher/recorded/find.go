@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// Wanted is which weights of a run, and which device, the flags name; nil: the best node, the newest round, the run's
-// device.
+// Wanted selects the weights of a run and the device, as the flags name them. nil means the best node, the newest
+// round and the run's device.
 type Wanted struct {
 	Node   *string
 	Round  *int
 	Device *string
 }
 
-// ofRun is the flag that only a run has a meaning for; empty: none was given.
+// ofRun returns a flag that was set and applies only to runs, or "".
 func (w Wanted) ofRun() string {
 	switch {
 	case w.Node != nil:
@@ -33,7 +33,7 @@ func (w Wanted) ofRun() string {
 	return ""
 }
 
-// Find is the model that a name means: a folder, a run's node, or a model that no run has. The choice is that of the
+// Find returns the model with that name: a folder, a run's node, or a model without a run. The choice is set for a
 // run's node.
 func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name string) (*Subject, stats.Choice, error) {
 	var choice stats.Choice
@@ -64,7 +64,7 @@ func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name str
 	return s, choice, err
 }
 
-// trained is the node that is wanted, or the best.
+// trained returns the wanted node of a run, or its best node.
 func (w Wanted) trained(ctx context.Context, h plan.Host, open OpenReader, run store.Run) (*Subject, stats.Choice, error) {
 	var choice stats.Choice
 	if w.Node != nil && *w.Node != "" {
@@ -89,7 +89,7 @@ func (w Wanted) trained(ctx context.Context, h plan.Host, open OpenReader, run s
 	return s, choice, configs.Validate(s.Config)
 }
 
-// base is a model as it is, with the tasks and sampling of its defaults.
+// base returns a model without a run, with the default tasks and sampling.
 func (w Wanted) base(ctx context.Context, h plan.Host, name string) (*Subject, error) {
 	var flags resolve.Flags
 	for _, key := range configs.AllKeys() {

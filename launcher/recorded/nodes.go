@@ -1,7 +1,7 @@
 // Package recorded opens the folder of a recorded run (its nodes' models, checkpoints and journals) to evaluate,
-// prompt, save or verify them. It owns which node and weights a name means and where one engine of them fits. It takes
-// the home, the database and Python as arguments, changes nothing of the run, and must not import launcher/study or
-// what starts a swarm's nodes.
+// prompt, save or verify them. It decides which node and weights a name means, and where one engine fits. It needs
+// the home, the database and Python, and changes nothing of the run. It must not import launcher/study or packages
+// that start a swarm's nodes.
 package recorded
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// OpenReader opens the database that runs are looked up in.
+// OpenReader opens the database with the runs.
 type OpenReader func(context.Context) (*store.Reader, error)
 
-// Run is the run of that name, or the newest of that experiment.
+// Run returns the run with that name, or the newest run of that experiment.
 func (open OpenReader) Run(ctx context.Context, name string) (store.Run, error) {
 	reader, err := open(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (open OpenReader) Run(ctx context.Context, name string) (store.Run, error) 
 	return snapshot.Run, nil
 }
 
-// BestNode chooses one of a run's nodes that have a folder here.
+// BestNode chooses one of a run's nodes with a folder on this host.
 func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store.Run) (stats.Choice, error) {
 	if err := coordinator.ForeignNodes(run); err != nil {
 		return stats.Choice{}, err
@@ -67,7 +67,7 @@ func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store
 	return stats.BestNode(known, evals, snapshot.Recent), nil
 }
 
-// NodeName is the name of a run's node that has a folder, given by name or number.
+// NodeName returns the name of a run's node with a folder on this host, from its name or number.
 func NodeName(home layout.Home, run store.Run, name string) (string, error) {
 	if index, err := strconv.Atoi(name); err == nil {
 		name = fit.NodeName(index)
@@ -82,7 +82,7 @@ func NodeName(home layout.Home, run store.Run, name string) (string, error) {
 	return name, nil
 }
 
-// NodeFolders are the names of a run's nodes that have a folder here, by number.
+// NodeFolders returns the names of a run's nodes with a folder on this host, in order.
 func NodeFolders(home layout.Home, run store.Run) ([]string, error) {
 	entries, err := os.ReadDir(home.Run(run.Run))
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Saved is a node's model that was written as a folder.
+// Saved describes a node's model that was written to a folder.
 type Saved struct {
 	Path       string   `json:"path"`
 	Run        string   `json:"run"`
@@ -36,14 +36,15 @@ type Saved struct {
 	Files      []string `json:"files"`
 }
 
-// Print says what was written, and how to ask it.
+// Print prints what was written, and the command to prompt it.
 func (s Saved) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s of %s after %s: %s parameters, %s in %s\n",
 		s.Node, s.Run, units.Plural(s.Rounds, "round"), units.Group(s.Parameters), units.Bytes(s.Bytes), s.Path)
 	fmt.Fprintf(w, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", s.Path}))
 }
 
-// EmptyFolder makes a path absolute (the engine, which writes it, runs elsewhere) and refuses one that holds something.
+// EmptyFolder returns the absolute path of a folder that is missing or empty. The path must be absolute because the
+// engine that writes it has another working directory.
 func EmptyFolder(dir string) (string, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,7 +60,7 @@ func EmptyFolder(dir string) (string, error) {
 	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
 }
 
-// Save restores a node's newest checkpoint in an engine of its own and has it write the weights.
+// Save restores a node's newest checkpoint in a new engine, which then writes the weights.
 func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
 	var config configs.Config
 	if err := json.Unmarshal(run.Config, &config); err != nil {

@@ -21,25 +21,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Subject is a model that is to be asked, and where.
+// Subject is a model to evaluate or prompt, and its placement.
 type Subject struct {
 	evaluate.Model
-	Run store.Run // whose it is; of a folder or a preset its name and settings alone
+	Run store.Run // the model's run; for a folder or a preset only the name and settings
 
-	threads int // of the CPU that the run trains on; 0: the plan's
+	threads int // CPU threads that the run trains with; 0: the plan's
 	plan    fit.Plan
 }
 
-// Node is the run's node that it is; empty of a folder or a preset.
+// Node returns the run's node, or "" for a folder or a preset.
 func (s *Subject) Node() string { return s.Checkpoint.Node }
 
-// Checkpoint is a run's node's checkpoint of that round, -1 the newest, on the device, and on a CPU with the threads,
-// that the run has: what it gives is then what the node itself would have given. It is not placed yet.
+// Checkpoint returns the checkpoint of a run's node after that round; -1: the newest. It uses the run's device, and
+// on a CPU the run's threads, so that the results equal those of the node itself. Call Place before Open.
 func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, error) {
 	if err := coordinator.ForeignNodes(run); err != nil {
 		return nil, err
 	}
-	s := &Subject{Run: run, Model: evaluate.Model{Config: configs.Default()}} // of keys that its swarm did not have yet
+	// defaults for keys that the run's version did not have
+	s := &Subject{Run: run, Model: evaluate.Model{Config: configs.Default()}}
 	c := &s.Config
 	var plan fit.Plan
 	if err := errors.Join(json.Unmarshal(run.Config, c), json.Unmarshal(run.Plan, &plan)); err != nil {
@@ -59,13 +60,13 @@ func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, e
 	}
 	s.Tokenizer, s.TokenizerDir = s.Preset.Tokenizer, s.Dir
 	if c.Device = plan.Device; plan.Device == fit.DeviceCPU {
-		s.threads = plan.Threads // sums come out a little different with another number
+		s.threads = plan.Threads // another number of threads changes the rounding of sums
 	}
 	return s, nil
 }
 
-// Base is a model that no run has: a folder's, a preset's, or one of the hub's that is cached, with the tasks and
-// sampling of flags, which have all keys. It is not placed yet.
+// Base returns a model without a run: a folder, a preset, or a cached model of the hub. Tasks and sampling come
+// from flags, which must include all keys. Call Place before Open.
 func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (*Subject, error) {
 	folder := model.NamesFolder(name)
 	if folder {
@@ -110,8 +111,8 @@ func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (
 	return s, err
 }
 
-// Place plans for one engine in what memory the host has free now: the error wraps fit.ErrDoesNotFit where there is too
-// little. With cpu, a model that doesn't fit on the GPU goes to the CPU, with a warning.
+// Place plans for one engine in the host's free memory. The error wraps fit.ErrDoesNotFit if there is too little.
+// With cpu, a model that does not fit on the GPU goes to the CPU, with a warning.
 func (s *Subject) Place(ctx context.Context, h plan.Host, cpu bool) error {
 	err := s.place(ctx, h)
 	if errors.Is(err, fit.ErrDoesNotFit) && cpu && s.Config.Device != fit.DeviceCPU {
@@ -141,7 +142,7 @@ func (s *Subject) place(ctx context.Context, h plan.Host) error {
 	s.plan, err = fit.New(request)
 	switch {
 	case errors.Is(err, fit.ErrDoesNotFit) && s.Config.Device != fit.DeviceCPU:
-		what, _ := fail.SplitRemedy(fail.OneLine(err.Error())) // its remedy is for training
+		what, _ := fail.SplitRemedy(fail.OneLine(err.Error())) // its remedy applies to training only
 		return fail.Hint(fit.NoRoom(errors.New(what)), "--device cpu")
 	case err == nil && s.plan.Device == fit.DeviceCPU && s.threads > 0:
 		s.plan.Threads = s.threads
@@ -149,7 +150,7 @@ func (s *Subject) place(ctx context.Context, h plan.Host) error {
 	return err
 }
 
-// Open starts an engine where the model was placed and loads it. The caller closes the engine.
+// Open starts an engine where Place has put the model, and loads the model. The caller closes the engine.
 func (s *Subject) Open(ctx context.Context, h plan.Host) (*evaluate.Engine, error) {
 	where := evaluate.Placement{
 		Device: s.plan.Device, OnGPU: s.plan.Device == fit.DeviceCUDA, EngineDevice: plan.EngineDevice(s.plan), Threads: s.plan.Threads,
@@ -163,7 +164,7 @@ func (s *Subject) Open(ctx context.Context, h plan.Host) (*evaluate.Engine, erro
 		if !python.CUDA {
 			return nil, plan.NoCUDA(python, "the model is to be on a GPU")
 		}
-		// No more than it needs: what else is free may be another run's in a moment.
+		// Cap the memory at what the engine needs: another run may soon need the rest.
 		needed := s.plan.PerNode
 		needed.Budget = min(needed.Budget, needed.Resident+needed.Generate)
 		where.MemoryCapBytes = needed.Cap()

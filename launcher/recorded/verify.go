@@ -28,7 +28,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/verify"
 )
 
-// Verify verifies a run whose folder is under this home.
+// Verify verifies a run whose folder is in this home.
 func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snapshot, generate bool) (verify.Report, error) {
 	v := &verification{h: h, run: s.Run, dir: h.Home.Path("runs", s.Run.Run)}
 	if err := v.prepare(ctx); err != nil {
@@ -53,7 +53,7 @@ func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snap
 	if err != nil {
 		return verify.Report{}, err
 	}
-	jobs := 1 // a GPU has room for one for certain
+	jobs := 1 // a GPU is only certain to fit one
 	if plan.EngineDevice(v.p.Plan) == fit.DeviceCPU {
 		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.Plan.Threads))
 	}
@@ -69,7 +69,7 @@ func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snap
 	return report, v.explain(ctx, reader, report)
 }
 
-// Ended refuses a run that goes on, or was cut off: its database may not have yet what its journals have.
+// Ended rejects a run that is still running or was interrupted: its database may lack rows that its journals have.
 func Ended(s store.Snapshot) error {
 	run := s.Run
 	switch {
@@ -81,8 +81,8 @@ func Ended(s store.Snapshot) error {
 	return fail.Usage(fmt.Errorf("run %s was interrupted", run.Run), "continue it with swarm up and its configuration, then verify it")
 }
 
-// explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give
-// other roundings.
+// explain adds a possible cause to the reports of nodes that differ: memory ran out, and smaller batches round
+// differently.
 func (v *verification) explain(ctx context.Context, reader *store.Reader, report verify.Report) error {
 	differing := map[string]*verify.NodeReport{}
 	for i, n := range report.Nodes {
@@ -111,20 +111,20 @@ func (v *verification) explain(ctx context.Context, reader *store.Reader, report
 	return nil
 }
 
-// verification is what a run's engines are started with: what the run had.
+// verification has the settings for the engines, as the run had them.
 type verification struct {
 	h   plan.Host
 	run store.Run
 	dir string
 
 	p         plan.Planned      // configuration, models and plan
-	modelDirs map[string]string // by the models' keys
+	modelDirs map[string]string // by model key
 	engineDir string
 	python    policy.Probe
-	same      bool // the engine is the run's
+	same      bool // the engine is the same version as the run's
 }
 
-// inexact says why other bits may come out than in the run; "" where the same do.
+// inexact returns why the bits may differ from the run's, or "" if they must be equal.
 func (v *verification) inexact() string {
 	switch {
 	case plan.EngineDevice(v.p.Plan) != fit.DeviceCPU:
@@ -175,8 +175,8 @@ func (v *verification) prepare(ctx context.Context) error {
 	return nil
 }
 
-// sameInputs refuses first weights, or files of questions, that are no longer those of the run. An earlier program's
-// that are still there are taken.
+// sameInputs rejects initial weights or question files that differ from the run's. It uses the weights of an
+// earlier program if they are still present.
 func (v *verification) sameInputs(ctx context.Context, began map[string]string) error {
 	inputs, err := plan.InputsOf(ctx, v.p, v.modelDirs)
 	if err != nil {
@@ -196,10 +196,10 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 	return nil
 }
 
-// modelDir is the folder of a model's weights.
+// modelDir returns the folder with a model's weights.
 func (v *verification) modelDir(key string) string { return v.modelDirs[v.p.Of(key).Key()] }
 
-// settings are what each node has of its model's.
+// settings returns each node's configuration and tokenizer.
 func (v *verification) settings(nodes []string) (map[string]verify.Setting, error) {
 	tokens, own := map[string]tokenizer.Tokenizer{}, map[string]verify.Setting{}
 	for _, node := range nodes {
@@ -215,7 +215,7 @@ func (v *verification) settings(nodes []string) (map[string]verify.Setting, erro
 	return own, nil
 }
 
-// start starts the engine of a node.
+// start starts a node's engine.
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
 	index := fit.NodeIndex(node)
 	config := v.p.Config.OfNode(index)
@@ -231,7 +231,7 @@ func (v *verification) start(ctx context.Context, node string) (verify.Engine, i
 	return engine, length, nil
 }
 
-// recordedRun is what the database has of a run.
+// recordedRun reads a run's records from the database.
 type recordedRun struct {
 	reader *store.Reader
 	run    string
@@ -254,7 +254,7 @@ func (r recordedRun) Hashes(ctx context.Context, node string) (map[int]string, e
 	return hashes, err
 }
 
-// verifyProgress tells how far it is.
+// verifyProgress reports progress.
 type verifyProgress struct {
 	line        *screen.StatusLine
 	began       time.Time
