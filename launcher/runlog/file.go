@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// maxLine is what is kept of a line at once, in bytes: a longer one comes in pieces.
+// maxLine bounds a piece of a line, in bytes. Longer lines come in several pieces.
 const maxLine = 64 << 10
 
-// Line is one line of a log, or a piece of one that is longer than 64 KiB.
+// Line is a line of a log, or a piece of a line longer than 64 KiB.
 type Line struct {
-	Log  string    // whose: Coordinator or a node's name
-	Time time.Time // that of the newest line with one; zero before it
-	Text string    // without its end
+	Log  string    // Coordinator, or a node's name
+	Time time.Time // of the newest line with a time; zero before the first
+	Text string    // without the line ending
 }
 
-// logFile reads a log line by line: first what was rotated away to path.1, then path, and on from there as it grows,
-// whether it is rotated, cut or only made later. It holds one line at a time.
+// logFile reads a log line by line: first the rotated file path.1, then path, then what is appended. It handles
+// rotation, truncation and files that appear later. It holds one line in memory.
 type logFile struct {
 	name, path string
 	follow     bool
 
-	queue   []*os.File // still to be read, the first one now
+	queue   []*os.File // files to read; the first is being read
 	reader  *bufio.Reader
-	offset  int64     // read of the first
-	partial []byte    // a line whose end is still to come
-	time    time.Time // of the newest line that told one
+	offset  int64     // position in the first file
+	partial []byte    // a line without its end so far
+	time    time.Time // of the newest line with a time
 }
 
-// openLog opens the log at path, which need not be there yet, for its newest last lines; last < 0 is all of them.
+// openLog opens the log at path, which may not exist yet, at its newest last lines. last < 0 means all lines.
 func openLog(name, path string, last int, follow bool) (*logFile, error) {
 	l := &logFile{name: name, path: path, follow: follow, reader: bufio.NewReaderSize(nil, 4<<10)}
 	current, err := openIfThere(path)
@@ -46,11 +46,11 @@ func openLog(name, path string, last int, follow bool) (*logFile, error) {
 		closeAll(current)
 		return nil, err
 	}
-	if sameFile(current, older) { // rotated between the two: what comes after it is found on the way
+	if sameFile(current, older) { // rotated between the two opens: reading finds the rest
 		closeAll(older)
 		older = nil
 	}
-	for _, file := range []*os.File{current, older} { // from the newest line backwards
+	for _, file := range []*os.File{current, older} { // newest first
 		if file == nil {
 			continue
 		}
@@ -96,7 +96,8 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// seekLast puts a file to its last n lines, n < 0 to its begin, and tells how many there are from there on, at most n.
+// seekLast moves a file to the start of its last n lines, or to its start if n < 0. It returns how many lines
+// follow, at most n.
 func seekLast(file *os.File, n int) (found int, err error) {
 	if n < 0 {
 		return 0, nil
@@ -113,7 +114,7 @@ func seekLast(file *os.File, n int) (found int, err error) {
 			return 0, err
 		}
 		for i := size - 1; i >= 0; i-- {
-			if block[i] != '\n' || at+i == end-1 { // the newest line's own end
+			if block[i] != '\n' || at+i == end-1 { // the end of the newest line
 				continue
 			}
 			if found++; found == n {
@@ -129,7 +130,7 @@ func seekLast(file *os.File, n int) (found int, err error) {
 	return found, err
 }
 
-// rewind makes the reader read the queue's first file from where it stands.
+// rewind lets the reader continue at the position of the queue's first file.
 func (l *logFile) rewind() (err error) {
 	l.offset = 0
 	if len(l.queue) == 0 {
@@ -140,7 +141,7 @@ func (l *logFile) rewind() (err error) {
 	return err
 }
 
-// next is the next line, or false where there is none yet.
+// next returns the next line, or false if there is none yet.
 func (l *logFile) next() (Line, bool, error) {
 	for {
 		if len(l.queue) > 0 {
@@ -156,7 +157,7 @@ func (l *logFile) next() (Line, bool, error) {
 	}
 }
 
-// read is the next line of the first file that has its end, or is too long to wait for it.
+// read returns the next complete line of the first file, or a piece of maxLine bytes or more.
 func (l *logFile) read() (Line, bool, error) {
 	for {
 		piece, err := l.reader.ReadSlice('\n')
@@ -173,7 +174,7 @@ func (l *logFile) read() (Line, bool, error) {
 	}
 }
 
-// take makes a line of what has been read.
+// take turns the bytes read so far into a line.
 func (l *logFile) take() Line {
 	text := bytes.TrimRight(l.partial, "\r\n")
 	if at, ok := timeIn(text); ok {
@@ -184,7 +185,7 @@ func (l *logFile) take() Line {
 	return line
 }
 
-// rest is the last line of a log that nobody writes to any more, if its end never came.
+// rest returns the unfinished last line of a log that no process writes to anymore.
 func (l *logFile) rest() (Line, bool) {
 	if len(l.partial) == 0 {
 		return Line{}, false
@@ -192,7 +193,7 @@ func (l *logFile) rest() (Line, bool) {
 	return l.take(), true
 }
 
-// timeIn is the time of a line that slog wrote.
+// timeIn returns the time in a line of slog's text format.
 func timeIn(text []byte) (time.Time, bool) {
 	value, ok := bytes.CutPrefix(text, []byte("time="))
 	if !ok {
@@ -203,8 +204,8 @@ func timeIn(text []byte) (time.Time, bool) {
 	return at, err == nil
 }
 
-// advance is called at the end of the first file. It tells whether there is more to read: of the next file, of one that
-// has taken its place, or of the same one begun anew.
+// advance is called at the end of the first file. It reports whether there is more to read: the next file, a new
+// file at the same path, or the same file after truncation.
 func (l *logFile) advance() (bool, error) {
 	if len(l.queue) > 1 {
 		l.queue[0].Close()
@@ -226,14 +227,14 @@ func (l *logFile) advance() (bool, error) {
 		now.Close()
 		return l.cut()
 	}
-	// What was written between the last look and the rotation, and a whole log that came and went meanwhile, come
-	// first.
+	// First comes what was written between the last look and the rotation, and a complete log that came and went
+	// meanwhile.
 	l.queue = append(l.queue, l.missed(now)...)
 	l.queue = append(l.queue, now)
 	return true, nil
 }
 
-// missed is the log before now, if it is not the one that is being read.
+// missed returns the rotated log before now, unless it is the one being read.
 func (l *logFile) missed(now *os.File) []*os.File {
 	older, err := openIfThere(l.path + ".1")
 	if older == nil || err != nil {
@@ -246,7 +247,7 @@ func (l *logFile) missed(now *os.File) []*os.File {
 	return []*os.File{older}
 }
 
-// cut begins the file again where it has become shorter than what was read of it.
+// cut starts the file again if it has become shorter than the position read.
 func (l *logFile) cut() (bool, error) {
 	info, err := l.queue[0].Stat()
 	if err != nil || info.Size() >= l.offset {

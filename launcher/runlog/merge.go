@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	pollEvery = 200 * time.Millisecond // between looks at logs that grow
-	pollLog   = time.Millisecond       // more for each log: a thousand take no more of a core than two hundred
-	askEvery  = time.Second            // between looks at whether the run goes on
+	pollEvery = 200 * time.Millisecond // between checks of growing logs
+	pollLog   = time.Millisecond       // added per log, so that a thousand logs cost no more CPU than two hundred
+	askEvery  = time.Second            // between checks of whether the run goes on
 )
 
-// Merge puts the logs of a run together by time. A line that tells none belongs to the one before it. It is run once.
+// Merge merges the logs of a run by time. A line without a time stays after the line before it. Run can be called
+// once.
 type Merge struct {
 	Dir    string   // the run's folder
-	Logs   []string // names of logs; none: all there are, and those that appear
-	Last   int      // newest lines of each log to begin with; < 0: all
-	Follow bool     // go on with what is written
+	Logs   []string // names of logs; empty: all, including those that appear later
+	Last   int      // newest lines of each log to start with; < 0: all
+	Follow bool     // keep reading as logs grow
 	Emit   func(Line) error
 
-	PathOf func(name string) string // where a log of Logs is; nil: as Path has it
+	PathOf func(name string) string // path of a log in Logs; nil: Path
 
 	open []*logFile
 }
 
-// Width is the length of the longest name among the logs that are open, in bytes. It may grow from one line to the
-// next.
+// Width returns the length of the longest name among the open logs, in bytes. It may grow between lines.
 func (m *Merge) Width() int {
 	width := 0
 	for _, l := range m.open {
@@ -35,7 +35,7 @@ func (m *Merge) Width() int {
 	return width
 }
 
-// openNew opens the logs that are wanted and not yet open.
+// openNew opens the wanted logs that are not open yet.
 func (m *Merge) openNew(last int) error {
 	names := m.Logs
 	if len(names) == 0 {
@@ -58,9 +58,9 @@ func (m *Merge) openNew(last int) error {
 	return nil
 }
 
-// Run emits what there is, and with Follow what comes, until done tells that nothing more will, or ctx ends; then the
-// error is the context's cause. It asks done at most once a second, and only with Follow; what done and Emit return as
-// an error ends it. Both are called on the caller's goroutine.
+// Run emits the existing lines. With Follow it also emits later lines until done returns true or ctx ends. When ctx
+// ends, the error is the context's cause. Run calls done at most once a second, and only with Follow. An error of
+// done or Emit ends Run. Both run on the caller's goroutine.
 func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error)) error {
 	defer func() {
 		for _, l := range m.open {
@@ -79,7 +79,7 @@ func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error
 		if err := m.openNew(last); err != nil {
 			return err
 		}
-		last = -1 // a log that appears from now on is all new
+		last = -1 // a log that appears later is all new
 		if err := m.drain(); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error
 	}
 }
 
-// drain emits all lines there are, by time.
+// drain emits all available lines by time.
 func (m *Merge) drain() error {
 	heads := make([]*Line, len(m.open))
 	fill := func(i int) error {
@@ -129,7 +129,7 @@ func (m *Merge) drain() error {
 	}
 }
 
-// end emits the lines whose ends never came.
+// end emits unfinished last lines.
 func (m *Merge) end() error {
 	for _, l := range m.open {
 		if line, ok := l.rest(); ok {

@@ -1,6 +1,6 @@
-// Package runlog reads the logs of one run, also while they are written: each node's and the coordinator's, merged by
-// time. It handles rotation, truncation and files that appear late. It takes a run's folder and writes nothing; whose
-// run it is, whether it goes on and how lines look on a terminal is the caller's.
+// Package runlog reads the logs of one run, even while they are written: each node's and the coordinator's, merged
+// by time. It handles rotation, truncation and files that appear late. It needs the run's folder and writes
+// nothing. The caller knows whether the run goes on and how to print lines.
 package runlog
 
 import (
@@ -8,17 +8,17 @@ import (
 	"slices"
 )
 
-// Coordinator is how the coordinator's log is called among those of nodes.
+// Coordinator is the name of the coordinator's log among those of nodes.
 const Coordinator = "coordinator"
 
-// NodeFile is a node's log in its folder.
+// NodeFile is the name of a node's log in its folder.
 const NodeFile = "log.txt"
 
-// coordinatorFile is the coordinator's log in its run's folder.
+// coordinatorFile is the name of the coordinator's log in the run's folder.
 const coordinatorFile = "coordinator.log"
 
-// Path is where a log is in a run's folder: a node's, or with the name Coordinator that one's. Once it has been
-// rotated, older lines are in the same path with .1 after it.
+// Path returns the path of a log in a run's folder: a node's, or the coordinator's for the name Coordinator. After
+// rotation, older lines are in that path plus .1.
 func Path(dir, name string) string {
 	if name == Coordinator {
 		return filepath.Join(dir, coordinatorFile)
@@ -26,11 +26,11 @@ func Path(dir, name string) string {
 	return filepath.Join(dir, name, NodeFile)
 }
 
-// logNames are the logs in a run's folder, the coordinator's first, then nodes in their order.
+// logNames returns the names of the logs in a run's folder: the coordinator's first, then the nodes' in order.
 func logNames(dir string) []string {
 	var names []string
 	for _, file := range []string{NodeFile, NodeFile + ".1"} {
-		paths, _ := filepath.Glob(filepath.Join(dir, "*", file)) // the pattern is a good one
+		paths, _ := filepath.Glob(filepath.Join(dir, "*", file)) // the pattern is valid
 		for _, path := range paths {
 			names = append(names, filepath.Base(filepath.Dir(path)))
 		}
