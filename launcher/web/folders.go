@@ -16,16 +16,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// runFolders reads what lies in runs' folders, for the dashboard. One request is read for at a time: journals and logs
-// are large.
+// runFolders reads the files in runs' folders for the dashboard. It serves one request at a time, because journals
+// and logs are large.
 type runFolders struct {
 	home layout.Home
 
 	mu    sync.Mutex
-	texts map[string]*runText // of the runs last asked for
+	texts map[string]*runText // of recently requested runs
 }
 
-// run returns a run of the database; note says why nothing of its folder can be read.
+// run returns a run from the database. note says why its folder cannot be read, if so.
 func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snapshot, note string, err error) {
 	reader, err := lifecycle.OpenReader(ctx, f.home)
 	if err != nil {
@@ -48,10 +48,11 @@ func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snaps
 	return snapshot, note, nil
 }
 
-// errEnoughLines ends a reading of logs.
+// errEnoughLines stops the reading of logs.
 var errEnoughLines = errors.New("enough lines")
 
-// logs implements dashboard.Options.Logs: the newest lines, or those around a moment, half of them before it.
+// logs implements dashboard.Options.Logs. It returns the newest lines, or those around a time, half of them before
+// it.
 func (f *runFolders) logs(ctx context.Context, q dashboard.LogQuery) (dashboard.Logs, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,12 +80,12 @@ func (f *runFolders) logs(ctx context.Context, q dashboard.LogQuery) (dashboard.
 	return out, nil
 }
 
-// logWindow keeps some of the lines that go by.
+// logWindow keeps a window of the lines that it receives.
 type logWindow struct {
 	ctx   context.Context
 	query dashboard.LogQuery
 	lines []dashboard.LogLine
-	after int // of them, later than Around
+	after int // lines later than Around
 	seen  int
 }
 
@@ -104,7 +105,7 @@ func (w *logWindow) take(line runlog.Line) error {
 		if w.query.Around != 0 {
 			keep = (w.query.Lines + 1) / 2
 		}
-		if len(w.lines) > 2*keep+64 { // drop the oldest now and then, not each time
+		if len(w.lines) > 2*keep+64 { // drop the oldest lines only now and then
 			w.lines = append(w.lines[:0], w.lines[len(w.lines)-keep:]...)
 		}
 		return nil

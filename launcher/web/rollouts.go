@@ -23,25 +23,27 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// runText turns a run's token ids into text, and scores completions as its nodes did.
+// runText decodes a run's token ids and scores completions as the run's nodes did.
 type runText struct {
 	config configs.Config
-	tasks  *task.Set           // nil: note says why nothing can be scored
-	tokens tokenizer.Tokenizer // nil: note says why externals can't be told
+	tasks  *task.Set           // nil: notes say why nothing can be scored
+	tokens tokenizer.Tokenizer // nil: notes say why there are no externals
 	notes  []string
 }
 
-// textsKept is of how many runs a runText is kept. Runs of one model share its tokenizer, which takes some megabytes.
+// textsKept bounds the number of cached runTexts. Runs of one model share its tokenizer, which takes some
+// megabytes.
 const textsKept = 4
 
-// text returns the runText of a run's node. What it needs may have gone since: files of questions, the model's folder.
+// text returns the runText for a run's node. Its inputs, such as question files or the model's folder, may be
+// missing by now.
 func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	t := &runText{config: configs.Default()}
 	if err := json.Unmarshal(run.Config, &t.config); err != nil {
 		return nil, fmt.Errorf("the configuration of %s: %w", run.Run, err)
 	}
 	t.config = t.config.OfNode(fit.NodeIndex(node))
-	key := run.Run + " " + t.config.Model // nodes of a run may have different models
+	key := run.Run + " " + t.config.Model // nodes of one run may have different models
 	if known := f.texts[key]; known != nil {
 		return known, nil
 	}
@@ -60,7 +62,7 @@ func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	if f.texts == nil {
 		f.texts = map[string]*runText{}
 	}
-	if len(t.notes) == 0 { // what is missing may come back
+	if len(t.notes) == 0 { // missing inputs may come back
 		f.texts[key] = t
 	}
 	return t, nil
@@ -83,8 +85,8 @@ func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
 	return tokenizer.Open(m.Tokenizer, dir)
 }
 
-// rollouts implements dashboard.Options.Rollouts: a round of a node from its journal, and where its externals came
-// from, from those of its peers.
+// rollouts implements dashboard.Options.Rollouts. It reads a node's round from its journal, and the origin of
+// externals from the journals of its peers.
 func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (dashboard.Rollouts, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +134,7 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	return out, nil
 }
 
-// newestRound is the last round that a node has told of, 0 where it has told of none.
+// newestRound returns the last round that a node has reported, or 0.
 func newestRound(s store.Snapshot, node string) int {
 	for _, n := range s.Nodes {
 		if n.Node == node {
@@ -142,7 +144,7 @@ func newestRound(s store.Snapshot, node string) int {
 	return 0
 }
 
-// question describes a rollout as it was shared.
+// question describes a rollout as the node shared it.
 func (t *runText) question(r exchange.Rollout) dashboard.Question {
 	item := task.Item{Question: r.Question, Answer: r.Answer, Metadata: r.Metadata}
 	out := dashboard.Question{Task: item.Task(), Question: r.Question, Answer: r.Answer, Completions: make([]dashboard.Completion, len(r.Completions))}
@@ -152,7 +154,7 @@ func (t *runText) question(r exchange.Rollout) dashboard.Question {
 	return out
 }
 
-// score is nil where it can't be told.
+// score returns nil if the tasks cannot be opened.
 func (t *runText) score(item task.Item, completion string) *float64 {
 	if t.tasks == nil {
 		return nil
@@ -161,7 +163,7 @@ func (t *runText) score(item task.Item, completion string) *float64 {
 	return &reward
 }
 
-// learnt is a rollout of a peer as the node would have learnt from it.
+// learnt is a peer's rollout in the form in which the node trains on it.
 type learnt struct {
 	from    string
 	rollout exchange.Rollout // completions cut to the length limit
@@ -169,7 +171,7 @@ type learnt struct {
 	ids     [][]int
 }
 
-// externals looks up, in what the peers shared, each question that a round's update has beyond the node's own.
+// externals finds the origin of each external question in a round's update among the rollouts that peers shared.
 func (t *runText) externals(dir string, round int, trained *journal.Trained) (list []dashboard.External, notes []string) {
 	if len(trained.Update.Prompts) <= trained.Report.TrainedOwn {
 		return nil, nil
@@ -208,7 +210,7 @@ func (t *runText) externals(dir string, round int, trained *journal.Trained) (li
 	return list, notes
 }
 
-// learnt makes of a peer's rollout what node.external does: ids of this model, cut to the length limit.
+// learnt converts a peer's rollout as node.external does: into this model's ids, cut to the length limit.
 func (t *runText) learnt(from string, r exchange.Rollout) learnt {
 	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
 	l.rollout.Completions = nil
@@ -224,7 +226,7 @@ func (l learnt) is(prompt []int, ids [][]int) bool {
 	return slices.Equal(l.prompt, prompt) && slices.EqualFunc(l.ids, ids, slices.Equal[[]int])
 }
 
-// prompt is a question as the model saw it.
+// prompt returns the token ids of a question as the model got it.
 func (t *runText) prompt(question string) []int {
 	system, _ := task.SystemPrompt(t.config.Tasks.SystemPrompt)
 	if chat, ok := t.tokens.(tokenizer.Chat); ok {
@@ -243,8 +245,8 @@ func completionsOf(update policy.UpdateParams, prompt int) [][]int {
 	return ids
 }
 
-// unknown describes an external that no journal here has: by its ids alone, the prompt's frame included, without an
-// answer key.
+// unknown describes an external that no journal here contains, from its ids only. The text includes the prompt's
+// frame, and has no answer key.
 func (t *runText) unknown(prompt []int, completions [][]int) dashboard.External {
 	out := dashboard.External{Question: dashboard.Question{Question: t.tokens.Decode(prompt)}}
 	for _, ids := range completions {

@@ -1,5 +1,6 @@
-// Package web serves the dashboard of a home: its addresses, its access control, and the files of runs' folders for its
-// pages. It takes a home, only reads, and prints only through its caller. It must not import what trains runs.
+// Package web serves the dashboard of a home: its addresses, its access control, and the files of runs' folders for
+// its pages. It needs a home, only reads, and prints only through its caller. It must not import packages that
+// train runs.
 package web
 
 import (
@@ -32,22 +33,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// DefaultAddress is where a dashboard listens unless told otherwise.
+// DefaultAddress is the default listen address of a dashboard.
 const DefaultAddress = "127.0.0.1:8420"
 
-// Options say whose dashboard it is, where it listens, and to whom.
+// Options configure the home, the listen address and the access control of a dashboard.
 type Options struct {
 	Home    layout.Home
 	Logger  *slog.Logger
 	Version string // of this program
 
-	Listen, Token   string // host:port, port 0: any free one; token empty: the home's
-	NoToken         bool   // whoever reaches this host's loopback may read
-	Source          string // the flag that says where to listen; empty: --listen
-	TLSCert, TLSKey string // files, PEM; both empty: no TLS
+	Listen, Token   string // host:port, where port 0 means any free port; an empty token means the home's token
+	NoToken         bool   // allow everyone who reaches this host's loopback
+	Source          string // flag that sets Listen; empty: --listen
+	TLSCert, TLSKey string // PEM files; both empty: no TLS
 }
 
-// Service is a dashboard that listens. The caller serves it, or closes it.
+// Service is a dashboard that listens. The caller must call Serve or Close.
 type Service struct {
 	home     layout.Home
 	logger   *slog.Logger
@@ -55,11 +56,11 @@ type Service struct {
 	listener net.Listener
 	url      string   // without the token
 	token    string   // empty: none
-	file     string   // that holds the token; empty: the user gave it, or there is none
-	notes    []string // for people
+	file     string   // file with the token; empty: the user set the token, or there is none
+	notes    []string // messages for users
 }
 
-// Listen listens for a dashboard. Nothing is answered before Serve.
+// Listen opens the listener of a dashboard. It answers requests only after Serve.
 func Listen(ctx context.Context, o Options) (*Service, error) {
 	address, err := o.address(ctx)
 	if err != nil {
@@ -91,8 +92,8 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	return d, nil
 }
 
-// ListenBeside is Listen for a page beside a run. It is nil where no address is given. The default port may be another
-// run's: then it is any free one.
+// ListenBeside is Listen for a page of a run. It returns nil if no address is set. If another run uses the default
+// port, it takes any free port.
 func ListenBeside(ctx context.Context, o Options) (*Service, error) {
 	if o.Listen == "" {
 		return nil, nil
@@ -105,7 +106,7 @@ func ListenBeside(ctx context.Context, o Options) (*Service, error) {
 	return d, err
 }
 
-// address reads --listen.
+// address parses --listen.
 func (o *Options) address(ctx context.Context) (*net.TCPAddr, error) {
 	refuse := &configs.Error{Key: "listen", Value: o.Listen, Source: cmp.Or(o.Source, "--listen"),
 		Allowed: "an address and a port, such as " + DefaultAddress}
@@ -127,7 +128,7 @@ func (o *Options) address(ctx context.Context) (*net.TCPAddr, error) {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(addresses[0].Unmap(), uint16(number))), nil
 }
 
-// encryption is nil where none is asked for.
+// encryption returns the TLS configuration, or nil without TLS.
 func (o *Options) encryption() (*tls.Config, error) {
 	if o.TLSCert == "" && o.TLSKey == "" {
 		return nil, nil
@@ -142,7 +143,7 @@ func (o *Options) encryption() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
-// secure checks the token, and takes the home's where none is given.
+// secure checks the token. Without one it uses the home's token.
 func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) (err error) {
 	switch {
 	case o.NoToken && o.Token != "":
@@ -173,7 +174,7 @@ func goodToken(token string) bool {
 	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// Look refuses a database that can't be read. One that isn't there yet may come.
+// Look rejects a database that cannot be read. A missing database is fine: it may appear later.
 func (d *Service) Look(ctx context.Context) error {
 	reader, err := store.OpenReader(ctx, d.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
@@ -211,7 +212,7 @@ func dashboardURL(address *net.TCPAddr, encrypted bool) string {
 	return u.String()
 }
 
-// Serve answers until ctx ends.
+// Serve answers requests until ctx ends.
 func (d *Service) Serve(ctx context.Context) error {
 	if err := d.server.Serve(ctx, d.listener); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
@@ -219,16 +220,16 @@ func (d *Service) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the port of a page that was never served back; of none it does nothing.
+// Close closes the listener of a page that was never served. It does nothing on nil.
 func (d *Service) Close() {
 	if d != nil {
 		d.listener.Close()
 	}
 }
 
-// Show opens the page in a browser, if there is one. An address with a token stays out of other programs' arguments,
-// which everybody on the machine can read: the browser gets a file that leads to it, and that only this user can read.
-// The file is gone when ctx ends, at the latest.
+// Show opens the page in a browser, if there is one. Other users can read a program's arguments, so an address with
+// a token is not passed as one. The browser gets a file that redirects to it and that only this user can read. Show
+// removes the file when ctx ends, at the latest.
 func (d *Service) Show(ctx context.Context) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
@@ -252,10 +253,10 @@ func (d *Service) Show(ctx context.Context) {
 	}
 }
 
-// URL is the page's address without its token.
+// URL returns the page's address without its token.
 func (d *Service) URL() string { return d.url }
 
-// Link is the page's address with its token: a secret.
+// Link returns the page's address with its token, which is a secret.
 func (d *Service) Link() string {
 	if d.token == "" {
 		return d.url
@@ -263,11 +264,11 @@ func (d *Service) Link() string {
 	return d.url + "?" + url.Values{"token": {d.token}}.Encode()
 }
 
-// TokenFile is the file that holds the token; empty where the user gave one, or wants none.
+// TokenFile returns the file with the token, or "" if the user set a token or wants none.
 func (d *Service) TokenFile() string { return d.file }
 
-// Tell implements coordinator.Page. It says where the page is: with its token on a terminal, and with where the token
-// is elsewhere, since others may read what is logged.
+// Tell implements coordinator.Page. It prints the page's address. The address includes the token only on a
+// terminal, because others may read logs. Elsewhere Tell names the token's file.
 func (d *Service) Tell(stdout, stderr io.Writer) {
 	address := d.url
 	if screen.IsTerminal(stdout) {

@@ -11,8 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// homeToken is the token of a home's dashboards. It is made where there is none, and made anew where others could have
-// read it. Only the home's owner can read its file, which scripts and Prometheus take it from.
+// homeToken returns the token of a home's dashboards. It creates the token if there is none, and replaces it if
+// others could have read it. Only the home's owner can read the file. Scripts and Prometheus read the token from
+// it.
 func homeToken(home layout.Home) (string, error) {
 	if err := home.Make(); err != nil {
 		return "", err
@@ -27,14 +28,14 @@ func homeToken(home layout.Home) (string, error) {
 		return "", home.Error(err)
 	}
 	defer os.Remove(temporary)
-	// Two dashboards may start at once. The file is whole when it appears, and the first stays.
+	// Two dashboards may start at once. A link makes the complete file appear, and the first one stays.
 	err = os.Link(temporary, path)
 	if errors.Is(err, fs.ErrExist) {
 		if token, ok := readToken(path); ok {
 			return token, nil
 		}
 	}
-	if err != nil { // it is of no use, for others could read it, or the file system has no links
+	if err != nil { // others could read the existing file, or the file system has no links
 		err = os.Rename(temporary, path)
 	}
 	if err != nil {
@@ -43,7 +44,7 @@ func homeToken(home layout.Home) (string, error) {
 	return fresh, nil
 }
 
-// writeTemporary writes a token to a new file in dir that only its owner can read.
+// writeTemporary writes a token to a new file in dir that only its owner can read, and returns its path.
 func writeTemporary(dir, token string) (path string, err error) {
 	file, err := os.CreateTemp(dir, ".dashboard.token-*.tmp")
 	if err != nil {
@@ -56,7 +57,7 @@ func writeTemporary(dir, token string) (path string, err error) {
 	return file.Name(), err
 }
 
-// readToken is the token in a file that only its owner can read.
+// readToken returns the token from a file that only its owner can read.
 func readToken(path string) (token string, ok bool) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
