@@ -61,7 +61,7 @@ func watch(ctx context.Context, g *globals, reader *store.Reader, name string, i
 	return w.Show(ctx, interval, output == "json")
 }
 
-// viewer is who looks at a run, with what this process gives it.
+// viewer returns a runs.Viewer with this process's streams and settings.
 func (g *globals) viewer() runs.Viewer {
 	return runs.Viewer{Home: g.home, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr, Interactive: g.interactive(), Advice: g.advice()}
 }

@@ -95,13 +95,13 @@ func newCompareCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// Help of flags that report has, too.
+// Help texts of flags that report has, too.
 const (
 	baselineHelp = "`experiment` to compare with (default: the one with the preset 8loc0ext)"
 	despiteHelp  = "compare all the same rows that differ in these `settings`: nodes,model"
 )
 
-// measureHelp tells of --measure.
+// measureHelp is the help of --measure.
 const measureHelp = "what decides: auto (pass where every seed of both sides has it, else reward), reward (while training), eval or pass\n" +
 	"(held-out questions, newest evaluation: mean reward, or pass@1)"
 
@@ -149,7 +149,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	return nil
 }
 
-// write writes the rows as CSV where that is asked for, and the comparison where stdout is left for it.
+// write writes the rows as CSV if --csv is given. It prints the comparison unless the CSV goes to stdout.
 func (o *compareOptions) write(stdout io.Writer, c stats.Comparison) error {
 	if o.csv != "" {
 		if err := o.writeCSV(stdout, c); err != nil {
@@ -180,7 +180,7 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 	return errors.Join(terminal.WriteComparisonCSV(file, c, o.columns), file.Close())
 }
 
-// checkRows refuses flags that need a baseline where there is none, and a gate of more or fewer than two rows.
+// checkRows refuses --gate and --min without a baseline, and --gate unless there are exactly two rows.
 func (o *compareOptions) checkRows(c stats.Comparison) error {
 	if o.gate && len(c.Rows) != 2 {
 		return fail.Usage(fmt.Errorf("--gate takes exactly two experiments, not %d", len(c.Rows)), "swarm compare --gate NEW --baseline OLD")
@@ -195,7 +195,7 @@ func (o *compareOptions) checkRows(c stats.Comparison) error {
 	return fail.Usage(fmt.Errorf("%s needs a baseline, and none of the rows is known to be it", flag), "swarm compare --baseline NAME")
 }
 
-// gate is the exit code of the one verdict.
+// gate returns the exit code of the single verdict.
 func gate(c stats.Comparison) error {
 	switch c.Pairs[0].Outcome {
 	case stats.OutcomeBetter:
@@ -206,7 +206,7 @@ func gate(c stats.Comparison) error {
 	return fail.Exit(exitUndecided)
 }
 
-// check turns flags into options; a bad one is a usage error that says what is allowed.
+// check converts flags to options. A bad flag is a usage error that lists the allowed values.
 func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// ratio reads 0.1 or 10%.
+// ratio parses 0.1 or 10%.
 func ratio(text string) (float64, error) {
 	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)

@@ -55,10 +55,10 @@ func newCurveCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// perHelp tells of --per, which report has, too.
+// perHelp is the help of --per, which report has, too.
 const perHelp = "what curves are shown against: rounds, completions, tokens, seconds or money"
 
-// checkPer refuses an axis that isn't one.
+// checkPer refuses an unknown axis.
 func checkPer(name string) error {
 	if _, err := stats.AxisOf(name); err != nil {
 		return &configs.Error{Key: "per", Value: name, Allowed: strings.Join(stats.AxisNames(), ", ")}
@@ -66,10 +66,10 @@ func checkPer(name string) error {
 	return nil
 }
 
-// curveDocument is `curve -o json`.
+// curveDocument is the output of `curve -o json`.
 type curveDocument struct {
-	Curves      []stats.Curve           `json:"curves"`      // of the newest run of each name
-	Experiments []stats.ExperimentCurve `json:"experiments"` // of each name; a run's is of that run alone
+	Curves      []stats.Curve           `json:"curves"`      // the newest run of each name
+	Experiments []stats.ExperimentCurve `json:"experiments"` // one per name; the name of a run gives that run alone
 }
 
 func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/web"
 )
 
-// pageFlag is up --dashboard: a page about all runs of the home, for as long as the run lasts.
+// pageFlag holds up --dashboard: a page about all runs of the home, served until the run ends.
 type pageFlag struct {
 	address string // empty: none
 	noToken bool
@@ -26,12 +26,12 @@ func (p *pageFlag) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.noToken, "no-token", false, "with --dashboard: whoever uses this machine may read the page")
 }
 
-// listen opens the page's port before anything is recorded. It is nil where no page was asked for.
+// listen opens the page's port before the run is recorded. It returns nil without --dashboard.
 func (p *pageFlag) listen(ctx context.Context, g *globals) (*web.Service, error) {
 	return web.ListenBeside(ctx, g.pageOf(web.Options{Listen: p.address, Source: "--dashboard", NoToken: p.noToken}))
 }
 
-// pageOf are a page's options with what this process gives it.
+// pageOf completes a page's options with this process's settings.
 func (g *globals) pageOf(o web.Options) web.Options {
 	o.Home, o.Logger, o.Version = g.home, g.logger, version
 	if !o.NoToken {

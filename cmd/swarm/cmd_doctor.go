@@ -49,7 +49,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// runDoctorOOM explains a training's log. Exit code 0: it was a shortage of memory; 1: the log tells of none.
+// runDoctorOOM explains a training's log. The exit code is 0 if memory ran out, 1 if the log shows no shortage.
 func runDoctorOOM(g *globals, o diagnose.Options, output string) error {
 	if err := checkOutput(output); err != nil {
 		return err

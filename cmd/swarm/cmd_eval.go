@@ -84,7 +84,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// check refuses values that make no sense for any evaluation.
+// check refuses values that are invalid for every evaluation.
 func (o *evalOptions) check(given func(flag string) bool) error {
 	switch {
 	case given("questions") && o.questions < 1 || o.questions > 10_000:
@@ -106,7 +106,7 @@ func (o *evalOptions) check(given func(flag string) bool) error {
 	return checkOutput(o.output)
 }
 
-// passes are the k of pass@k; nil: those of stats.
+// passes returns the k values of pass@k; nil: the defaults of stats.
 func (o *evalOptions) passes() ([]int, error) {
 	var ks []int
 	for part := range strings.SplitSeq(o.ks, ",") {
@@ -123,7 +123,7 @@ func (o *evalOptions) passes() ([]int, error) {
 	return slices.Compact(ks), nil
 }
 
-// runEvalShow shows what a run's nodes have evaluated.
+// runEvalShow shows the recorded evaluations of a run's nodes.
 func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) error {
 	if flag := o.config.Given(); flag != "" || o.questions > 0 || o.generations > 0 {
 		if flag == "" {
@@ -167,7 +167,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintEvaluations(p, evaluations, false) })
 }
 
-// runEvalNow evaluates a model.
+// runEvalNow evaluates a model and prints the result.
 func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(context.Context) (*recorded.Subject, error)) error {
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
@@ -202,7 +202,7 @@ func evaluateHeldOut(ctx context.Context, g *globals, x *recorded.Subject) (even
 	return engine.HeldOut(ctx, func(done, of int) { progress.Say(fmt.Sprintf("answered %d of %d questions", done, of)) })
 }
 
-// checkpoint is a run's node's.
+// checkpoint opens a checkpoint of a run's node.
 func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (*recorded.Subject, error) {
 	if flag := o.config.Given("device"); flag != "" {
 		return nil, fail.Usage(
@@ -232,7 +232,7 @@ func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (
 	return x, x.Place(ctx, g.planHost(), false)
 }
 
-// folder is a model's folder, with the tasks and sampling of the flags.
+// folder opens a model's folder, with the flags' tasks and sampling.
 func (o *evalOptions) folder(ctx context.Context, g *globals, dir string) (*recorded.Subject, error) {
 	x, err := recorded.Base(ctx, g.planHost(), &o.config, dir)
 	if err != nil {
@@ -242,14 +242,14 @@ func (o *evalOptions) folder(ctx context.Context, g *globals, dir string) (*reco
 	return x, x.Place(ctx, g.planHost(), false)
 }
 
-// apply puts the command's own flags above the configuration.
+// apply overrides the configuration with the command's own flags.
 func (o *evalOptions) apply(c *configs.Config) {
-	ks, _ := o.passes() // checked
+	ks, _ := o.passes() // check has reported errors
 	if o.questions > 0 {
 		c.EvalQuestions = o.questions
 	}
 	if c.EvalQuestions == 0 {
-		c.EvalQuestions = configs.Default().EvalQuestions // of a run that doesn't evaluate itself
+		c.EvalQuestions = configs.Default().EvalQuestions // the run itself doesn't evaluate
 	}
 	switch {
 	case o.generations > 0:

@@ -112,7 +112,7 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	return r.Print(g.stdout, files, len(runs))
 }
 
-// recordedOf are those of the experiments that have a run.
+// recordedOf returns those experiments that have a run.
 func recordedOf(ctx context.Context, reader *store.Reader, experiments []string) ([]string, error) {
 	runs, err := reader.Runs(ctx, store.Filter{Experiments: experiments})
 	return slices.DeleteFunc(slices.Clone(experiments), func(name string) bool {

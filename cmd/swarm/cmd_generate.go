@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// generateOptions are those of generate, for all targets.
+// generateOptions are the flags of generate, for all targets.
 type generateOptions struct {
 	spec            targets.Spec
 	url, urlFile    string
@@ -45,7 +45,7 @@ func newGenerateCommand(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
-		// An unknown target is told as such, whatever flags come with it.
+		// Report an unknown target as such, whatever flags follow it.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	cmd.AddCommand(
@@ -126,7 +126,7 @@ func (o *generateOptions) addProgram(f *pflag.FlagSet) {
 	f.StringVar(&o.spec.Program, "program", "", "`path` of swarm, as the target reads it (default: this program)")
 }
 
-// checkJoin finds mistakes in what is passed on to swarm join, which nobody would see before the job runs.
+// checkJoin finds mistakes in the arguments for swarm join. Otherwise they would appear only when the job runs.
 func checkJoin(g *globals, args []string) error {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
@@ -184,8 +184,8 @@ func runGenerate(g *globals, o *generateOptions) error {
 	return s.Write(files, o.force, g.stdout)
 }
 
-// warnLoopback warns of an invitation whose addresses are this host's alone: workers elsewhere can't reach them. It is
-// no error: a forwarded port may be meant.
+// warnLoopback warns if an invitation has only loopback addresses, which workers on other hosts can't reach. It is
+// not an error because the port may be forwarded.
 func warnLoopback(g *globals, text, target string) {
 	invitation, err := membership.ParseInvitation(text)
 	if err != nil || !invitation.Loopback() {
@@ -199,10 +199,10 @@ func warnLoopback(g *globals, text, target string) {
 		invitation.Address(), who, workers.NATSPort)
 }
 
-// throughFolder tells whether a join's arguments name a folder that carries the swarm: then no invitation is needed.
+// throughFolder tells whether join's arguments name a shared folder, which needs no invitation.
 func throughFolder(args []string) bool { return names(args, "shared") }
 
-// invitation is the one given, or that of the coordinator of this home.
+// invitation returns the given invitation, else that of this home's coordinator.
 func (o *generateOptions) invitation(g *globals) (string, error) {
 	given := workers.JoinOptions{URL: o.url, URLFile: o.urlFile}
 	read := given.Invitation

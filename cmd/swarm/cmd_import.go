@@ -27,7 +27,7 @@ type importOptions struct {
 	output      string
 }
 
-// importable is what import takes.
+// importable lists the sources that import accepts.
 const importable = "a file of swarm export --format sqlite, another home's swarm.db, or a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"
 
 func newImportCommand(g *globals) *cobra.Command {
@@ -147,10 +147,10 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 	return nil
 }
 
-// predecessorFlags tell of a predecessor's folder what it doesn't.
+// predecessorFlags are the flags that supply what an rl-swarm folder doesn't record.
 var predecessorFlags = []string{"name", "model", "num-train-samples", "num-transplant-trees", "num-generations", "max-rounds", "seed"}
 
-// importRuns takes over the runs of another home's database, or of an export of it.
+// importRuns imports the runs of another home's database, or of an export of it.
 func importRuns(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
@@ -171,7 +171,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 	}
 	runs, err := export.Import(ctx, from, g.home.Database(), o.dryRun, g.logger)
 	var bad *store.Error
-	if errors.As(err, &bad) && bad.Path == from.Name() { // the file's fault, and not this home's
+	if errors.As(err, &bad) && bad.Path == from.Name() { // the error is in the file, not in this home's database
 		return fail.Usage(errors.New(bad.Error()), importable)
 	}
 	if err != nil {

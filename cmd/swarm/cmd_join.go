@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// joinOptions are those of join.
+// joinOptions are the flags of join.
 type joinOptions struct {
 	workers.JoinOptions
 	plan   plan.Options
@@ -31,8 +31,8 @@ type joinOptions struct {
 	output string
 }
 
-// hostKeys are the configuration's keys that a worker decides for itself: what it trains, and what that takes of its
-// host. All others are the experiment's, and so the coordinator's.
+// hostKeys are the configuration keys that a worker sets itself: its model, and how it uses its host. The coordinator
+// sets all others, because they belong to the experiment.
 var hostKeys = []string{
 	"model", "device", "precision", "micro_batch", "gradient_checkpointing", "gradient_accumulation_steps", "auto_batch_size", "optimizer_offload",
 	"param_offload", "clear_cache_every_n_rounds", "cuda_graphs", "share", "gpus_per_node", "cpu_fallback", "max_restarts", "checkpoint_every",
@@ -70,7 +70,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 			o.IgnoreRLSwarm = o.plan.Config.IgnoreRLSwarm
 			o.ReadRLSwarm(cmd.Flags().Changed, os.Getenv)
 			if o.NodeID != "" && !cmd.Flags().Changed("nodes") {
-				o.plan.Nodes = "1" // what the predecessor's variables mean
+				o.plan.Nodes = "1" // as in the predecessor
 			}
 			return runJoin(cmd.Context(), g, &o)
 		},
@@ -96,16 +96,16 @@ func newJoinCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// tellRLSwarm names those of rl-swarm's variables that took effect.
+// tellRLSwarm lists rl-swarm's variables that took effect.
 func (o *joinOptions) tellRLSwarm(g *globals) {
 	names := o.FromRLSwarm
-	if o.Shared == "" { // an invitation names the experiment
+	if o.Shared == "" { // the invitation sets the experiment
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "EXPERIMENT_NAME" })
 	}
 	g.tellEnvironment(&resolve.Flags{Keys: []*resolve.KeyFlag{}, IgnoreRLSwarm: o.plan.Config.IgnoreRLSwarm}, names...)
 }
 
-// addJoinFlags defines the flags of what a worker decides for itself.
+// addJoinFlags defines the flags of hostKeys and of planning.
 func addJoinFlags(f *pflag.FlagSet, o *plan.Options) {
 	o.Config.AddIgnoreRLSwarm(f)
 	for _, key := range configs.AllKeys() {

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runs"
 )
 
-// listedMost is how many runs swarm ls shows people unasked.
+// listedMost is the number of runs that swarm ls prints by default.
 const listedMost = 20
 
 func newLsCommand(g *globals) *cobra.Command {

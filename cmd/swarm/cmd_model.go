@@ -71,7 +71,7 @@ func newModelCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// arguments asks for exactly n positional arguments.
+// arguments requires exactly n positional arguments.
 func arguments(what string, n int, try string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -134,7 +134,7 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 	return nil
 }
 
-// ensureModels brings the weights of all models into place, and returns their folders by the models' keys.
+// ensureModels makes the weights of all models available, and returns their folders by the models' keys.
 func ensureModels(ctx context.Context, g *globals, p plan.Planned, yes bool) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, m := range p.All() {

@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/node"
 )
 
-// newNodeCommand is one node's process. swarm up starts it and speaks with it over stdin and stdout; it is no command
-// for people.
+// newNodeCommand makes the hidden command that runs one node's process. swarm up starts it and talks to it over stdin
+// and stdout.
 func newNodeCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:    "node",

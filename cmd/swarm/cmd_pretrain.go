@@ -16,7 +16,7 @@ import (
 
 type pretrainOptions struct {
 	model, set, out, output string
-	recipe                  configs.Recipe // what flags say; of the others the preset's
+	recipe                  configs.Recipe // values of flags; the preset's for the others
 	weights                 map[string]string
 	given                   func(flag string) bool
 	curveItems, evalItems   int
@@ -59,7 +59,7 @@ func newPretrainCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// validate also completes the recipe with the preset's.
+// validate checks the flags and completes the recipe with the preset's values.
 func (o *pretrainOptions) validate(model configs.Model) error {
 	switch {
 	case o.out == "":

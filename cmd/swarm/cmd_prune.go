@@ -36,7 +36,7 @@ func newPruneCommand(g *globals) *cobra.Command {
 	f.IntVar(&o.which.Keep, "keep", -1, "leave the newest `N` runs of each experiment, 0 or more")
 	f.StringVar(&o.which.OlderThan, "older-than", "", "only runs that ended longer than this `age` ago, such as 12h, 30d or 4w")
 	f.StringSliceVar(&o.which.States, "state", []string{store.RunDone}, "only runs in these `states`: "+strings.Join(runs.Removable(), ", "))
-	f.Lookup("keep").DefValue = "0" // which help leaves out
+	f.Lookup("keep").DefValue = "0" // so that help shows no default
 	o.add(f)
 	return cmd
 }

@@ -27,7 +27,7 @@ type reportOptions struct {
 	htmlreport.Options
 	study   studyFlags
 	out     string
-	figures string // folder; empty: none are drawn
+	figures string // folder; empty: no figures
 	output  string
 }
 
@@ -69,7 +69,7 @@ func newReportCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// reportDocument is `report -o json`.
+// reportDocument is the output of `report -o json`.
 type reportDocument struct {
 	Path        string   `json:"path"`
 	Bytes       int      `json:"bytes"`
@@ -156,7 +156,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 	return err
 }
 
-// unreadable says what is wrong with the names of the runs that were asked for.
+// unreadable explains an error about the names of the requested runs.
 func (o *reportOptions) unreadable(ctx context.Context, reader *store.Reader, err error) error {
 	var unknown *query.UnknownError
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// resumeFlags are the flags of up that resume's help shows.
+// resumeFlags are the flags of up in resume's help.
 var resumeFlags = []string{"rounds", "detach", "output", "dashboard", "price", "yes", "on-complete", "webhook", "wait-for-gpu", "nats", "help"}
 
 func newResumeCommand(g *globals) *cobra.Command {
@@ -49,7 +49,7 @@ func newResumeCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// extraWords are the flags that were given, as arguments of up. Files and folders are those of the present folder.
+// extraWords returns the given flags as arguments of up. Paths of files and folders are made absolute.
 func extraWords(f *pflag.FlagSet) ([]string, error) {
 	if f.Changed("fresh") {
 		return nil, fail.Usage(errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags")

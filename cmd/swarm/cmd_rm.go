@@ -50,7 +50,7 @@ func runRm(ctx context.Context, g *globals, names []string, o *removalFlags) err
 	return o.show(g, removed, err)
 }
 
-// removalFlags are what rm and prune have in common.
+// removalFlags are the flags that rm and prune share.
 type removalFlags struct {
 	runs.Removal
 	output string
@@ -63,13 +63,13 @@ func (o *removalFlags) add(f *pflag.FlagSet) {
 	addOutputFlag(f, &o.output)
 }
 
-// of is the removal with what this process gives it.
+// of returns the removal with this process's streams and settings.
 func (o *removalFlags) of(g *globals) *runs.Removal {
 	o.Home, o.Logger, o.Stdin, o.Stderr = g.home, g.logger, g.stdin, g.stderr
 	return &o.Removal
 }
 
-// show shows what was removed, if anything was meant to be, and returns the removal's error.
+// show prints what was removed, if anything, and returns the removal's error.
 func (o *removalFlags) show(g *globals, removed *runs.Removed, err error) error {
 	switch {
 	case removed == nil:

@@ -60,7 +60,7 @@ func newRunCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the command's name is the command's
+	f.SetInterspersed(false) // flags after the command's name belong to the command
 	f.StringVar(&o.Name, "name", "", "the job's `name` (default: the command's)")
 	f.Var(&o.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB (default 4GB where the command's need isn't known)")
 	f.Var(&o.memory, "memory", "GPU memory that the command needs, a `size` such as 9GB: others may have the rest")
@@ -83,7 +83,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// check refuses flags that are out of range, and reads the sizes.
+// check refuses flags that are out of range, and parses the sizes.
 func (o *runOptions) check() (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -113,10 +113,11 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
-	// A closed stdout must not end the command. Ignored, it would be ignored by the command's pipes, too.
+	// A closed stdout must not end the command. signal.Ignore would make the command ignore SIGPIPE, too, so handle
+	// it.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Ignore(syscall.SIGPIPE) // as for every command
+	defer signal.Ignore(syscall.SIGPIPE) // as in every command
 	s := job.Session{
 		Home: g.home, Logger: g.logger, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr, Environ: os.Environ(), ExitCode: exitCode,
 	}

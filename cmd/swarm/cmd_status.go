@@ -44,7 +44,7 @@ func newStatusCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// addInterval adds the flag of commands that look again and again.
+// addInterval adds the flag of commands that poll.
 func addInterval(cmd *cobra.Command, interval *time.Duration) {
 	cmd.Flags().DurationVar(interval, "interval", time.Second, "`time` between looks, 100ms to 1h")
 }
@@ -106,7 +106,7 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	})
 }
 
-// showJob shows one job and each of its attempts.
+// showJob prints a job and each of its attempts.
 func showJob(g *globals, j store.Job, o *statusOptions) error {
 	if o.watch {
 		return fail.Usage(fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs "+j.Job+" -f")

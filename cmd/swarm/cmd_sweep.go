@@ -31,7 +31,7 @@ type sweepOptions struct {
 	detach bool
 	output string
 
-	passed []string // of its flags, those for swarm up
+	passed []string // the flags for swarm up
 }
 
 func newSweepCommand(g *globals) *cobra.Command {
@@ -95,7 +95,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// fixedByArguments are flags of up that a sweep's arguments decide.
+// fixedByArguments are flags of up that the sweep's arguments set.
 var fixedByArguments = []string{"config", "preset", "experiment", "name"}
 
 func refuseFixed(f *pflag.FlagSet) error {
@@ -130,7 +130,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	if err != nil {
 		return err
 	}
-	asJSON := o.output == "json" && !inBack // a log is read by people
+	asJSON := o.output == "json" && !inBack // a log is text
 	s, err := study.New(stoppable, host, o.Options, names, price, o.passed, asJSON)
 	if err != nil {
 		return interrupt.Exit(stoppable, err)
@@ -153,7 +153,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		}
 	}
 	err = s.Serve(stoppable, signals)
-	interrupts.Close() // all is recorded: a signal ends the program at once, should stdout's reader hang
+	interrupts.Close() // everything is recorded: from here, a signal ends the program at once, even if stdout's reader hangs
 	stopSignals()
 	ctx = context.WithoutCancel(ctx)
 	return s.End(ctx, err, func(e study.Ending) {
@@ -164,7 +164,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	})
 }
 
-// studyHost is what a sweep, or a plan of one, needs of this process.
+// studyHost returns what a sweep, or the plan of one, needs of this process.
 func (g *globals) studyHost(yes bool) (study.Host, error) {
 	typed, _ := commandline.Typed(g.args, grammar())
 	variable, err := commandline.Began(typed)
@@ -177,7 +177,7 @@ func (g *globals) studyHost(yes bool) (study.Host, error) {
 
 }
 
-// detachSweep starts the sweep in the background and says how to watch it.
+// detachSweep starts the sweep in the background and prints how to watch it.
 func detachSweep(g *globals, runs int, asJSON bool) error {
 	a, err := startBackground(g)
 	if a == nil || err != nil {
@@ -192,7 +192,7 @@ func detachSweep(g *globals, runs int, asJSON bool) error {
 	return err
 }
 
-// announceSweep tells whoever started the sweep in the background that it goes on.
+// announceSweep tells the process that started the sweep in the background that it is running.
 func announceSweep(g *globals, s *study.Sweep) error {
 	if err := os.MkdirAll(s.Folder(), 0o700); err != nil {
 		return g.home.Error(err)
@@ -202,12 +202,12 @@ func announceSweep(g *globals, s *study.Sweep) error {
 	})
 }
 
-// ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
+// ownSweepFlags are flags of sweep that swarm up doesn't have, or that the sweep sets for it.
 var ownSweepFlags = map[string]bool{
 	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "on-complete-file": true, "webhook": true, "webhook-file": true, "output": true, "home": true,
 }
 
-// passedOn are the given flags as swarm up's arguments.
+// passedOn returns the given flags as arguments of swarm up.
 func passedOn(f *pflag.FlagSet) []string {
 	return commandline.Given(f, func(name string) bool { return ownSweepFlags[name] }, nil)
 }

@@ -16,7 +16,7 @@ import (
 
 type tuneOptions struct {
 	tune.Options
-	gpuMemory plan.Size // its GB are the profile's
+	gpuMemory plan.Size // GB has the meaning of the profile's unit
 	output    string
 }
 

@@ -27,7 +27,7 @@ type upOptions struct {
 	admission workers.Options
 	typed     func(flag string) bool
 	fresh     bool
-	onlyRun   string // swarm resume: the run to go on with, and no other
+	onlyRun   string // from swarm resume: the only run that may be resumed
 	detach    bool
 	yes       bool
 	output    string
@@ -67,7 +67,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
 	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "the `run` to go on with, and no other")
-	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // swarm resume's
+	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // only swarm resume passes it
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }
@@ -130,7 +130,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		code = exitCode(err)
 	}
-	// Everything is on disk: the command may end the machine.
+	// Everything is on disk: the command may shut the machine down.
 	o.hooks.Finish(context.WithoutCancel(ctx), g.hookProcess(), notify.Ending{
 		Run: c.Name(), Experiment: p.Config.Experiment, State: c.Summary().State, ExitCode: code, Summary: c.Summary(), Folder: c.Dir(),
 		Log: runlog.Path(c.Dir(), runlog.Coordinator),

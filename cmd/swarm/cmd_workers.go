@@ -111,7 +111,7 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 	}
 }
 
-// standingInvitation is what the registry calls the line of swarm up.
+// standingInvitation is the registry's name for the invitation that swarm up prints.
 const standingInvitation = "invitation"
 
 func (g *globals) revoke(r *membership.Registry, name string, withWorkers bool) error {
@@ -134,12 +134,12 @@ func (g *globals) revoke(r *membership.Registry, name string, withWorkers bool) 
 	return err
 }
 
-// stillInvited says that who is shut out under one name may come back under another.
+// stillInvited warns that a revoked worker may return under another name.
 func (g *globals) stillInvited(name string) {
 	fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints: swarm workers revoke %s ends that, too\n", name, standingInvitation)
 }
 
-// registry is the home's list of workers, where there is one.
+// registry opens the home's list of workers.
 func (g *globals) registry() (*membership.Registry, error) {
 	if _, err := os.Stat(g.home.Workers()); errors.Is(err, fs.ErrNotExist) {
 		return nil, fail.Usage(fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :"+workers.NATSPort)

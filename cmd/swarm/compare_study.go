@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// studyFlags choose a study whose runs are shown.
+// studyFlags select a study's runs.
 type studyFlags struct {
 	name, model string
 }
@@ -24,10 +24,10 @@ func (s *studyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.model, "model", "", "with --study, the `model` that it was run with (default "+configs.NanoModel+")")
 }
 
-// ofExperiments are flags that compare what one names; a study says itself what is compared with what.
+// ofExperiments are flags that compare named experiments. A study defines its own comparisons.
 var ofExperiments = []string{"baseline", "by", "pairs", "min", "top", "gate"}
 
-// apply makes o the study's, where one was chosen.
+// apply sets o to the study's comparison, if --study is given.
 func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag.FlagSet, command string) error {
 	if s.name == "" {
 		if s.model != "" {
@@ -61,7 +61,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 	return nil
 }
 
-// nothingOf is the error of a study without any run.
+// nothingOf returns an error if the study has no runs.
 func (s *studyFlags) nothingOf(study *stats.Study) error {
 	if study == nil || len(study.Failed)+len(study.Unfinished) > 0 {
 		return nil

@@ -13,23 +13,24 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// completedMost bounds what is offered for one tab.
+// completedMost is the maximum number of completions.
 const completedMost = 200
 
-// namedRuns are the commands whose arguments are runs or experiments, and how many they take; 0: any number.
+// namedRuns maps commands whose arguments are runs or experiments to their maximum number of arguments; 0: any
+// number.
 var namedRuns = map[string]int{"status": 1, "attach": 1, "logs": 1, "down": 1, "verify": 1, "eval": 1, "workers": 1, "ls": 0, "rm": 0, "curve": 0, "export": 0}
 
-// namedExperiments are those whose arguments are experiments.
+// namedExperiments are the commands whose arguments are experiments.
 var namedExperiments = []string{"compare", "report", "prune"}
 
-// completeNames has the shell offer recorded runs and experiments, the newest first, where a command takes them.
+// completeNames completes a command's arguments with recorded runs and experiments, the newest first.
 func completeNames(g *globals, cmd *cobra.Command) {
 	most, runs := namedRuns[cmd.Name()]
 	if !runs && !slices.Contains(namedExperiments, cmd.Name()) {
 		return
 	}
 	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if cmd.Name() == "eval" { // takes a folder, too
+	if cmd.Name() == "eval" { // it accepts a folder, too
 		directive = cobra.ShellCompDirectiveKeepOrder
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -40,8 +41,8 @@ func completeNames(g *globals, cmd *cobra.Command) {
 	}
 }
 
-// completeDeeper has the shell offer what other words and flags name: nodes of a run, workers, tasks, runs to resume,
-// experiments as a baseline.
+// completeDeeper completes other arguments and flags: nodes of a run, workers, tasks, runs to resume, experiments as
+// a baseline.
 func completeDeeper(g *globals, root *cobra.Command) {
 	arguments := func(words string, offer func(ctx context.Context, args []string) []cobra.Completion) {
 		cmd, _, err := root.Find(strings.Fields(words))
@@ -95,7 +96,8 @@ func completeDeeper(g *globals, root *cobra.Command) {
 	}
 }
 
-// completionReader opens the home's database for a completion, which has no place for errors: nil where there is none.
+// completionReader opens the home's database for a completion. It returns nil on an error because a completion can't
+// print errors.
 func completionReader(ctx context.Context, g *globals) *store.Reader {
 	home, err := filepath.Abs(string(g.home))
 	if err != nil {
@@ -108,7 +110,7 @@ func completionReader(ctx context.Context, g *globals) *store.Reader {
 	return reader
 }
 
-// nodeNames are the nodes of a run, an experiment's newest run, or with an empty name the newest run.
+// nodeNames returns the nodes of a run, of an experiment's newest run, or, for an empty name, of the newest run.
 func nodeNames(ctx context.Context, g *globals, run string) (names []cobra.Completion) {
 	reader := completionReader(ctx, g)
 	if reader == nil {
@@ -120,14 +122,14 @@ func nodeNames(ctx context.Context, g *globals, run string) (names []cobra.Compl
 		return nil
 	}
 	for _, n := range snapshot.Nodes {
-		if len(names) < completedMost && store.ValidExperiment(n.Node) { // else the shell would run what is in it
+		if len(names) < completedMost && store.ValidExperiment(n.Node) { // the shell would execute other characters
 			names = append(names, cobra.CompletionWithDesc(n.Node, "node, "+string(n.State)))
 		}
 	}
 	return names
 }
 
-// workerNames are the workers and invitations of the home.
+// workerNames returns the workers and invitations of the home.
 func workerNames(g *globals) (names []cobra.Completion) {
 	home, err := filepath.Abs(string(g.home))
 	if err != nil {
@@ -150,7 +152,7 @@ func workerNames(g *globals) (names []cobra.Completion) {
 	return names
 }
 
-// recordedNames are experiments, and with runs these too, without those that were typed already.
+// recordedNames returns the recorded experiments, and the runs if runs is set, without names that are already typed.
 func recordedNames(ctx context.Context, g *globals, runs bool, typed []string) []cobra.Completion {
 	reader := completionReader(ctx, g)
 	if reader == nil {
@@ -167,7 +169,7 @@ func recordedNames(ctx context.Context, g *globals, runs bool, typed []string) [
 		seen[name] = true
 	}
 	offer := func(name, what string) {
-		if !seen[name] && len(names) < completedMost && store.ValidExperiment(name) { // else the shell would run what is in it
+		if !seen[name] && len(names) < completedMost && store.ValidExperiment(name) { // the shell would execute other characters
 			seen[name] = true
 			names = append(names, cobra.CompletionWithDesc(name, what))
 		}

@@ -15,15 +15,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// completer offers what a word may become. The shell keeps what begins with the word.
+// completer returns the possible completions. The shell keeps those that start with the typed word.
 type completer func(cmd *cobra.Command) []cobra.Completion
 
-// presetArguments are the commands whose arguments are experiment presets or YAML files, and how many of each they
-// take.
+// presetArguments maps commands whose arguments are experiment presets or YAML files to the maximum number of them.
 var presetArguments = map[string]int{"up": 1, "plan": 1, "profile": 1, "sweep": completedMost}
 
-// completeValues has the shell offer presets, studies, models, workloads and tasks, each with a description, and the
-// fixed values of flags.
+// completeValues completes presets, studies, models, workloads and tasks, each with a description, and the fixed
+// values of flags.
 func completeValues(cmd *cobra.Command) {
 	if most, ok := presetArguments[cmd.Name()]; ok && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -41,7 +40,7 @@ func completeValues(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if key, ok := f.Value.(*resolve.KeyFlag); ok && key.Key.Kind == reflect.String && f.Name != "model" && f.Name != "models" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-				if choices := key.Key.Choices(); choices != nil { // found now, not at the start of every command
+				if choices := key.Key.Choices(); choices != nil { // computed only when the shell completes, not at every start
 					return choices, cobra.ShellCompDirectiveNoFileComp
 				}
 				return nil, cobra.ShellCompDirectiveDefault
@@ -53,10 +52,10 @@ func completeValues(cmd *cobra.Command) {
 func completeFlag(cmd *cobra.Command, flag string, offer completer, directive cobra.ShellCompDirective) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return offer(cmd), directive
-	}) // an error: the command has one of its own
+	}) // on an error the flag already has a completion
 }
 
-// offered leaves out what was typed already.
+// offered removes completions that are already typed.
 func offered(all []cobra.Completion, typed []string) []cobra.Completion {
 	return slices.DeleteFunc(all, func(c cobra.Completion) bool {
 		name, _, _ := strings.Cut(c, "\t")

@@ -12,12 +12,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// addDatabaseFlag adds --database to a command that only shows what is recorded.
+// addDatabaseFlag adds --database to a command that only reads recorded runs.
 func addDatabaseFlag(f *pflag.FlagSet, g *globals) {
 	f.StringVar(&g.databaseFile, "database", "", "`file` to read in place of the home's database: an export of format sqlite, also compressed (.gz)")
 }
 
-// openDatabaseFile opens the database that --database names. One that isn't ours is a mistake of whoever named it.
+// openDatabaseFile opens the file of --database. A file that is not a swarm database is a usage error.
 func openDatabaseFile(ctx context.Context, path string) (*store.Reader, error) {
 	reader, err := store.OpenFile(ctx, path)
 	var bad *store.Error

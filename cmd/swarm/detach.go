@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// inBackground tells whether this process is the copy that goes to the background, and has it print and log to its
-// console.
+// inBackground tells whether this process is the background copy. If so, it redirects output and logs to the
+// background console.
 func inBackground(g *globals) bool {
 	if g.console != nil {
 		return true
@@ -26,8 +26,8 @@ func inBackground(g *globals) bool {
 	return true
 }
 
-// detachUp implements up --detach. What would need an answer is asked here, since nobody can be asked in the
-// background, and what is wrong with the configuration is told before anything is started.
+// detachUp implements up --detach. It asks every question and reports configuration errors before it starts the
+// background process, which can't ask.
 func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	look, err := o.plan.Look(g.planHost())
 	if err != nil {
@@ -35,10 +35,10 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	p, _, err := look(ctx)
 	switch {
-	case errors.Is(err, coordinator.ErrFinished): // the other process says so
+	case errors.Is(err, coordinator.ErrFinished): // the background process reports it
 	case err != nil:
 		return err
-	case p.Trainer.Command != "", o.plan.Hosts && o.plan.Nodes == plan.NoNodes: // no model of this program's is trained here
+	case p.Trainer.Command != "", o.plan.Hosts && o.plan.Nodes == plan.NoNodes: // the trainer brings its own model
 	default:
 		if _, err := ensureModels(ctx, g, p, o.yes); err != nil {
 			return err
@@ -47,7 +47,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	return inTheBackground(g, o.output)
 }
 
-// inTheBackground does the same command again there, and says what it announces.
+// inTheBackground starts the same command in the background and prints its announcement.
 func inTheBackground(g *globals, output string) error {
 	a, err := startBackground(g)
 	if a == nil || err != nil {
@@ -59,8 +59,8 @@ func inTheBackground(g *globals, output string) error {
 	return a.Write(g.stdout, g.invocation())
 }
 
-// startBackground does the same command again in the background. What it announces is without secrets unless stdout is
-// a terminal.
+// startBackground starts the same command in the background. Its announcement omits secrets unless stdout is a
+// terminal.
 func startBackground(g *globals) (*background.Announcement, error) {
 	args, secrets, err := commandline.Mask(g.args, grammar())
 	if err != nil {

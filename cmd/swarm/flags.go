@@ -10,34 +10,33 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// addPlanFlags defines the flags of what is planned: an experiment's configuration, how many nodes of it, and which
-// GPUs.
+// addPlanFlags defines the flags of a plan: the experiment's configuration, the number of nodes, and the GPUs.
 func addPlanFlags(f *pflag.FlagSet, o *plan.Options) {
 	o.Config.AddFlags(f)
 	addHostFlags(f, o)
 }
 
-// addHostFlags defines the flags of what a host decides for itself.
+// addHostFlags defines the flags of a host's own settings.
 func addHostFlags(f *pflag.FlagSet, o *plan.Options) {
 	f.StringVar(&o.Nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
 	f.Var(&o.MinGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB")
 	addWaitFlags(f, &o.Wait)
 }
 
-// addWaitFlags defines the flags of how long to wait for a GPU.
+// addWaitFlags defines the flags for waiting for a GPU.
 func addWaitFlags(f *pflag.FlagSet, w *plan.Wait) {
 	f.DurationVar(&w.Limit, "wait-for-gpu", 0, "wait up to this `time`, such as 60m, until GPUs have enough free memory for the nodes")
 	f.DurationVar(&w.Interval, "gpu-check-interval", 30*time.Second, "how often to look while waiting for a GPU, a `time` such as 30s")
 }
 
-// addTrainerFlags defines the flags of a trainer of the user.
+// addTrainerFlags defines the flags of a user's own trainer.
 func addTrainerFlags(f *pflag.FlagSet, t *plan.Trainer) {
 	t.Given = func() bool { return f.Changed("node-command") }
 	f.StringVar(&t.Command, "node-command", "", "run `COMMAND` as every node, instead of SAPO: your own trainer that reports through swarm_bridge.Node")
 	f.Var(&t.Memory, "node-memory", "memory that one node of --node-command takes, a `size` such as 6GB (default: as the experiment's model)")
 }
 
-// addHookFlags defines the flags of what happens once all is over.
+// addHookFlags defines the flags of actions after the end of a command.
 func addHookFlags(f *pflag.FlagSet, h *notify.Hooks) {
 	f.StringVar(&h.Command, "on-complete", "", "`command` for /bin/sh once all is over, such as 'sudo shutdown -h now'; not after a stop by signal")
 	f.StringVar(&h.CommandFile, "on-complete-file", "", "`file` of mode 0600 with what --on-complete takes: others can read arguments")
@@ -45,7 +44,7 @@ func addHookFlags(f *pflag.FlagSet, h *notify.Hooks) {
 	f.StringVar(&h.WebhookFile, "webhook-file", "", "`file` of mode 0600 with what --webhook takes: others can read arguments")
 }
 
-// addAdmissionFlags defines up's ways for other hosts to join.
+// addAdmissionFlags defines up's flags that let other hosts join.
 func addAdmissionFlags(fs *pflag.FlagSet, o *workers.Options) {
 	fs.StringVar(&o.Listen, "listen", "", "let others join over the network: `address` to listen on with TLS, such as :4222; prints the line they type")
 	fs.StringVar(&o.Advertise, "advertise", "", "`host` or host:port, or several with commas, by which others reach this host (default: its addresses)")

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/usage"
 )
 
-// commandGroups are the groups of `swarm --help`, by what people want to do.
+// commandGroups are the groups of `swarm --help`, by task.
 var commandGroups = []struct {
 	id, title string
 	commands  []string
@@ -21,7 +21,7 @@ var commandGroups = []struct {
 	{"manage", "Manage runs, models and data:", []string{"ls", "down", "rm", "prune", "export", "import", "model", "task", "pretrain", "service", "completion", "man"}},
 }
 
-// groupCommands puts each command into its group.
+// groupCommands assigns each command to its group.
 func groupCommands(root *cobra.Command) {
 	for _, g := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -35,7 +35,7 @@ func groupCommands(root *cobra.Command) {
 	root.SetHelpCommandGroupID("manage")
 }
 
-// ownGroups are the groups of flags that one command has alone. They come first, and all of them are everyday flags.
+// ownGroups are groups of flags that only one command has. They come first, and all their flags are everyday flags.
 var ownGroups = map[string][]usage.Group{
 	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 3", "seeds", "grid", "study", "dry-run")},
 	"plan": {
@@ -67,7 +67,7 @@ var ownGroups = map[string][]usage.Group{
 	},
 }
 
-// everydayGroups are the flags that most people need of the commands that train or plan.
+// everydayGroups are the flags that most users of training and planning commands need.
 var everydayGroups = []usage.Group{
 	group("What to train", "4loc4ext --model nano --seed 7", "config", "model", "models", "num-train-samples", "num-transplant-trees", "num-generations", "external-correction", "paper", "learning-rate", "seed", "name", "set"),
 	group("Where", "4loc4ext --nodes 8 --device cuda", "nodes", "device", "precision", "share", "gpu-memory", "wait-for-gpu"),
@@ -94,7 +94,7 @@ func group(title, example string, flags ...string) usage.Group {
 	return usage.Group{Title: title, Example: example, Flags: flags}
 }
 
-// flagGroups are the groups of a command's flags. The examples of everydayGroups are up's.
+// flagGroups returns the groups of a command's flags. The examples of everydayGroups apply to up only.
 func flagGroups(cmd *cobra.Command) (everyday, rest []usage.Group) {
 	everyday = slices.Clone(everydayGroups)
 	if cmd.Name() != "up" {

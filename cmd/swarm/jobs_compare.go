@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// compareJobs puts jobs beside each other. Flags that judge experiments are refused.
+// compareJobs prints jobs side by side. It refuses flags that only apply to experiments.
 func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.FlagSet) error {
 	var wrong error
 	flags.Visit(func(f *pflag.Flag) {

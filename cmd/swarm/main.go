@@ -1,5 +1,5 @@
-// Command swarm runs a swarm of small language models trained by SAPO on one shared GPU. This package is wiring only:
-// it turns flags into calls of launcher, node and metrics, and errors into exit codes.
+// Command swarm runs a swarm of small language models trained by SAPO on one shared GPU. This package only turns
+// flags into calls of launcher, node and metrics, and errors into exit codes.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	os.Exit(run(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// globals is what every command shares.
+// globals holds what all commands share.
 type globals struct {
 	home    layout.Home
 	python  policy.Interpreter
@@ -53,14 +53,14 @@ type globals struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
-	console *background.Console // of a command in the background; nil in the foreground
-	args    []string            // as typed, without the program
-	began   *store.Command      // what the user typed, where a sweep starts this process; nil elsewhere
+	console *background.Console // of a background process; nil in the foreground
+	args    []string            // as typed, without the program's name
+	began   *store.Command      // what the user typed, if a sweep started this process; else nil
 
 	environmentTold bool // tellEnvironment has been called
 
 	helpAll      bool   // --help shows every flag
-	databaseFile string // what openReader reads in place of the home's database, by --database; empty: nothing
+	databaseFile string // --database: openReader reads it in place of the home's database; empty: not given
 }
 
 func (g *globals) logLevel() slog.Level {
@@ -70,7 +70,7 @@ func (g *globals) logLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// run is the program. It returns the exit code.
+// run runs the program and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: commandline.TakeBegan()}
 	defer g.python.Close()
@@ -87,14 +87,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return fail.ExitDone
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return fail.ExitFailed // whoever read stdout has left: nobody to tell
+		return fail.ExitFailed // stdout's reader has closed it
 	}
 	report(stderr, err)
 	return exitCode(err)
 }
 
-// report writes one Error: line, below it a fail.ListError's, and, where there is a remedy, one Try: line. Packages
-// that know the remedy put it at the end of their error's text, after ". Try: ".
+// report writes one Error: line, then the lines of a fail.ListError, then one Try: line if there is a remedy.
+// Packages append a remedy to their error's text, after ". Try: ".
 func report(stderr io.Writer, err error) {
 	var quiet *fail.ExitError
 	if errors.As(err, &quiet) {
@@ -111,7 +111,7 @@ func report(stderr io.Writer, err error) {
 	if try == "" {
 		try = remedy(err)
 	}
-	shown := func(text string) string { return charset.Shown(fail.OneLine(text)) } // it may quote what others wrote
+	shown := func(text string) string { return charset.Shown(fail.OneLine(text)) } // it may quote untrusted text
 	fmt.Fprintf(stderr, "Error: %s\n", shown(text))
 	for _, line := range lines {
 		fmt.Fprintf(stderr, "  %s\n", shown(line))
@@ -167,7 +167,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
 			g.logger = plainlog.New(g.stderr, g.logLevel())
-			// Engines run in another folder.
+			// Engines run in another folder, so make the path absolute.
 			var dir string
 			dir, err = filepath.Abs(string(g.home))
 			g.home = layout.Home(dir)
@@ -232,7 +232,7 @@ func newRootCommand(g *globals) *cobra.Command {
 	return root
 }
 
-// startEngines are the commands that start engines.
+// startEngines lists the commands that start engines.
 var startEngines = []string{
 	"swarm up", "swarm resume", "swarm join", "swarm sweep", "swarm verify", "swarm eval", "swarm profile", "swarm pretrain", "swarm doctor",
 	"swarm model prompt", "swarm model save",

@@ -10,12 +10,12 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// addOutputFlag adds -o, which every command that prints a result has.
+// addOutputFlag adds -o, which every command with a result has.
 func addOutputFlag(f *pflag.FlagSet, value *string) {
 	f.StringVarP(value, "output", "o", "text", "text, or json: one document on stdout")
 }
 
-// addLinesFlag is addOutputFlag for a command that prints many documents.
+// addLinesFlag is addOutputFlag for a command that prints one document per line.
 func addLinesFlag(f *pflag.FlagSet, value *string, what string) {
 	f.StringVarP(value, "output", "o", "text", "text, or json: "+what+" a line")
 }

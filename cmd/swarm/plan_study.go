@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
-// runStudyPlan is plan --study.
+// runStudyPlan implements plan --study.
 func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	cost, err := o.price.Price(os.Getenv)
 	if err != nil {
@@ -58,8 +58,8 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	})
 }
 
-// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins
-// with a space.
+// againFlags returns the flags given to plan --study, except those that name the study, quoted for a shell. Each
+// begins with a space.
 func againFlags(f *pflag.FlagSet) string {
 	named := func(name string) bool { return slices.Contains([]string{"study", "model", "output", "home"}, name) }
 	text := ""

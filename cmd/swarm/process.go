@@ -29,7 +29,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// invocation is how this user would type the program's name and its home.
+// invocation returns the program's name and its --home as this user would type them.
 func (g *globals) invocation() string {
 	program := os.Args[0]
 	if !strings.Contains(program, "/") {
@@ -41,17 +41,17 @@ func (g *globals) invocation() string {
 	return program
 }
 
-// grammar tells how the program reads arguments.
+// grammar describes how the program parses arguments.
 func grammar() commandline.Grammar {
 	return commandline.Grammar{Flags: commandFlags, Name: commandName}
 }
 
-// advice names commands to type next.
+// advice suggests commands to type next.
 func (g *globals) advice() commandline.Advice {
 	return commandline.Advice{Program: g.invocation(), Grammar: grammar(), Sources: configSources}
 }
 
-// commandFlags are the flags of the command that the arguments name.
+// commandFlags returns the flags of the command in args.
 func commandFlags(args []string) *pflag.FlagSet {
 	root := newRootCommand(&globals{})
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -62,7 +62,7 @@ func commandFlags(args []string) *pflag.FlagSet {
 	return flags
 }
 
-// commandName is the command that the arguments name, such as up; empty where they name none.
+// commandName returns the command in args, such as up; empty if there is none.
 func commandName(args []string) string {
 	cmd, _, err := newRootCommand(&globals{}).Find(args)
 	if err != nil || !cmd.HasParent() {
@@ -71,7 +71,7 @@ func commandName(args []string) string {
 	return cmd.Name()
 }
 
-// openReader opens the database for reading: the home's, or the one that --database names.
+// openReader opens the database for reading: the home's, or the file of --database.
 func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
 	if g.databaseFile != "" {
 		return openDatabaseFile(ctx, g.databaseFile)
@@ -79,7 +79,7 @@ func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
 	return lifecycle.OpenReader(ctx, g.home)
 }
 
-// nameIn is the argument, empty where there is none.
+// nameIn returns the argument, empty if there is none.
 func nameIn(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -87,7 +87,7 @@ func nameIn(args []string) string {
 	return args[0]
 }
 
-// tellEnvironment says once which of rl-swarm's variables took effect.
+// tellEnvironment prints once which of rl-swarm's variables took effect.
 func (g *globals) tellEnvironment(f *resolve.Flags, more ...string) {
 	if g.environmentTold {
 		return
@@ -98,7 +98,7 @@ func (g *globals) tellEnvironment(f *resolve.Flags, more ...string) {
 	}
 }
 
-// configSources are what a configuration is made of beside its flags.
+// configSources returns a configuration's sources besides its flags.
 func configSources(environ []string, hasCUDA bool) resolve.Sources {
 	return resolve.Sources{
 		Environ: environ, HasCUDA: hasCUDA, FindModel: model.Find,
@@ -106,7 +106,7 @@ func configSources(environ []string, hasCUDA bool) resolve.Sources {
 	}
 }
 
-// planHost is what planning needs of this process.
+// planHost returns what planning needs of this process.
 func (g *globals) planHost() plan.Host {
 	return plan.Host{
 		Home: g.home, Logger: g.logger, Stderr: g.stderr, Python: &g.python, Sources: configSources,
@@ -114,17 +114,17 @@ func (g *globals) planHost() plan.Host {
 	}
 }
 
-// hookProcess is what hooks need of this process.
+// hookProcess returns what hooks need of this process.
 func (g *globals) hookProcess() notify.Process {
 	return notify.Process{Stderr: g.stderr, Logger: g.logger, Logged: g.console != nil, Agent: "swarm/" + version}
 }
 
-// interactive tells whether there is a terminal to show a live view on and to take keys from.
+// interactive tells whether a terminal can show a live view and read keys.
 func (g *globals) interactive() bool {
 	return screen.IsTerminal(g.stdout) && screen.IsTerminal(g.stdin) && terminal.Capable(os.Environ())
 }
 
-// coordinate prepares a run of this process.
+// coordinate prepares a run in this process.
 func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes bool) (*coordinator.Run, error) {
 	o.Host = coordinator.Host{
 		Host: g.planHost(), Version: version, Stdin: g.stdin, Stdout: g.stdout,
@@ -143,8 +143,8 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 	return coordinator.Prepare(ctx, o)
 }
 
-// announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to
-// tell.
+// announceRun tells the process that started the run in the background that it is running. It does nothing in the
+// foreground.
 func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.Service, admission *workers.Admission) error {
 	if g.console == nil {
 		return nil

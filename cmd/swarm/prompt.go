@@ -72,7 +72,7 @@ func newModelPromptCommand(g *globals, output *string) *cobra.Command {
 	return cmd
 }
 
-// check refuses values that make no sense for any model.
+// check refuses values that are invalid for every model.
 func (o *promptOptions) check(question []string) error {
 	whole := func(flag string, value, low, high int64) error {
 		if !o.given(flag) || low <= value && value <= high {
@@ -98,7 +98,7 @@ func (o *promptOptions) check(question []string) error {
 	return checkOutput(*o.output)
 }
 
-// sampling is what the flags put above what the model was trained with.
+// sampling returns the flags that override the sampling of the model's training.
 func (o *promptOptions) sampling() evaluate.Sampling {
 	return evaluate.Sampling{
 		MaxCompletionLength: ifGiven(o, "max-completion-length", &o.maxNew), TopK: ifGiven(o, "top-k", &o.topK),
@@ -106,7 +106,7 @@ func (o *promptOptions) sampling() evaluate.Sampling {
 	}
 }
 
-// ifGiven is the value of a flag, nil where it was not given.
+// ifGiven returns a flag's value, nil if the flag was not given.
 func ifGiven[T any](o *promptOptions, flag string, value *T) *T {
 	if !o.given(flag) {
 		return nil
@@ -150,7 +150,7 @@ func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name stri
 	return answers.Print(g.stdout)
 }
 
-// ask plans for the question, opens the model and samples.
+// ask plans for the question, opens the model and samples answers.
 func (o *promptOptions) ask(ctx context.Context, g *globals, x *recorded.Subject, q evaluate.Question) (*evaluate.Answers, error) {
 	prompt, err := x.Prepare(q, o.sampling(), o.completions, g.stderr)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// writeFigures draws the runs that o asks for to SVG files in the folder o.figures. That there is nothing to draw is an
-// error.
+// writeFigures draws the runs that o selects to SVG files in the folder o.figures. If there is nothing to draw, it
+// returns an error.
 func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) ([]figures.File, error) {
 	data, err := figures.Read(ctx, reader, o.CompareOptions, stats.CurveOptions{Window: o.Options.Window, Per: o.Options.Per, Single: o.Options.Single})
 	if err != nil {
@@ -22,13 +22,13 @@ func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) (
 	return data.Save(o.figures)
 }
 
-// figuresDocument is `report --figures DIR -o json` without --out.
+// figuresDocument is the output of `report --figures DIR -o json` without --out.
 type figuresDocument struct {
 	Figures []figures.File `json:"figures"`
 	Study   *stats.Study   `json:"study,omitempty"` // with --study
 }
 
-// tellFigures says where figures are, where nothing else is written, and a study's verdict.
+// tellFigures prints the figures' paths, if nothing else is written, and a study's verdict.
 func (o *reportOptions) tellFigures(ctx context.Context, out io.Writer, reader *store.Reader, files []figures.File) error {
 	var study *stats.Study
 	if o.Study != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// checkSecretOutput refuses to print a secret that was asked for where others can read it: into a file that is not its
-// owner's alone, or the journal of the system. A terminal and a pipe are for whoever typed the command.
+// checkSecretOutput refuses to print a requested secret to a file that others can read, or to the system's journal.
+// Terminals and pipes are allowed, because they belong to the user.
 func checkSecretOutput(stdout io.Writer, what, try string) error {
 	file, ok := stdout.(*os.File)
 	if !ok || term.IsTerminal(int(file.Fd())) {

@@ -20,8 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left
-// are variables of the environment that the unit does not keep.
+// newUnit checks the arguments and makes the unit that runs swarm up or swarm join with them. left are environment
+// variables that the unit does not keep.
 func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
 	c := systemd.Command{Home: string(g.home), Python: g.python.Path, Verbose: g.verbose, Verb: "up", Args: up}
 	secrets := systemd.Secrets{Home: g.home, Unit: name}
@@ -31,7 +31,7 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	} else {
 		var onGPU bool
 		if onGPU, err = checkUp(ctx, g, up); onGPU && !names(up, "device") {
-			// Without it a boot at which the driver is late would be taken for a machine without a GPU.
+			// Without an explicit device, a late driver at boot would look like a machine without a GPU.
 			c.Device = fit.DeviceCUDA
 		}
 		if err == nil {
@@ -46,7 +46,7 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	return u, left, err
 }
 
-// takeSecrets returns the arguments of swarm up with the files of secrets in place of these.
+// takeSecrets returns the arguments of swarm up with secrets replaced by the files that hold them.
 func takeSecrets(g *globals, args []string, secrets *systemd.Secrets) ([]string, error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {
@@ -67,7 +67,7 @@ func takeSecrets(g *globals, args []string, secrets *systemd.Secrets) ([]string,
 	return append(words[1:], more...), nil
 }
 
-// names tells whether arguments hold a flag of that name.
+// names tells whether args contain a flag with that name.
 func names(args []string, flag string) bool {
 	for _, arg := range args {
 		if arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=") {
@@ -77,8 +77,8 @@ func names(args []string, flag string) bool {
 	return false
 }
 
-// checkJoinService finds mistakes in the arguments of a swarm join before it is made a service, and returns them with
-// absolute paths. Whether the coordinator can be reached is not asked: it may be later.
+// checkJoinService checks the arguments of a swarm join service and returns them with absolute paths. It doesn't
+// contact the coordinator, which may start later.
 func checkJoinService(g *globals, args []string) ([]string, error) {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
@@ -118,8 +118,8 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	return append(slices.Clone(args), "--url-file", path), nil
 }
 
-// checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train
-// on a GPU. What may be otherwise by then, such as a GPU that is full now, is only warned of.
+// checkUp checks the arguments of a swarm up service, and tells whether it would train on a GPU. It only warns of
+// temporary problems, such as a full GPU.
 func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {
@@ -150,7 +150,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if err := p.Config.TakeArgs(up.Flags().Args()); err != nil {
 		return false, err
 	}
-	p.Wait.Limit = 0 // it is the service that will wait
+	p.Wait.Limit = 0 // the service waits instead
 	look, err := p.Look(g.planHost())
 	if err != nil {
 		return false, err
@@ -172,7 +172,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	})
 }
 
-// copyFlags gives the flags of to what from was given, as far as both have them.
+// copyFlags copies the given flags of from to to, if both have them.
 func copyFlags(from, to *pflag.FlagSet) (err error) {
 	from.Visit(func(f *pflag.Flag) {
 		same := to.Lookup(f.Name)
