@@ -20,7 +20,7 @@ var (
 	inBraces  = regexp.MustCompile(`^(.*)\{([^}]*)\}(.*)$`)
 )
 
-// pathsOf are the paths of the tree that a text names in code: launcher/{gpu,fit} is two.
+// pathsOf returns the paths of the tree that a text contains in code font. launcher/{gpu,fit} counts as two.
 func pathsOf(text string) (paths []string) {
 	for _, m := range inCode.FindAllStringSubmatch(text, -1) {
 		switch braces := inBraces.FindStringSubmatch(m[1]); {
@@ -36,7 +36,7 @@ func pathsOf(text string) (paths []string) {
 	return paths
 }
 
-// TestArchitectureNamesWhatIsThere: each path that the page names is there, and the page names each package.
+// TestArchitectureNamesWhatIsThere: every path on the page exists, and the page lists every package.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	page, err := os.ReadFile(architecturePage)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestDependenciesHaveAReason: the page's tables name each direct dependency, as taken, and no other.
+// TestDependenciesHaveAReason: the page's tables list each direct dependency as used, and no others.
 func TestDependenciesHaveAReason(t *testing.T) {
 	page, err := os.ReadFile(architecturePage)
 	require.NoError(t, err)

@@ -10,10 +10,10 @@ import (
 
 const modulePath = "github.com/sapo-swarm/swarm/"
 
-// imports are the packages of ours that each package imports, exactly (docs/ARCHITECTURE.md, "Packages"). cmd/swarm may
-// import all, and all may import internal packages, which import no others. An arrow that is added here needs a reason:
-// host packages (gpu, fit, lease, mps, supervise, runlog, systemd) never import what runs them, node and metrics never
-// import launcher, and nothing imports cmd.
+// imports lists exactly which of our packages each package imports (docs/ARCHITECTURE.md, "Packages"). cmd/swarm may
+// import all. All packages may import internal packages, which import only each other. A new arrow needs a reason:
+// host packages (gpu, fit, lease, mps, supervise, runlog, systemd) never import what runs them, node and metrics
+// never import launcher, and nothing imports cmd.
 var imports = map[string]string{
 	"configs":                     "",
 	"configs/resolve":             "configs",
@@ -90,7 +90,7 @@ var imports = map[string]string{
 	"node/verify":                 "configs metrics/event node node/exchange node/journal node/policy node/protocol node/sapo node/task node/tokenizer",
 }
 
-// testImports are those that only a package's tests import.
+// testImports lists imports of a package's tests only.
 var testImports = map[string]string{
 	"launcher/background":    "launcher/runlog",
 	"launcher/commandline":   "node/model",
@@ -109,7 +109,7 @@ var testImports = map[string]string{
 	"node/verify":            "node/exchange/natsbus node/model node/policy/policytest",
 }
 
-// pure packages do no I/O and read no clock.
+// pure packages do no I/O and read no clock. The values are imports that they must not have.
 var pure = map[string][]string{
 	"launcher/fit":          {"os", "net", "time", "os/exec", "database/sql"},
 	"node/sapo":             {"os", "net", "time", "os/exec", "database/sql", "sync"},
@@ -168,7 +168,7 @@ func TestImportArrows(t *testing.T) {
 	}
 }
 
-// ours are those of the packages that are this module's and not internal, each once.
+// ours returns the imports of this module's packages, without internal packages and duplicates.
 func ours(list []string) (out []string) {
 	for _, path := range list {
 		if to, ok := strings.CutPrefix(path, modulePath); ok && !strings.HasPrefix(to, "internal/") && !slices.Contains(out, to) {
@@ -178,7 +178,7 @@ func ours(list []string) (out []string) {
 	return out
 }
 
-// compare wants the imports to be those of the row.
+// compare fails unless the imports equal the row.
 func compare(t *testing.T, from string, got, row []string) {
 	t.Helper()
 	for _, to := range got {

@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// A Python that is passed over for want of torch is no reason why engines of the one that was found start by
-// themselves.
+// A skipped Python without torch must not make doctor report that the found Python's engines start without the engine
+// host.
 func TestDoctorTellsOfTheFoundPythonsEngineHost(t *testing.T) {
 	t.Parallel()
 	venv := t.TempDir()

@@ -30,7 +30,7 @@ const (
 	gpu1 = "GPU-a0000001-0000-4000-8000-000000000001"
 )
 
-// gpuJSON runs swarm gpu -o json and checks that the document has what docs/CLI.md promises.
+// gpuJSON runs swarm gpu -o json and checks that the document has the fields that docs/CLI.md promises.
 func gpuJSON(t *testing.T, o outcome) gpuwatch.Document {
 	t.Helper()
 	require.Equal(t, 0, o.code, o.stderr)
@@ -70,7 +70,7 @@ func gpuJSON(t *testing.T, o outcome) gpuwatch.Document {
 	return typed
 }
 
-// codes are the kinds of advice, with their GPUs.
+// codes returns the codes of the advice, with their GPUs.
 func codes(t *testing.T, o outcome, list string) (found []string) {
 	t.Helper()
 	for _, n := range decode(t, o.stdout).(map[string]any)[list].([]any) {
@@ -111,7 +111,7 @@ better: GPU 0: guide 0's batch size for a node alone on this card is 6: (total -
 	require.NotContains(t, o.stdout, "\x1b")
 }
 
-// What is wrong with a machine's GPUs is one clear line, and no failure of a command that looks.
+// A problem with a machine's GPUs is one clear line. A command that only reads does not fail.
 func TestGPUTrouble(t *testing.T) {
 	t.Parallel()
 	const mig = a100x80 + ":mig,inst=1g.10gb/9728/9700"
@@ -155,7 +155,7 @@ func TestGPUTrouble(t *testing.T) {
 	}
 }
 
-// The binding ends the process on a function that the driver lacks.
+// NVIDIA's binding ends the process on a function that the driver lacks.
 func TestAnOldDriver(t *testing.T) {
 	t.Parallel()
 	library, err := fakenvml.BuildOldIn(t.TempDir())
@@ -336,7 +336,7 @@ func (w *watcher) shows(text string) bool {
 	return strings.Contains(w.b.String(), text)
 }
 
-// A GPU is lost and an XID told while somebody watches; then q, or a signal, leaves.
+// While the view is open, a GPU is lost and an XID is reported. Then q, or a signal, closes the view.
 func TestGPULiveView(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"q", "SIGTERM"} {

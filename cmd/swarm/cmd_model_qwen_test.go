@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// The tiny Qwen2 has random weights and a tokenizer.json whose tokens are the bytes: as small as a model with
-// grouped-query attention and a chat template can be.
+// The tiny Qwen2 has random weights and a tokenizer.json whose tokens are the bytes. It is the smallest possible
+// model with grouped-query attention and a chat template.
 const tinyQwenConfig = `{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4,
 "num_key_value_heads": 2, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 512, "vocab_size": 264,
 "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true, "use_sliding_window": false,
@@ -60,13 +60,13 @@ func writeTinyQwen(t testing.TB, dir string) {
 	write("tokenizer_config.json", []byte(`{"eos_token": "<|im_end|>", "chat_template": "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"}`))
 }
 
-// tinyQwenTokenizer has the structure of Qwen2.5's file, with the bytes for its vocabulary.
+// tinyQwenTokenizer has the structure of Qwen2.5's file, with the bytes as its vocabulary.
 func tinyQwenTokenizer(t testing.TB) []byte {
 	t.Helper()
 	vocab, next := map[string]int{}, rune(256)
 	for b := range 256 {
 		r := rune(b)
-		if r < '!' || r > '~' && r < '¡' || r == '\u00ad' { // what isn't printable follows from U+0100 on
+		if r < '!' || r > '~' && r < '¡' || r == '\u00ad' { // unprintable bytes map to U+0100 and up
 			r = next
 			next++
 		}
@@ -88,8 +88,8 @@ func tinyQwenTokenizer(t testing.TB) []byte {
 	return text
 }
 
-// TestQwen2TrainsFromAFolder runs two nodes of a Qwen2 through whole rounds, with its own tokenizer and chat template,
-// and saves one.
+// TestQwen2TrainsFromAFolder runs two nodes of a Qwen2 through whole rounds, with its own tokenizer and chat
+// template, and saves one node's model.
 func TestQwen2TrainsFromAFolder(t *testing.T) {
 	t.Parallel()
 	home, base := t.TempDir(), t.TempDir()
@@ -109,7 +109,7 @@ func TestQwen2TrainsFromAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, shape)
 
-	// Without its tokenizer no node is started.
+	// Without its tokenizer no node starts.
 	require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
 	lacking := swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--name", "lacking")...)...)
 	require.Equal(t, fail.ExitFailed, lacking.code, lacking.stderr)

@@ -23,7 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
 )
 
-// tinyFiles are the tiny model's, and a tokenizer's file.
+// tinyFiles returns the tiny model's files, and a tokenizer's file.
 func tinyFiles(t testing.TB) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{"tokenizer_config.json": []byte(`{"eos_token":"<|endoftext|>"}`), "README.md": []byte("# tiny")}
@@ -144,7 +144,7 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	require.Equal(t, "node_1", saved.Node)
 	require.Equal(t, 2, saved.Rounds)
 
-	// These are the weights that the node checkpointed last, and not those it started from.
+	// These are the weights of the node's last checkpoint, not the initial ones.
 	var manifest struct {
 		WeightHash string `json:"weight_hash"`
 	}
@@ -161,7 +161,7 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, bytes.Equal(before, after), "nothing was learnt")
 
-	// It is a model that trains on.
+	// The saved model can be trained further.
 	again := swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--rounds", "1", "--name", "again")...)...)
 	require.Zero(t, again.code, again.stderr)
 

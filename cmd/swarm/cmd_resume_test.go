@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// What resume and the records need of the program's flags.
+// The properties of the program's flags that resume and the records need.
 func TestTheGrammarIsTheProgramsOwn(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "up", commandName([]string{"--home", "up", "up", "4loc4ext", "--on-complete", "--fresh", "-yo", "json", "--", "--fresh"}))
@@ -30,7 +30,7 @@ func TestTheGrammarIsTheProgramsOwn(t *testing.T) {
 	}
 }
 
-// interrupted is a home with a run of 20 rounds in that state, which somebody began with these words in that folder.
+// interrupted is a home with a run of 20 rounds in that state, started with these words in that folder.
 func interrupted(t *testing.T, state, folder string, words ...string) string {
 	t.Helper()
 	home := t.TempDir()
@@ -60,8 +60,8 @@ func interrupted(t *testing.T, state, folder string, words ...string) string {
 	return home
 }
 
-// Whoever looks at a run that ended too early reads what to type; of a crashed one also when, why, and that its nodes
-// are gone.
+// Status of a run that ended too early shows the command to type. For a crashed run it also shows when, why, and that
+// the nodes are gone.
 func TestStatusSaysWhatToType(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -94,8 +94,8 @@ func TestStatusSaysWhatToType(t *testing.T) {
 	}
 }
 
-// resume types the command again, from the folder that it was typed in; here that is refused, by which one sees that it
-// was typed.
+// resume runs the original command again, from its original folder. In this test the command is refused, which shows
+// that resume ran it.
 func TestResumeTypesTheCommandAgain(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// seeded are runs of three seeds, each changed.
+// seeded returns variants of a run, one per reward, with seeds 1, 2 and so on.
 func seeded(r comparedRun, rewards ...float64) []comparedRun {
 	var runs []comparedRun
 	for i, reward := range rewards {
@@ -34,7 +34,7 @@ func comparisonOf(t *testing.T, home string, args ...string) stats.Comparison {
 	return c
 }
 
-// Two equal configurations, three seeds each, 3 rounds against 40: the longer one has the higher rewards, and is no
+// Two equal configurations, three seeds each, 3 rounds against 40: the longer one has higher rewards but is not
 // better.
 func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	require.Nil(t, rows["once"].Improvement)
 }
 
-// Held-out evaluations compare where both sides have one after equally many rounds of training.
+// Held-out evaluations compare only if both sides have one after the same number of training rounds.
 func TestEvaluationsAfterDifferentRoundsDoNotCompare(t *testing.T) {
 	t.Parallel()
 	short := seeded(comparedRun{experiment: "short", rounds: 3, correct: 10}, 0.1, 0.1, 0.1)
@@ -142,7 +142,7 @@ func TestAnExperimentOfSeveralSettingsIsInSeveralRows(t *testing.T) {
 	require.Contains(t, swarm(t, home, "compare").stdout, "\n8loc0ext (nodes 2)")
 }
 
-// One more run changes no verdict: the baseline is the preset's, or asked for.
+// One more run changes no verdict: the baseline has the preset 8loc0ext or is given.
 func TestTheBaselineIsNeverFoundByAccident(t *testing.T) {
 	t.Parallel()
 	own := func(name, preset string) comparedRun {

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// studied are three runs of an experiment with so many right completions in a hundred.
+// studied returns runs of an experiment, each with a number of correct completions out of a hundred.
 func studied(experiment string, external int, correct ...int) []comparedRun {
 	var runs []comparedRun
 	for i, n := range correct {
@@ -24,7 +24,7 @@ func studied(experiment string, external int, correct ...int) []comparedRun {
 	return runs
 }
 
-// paperHome is a home with the paper's study, of which one run was lost.
+// paperHome is a home with the paper's study. One of the runs was lost.
 func paperHome(t *testing.T) string {
 	t.Helper()
 	runs := append(studied("paper-8loc0ext", 0, 10, 11, 10), studied("paper-6loc2ext", 2, 20, 21, 20)...)

@@ -22,26 +22,26 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// comparedRun is a run to be put into a database: as many rounds as planned unless left says how many it lacks.
+// comparedRun is a run to write into a database. It has all planned rounds unless left says how many are missing.
 type comparedRun struct {
 	experiment string
 	seed       int64
 	external   int
-	reward     float64 // of every node-round
+	reward     float64 // per node-round
 	rate       float64 // learning rate; 0: 0.001
 	left       int
 	correct    int    // of the 100 held-out completions of each node; 0: no evaluation
-	split      string // of the configuration
-	state      string // that it ended in; empty: done, or stopped
+	split      string // the configuration's
+	state      string // final state; empty: done, or stopped
 
 	rounds int     // planned; 0: 20
 	nodes  int     // 0: 2
-	gain   float64 // of the reward, a round
+	gain   float64 // increase of the reward per round
 	preset string
-	before func(*configs.Config, *store.Run) // changes what is recorded of it
+	before func(*configs.Config, *store.Run) // changes the record before it is written
 }
 
-// comparedHome is a home whose database has those runs, of two nodes and 20 rounds.
+// comparedHome is a home whose database has those runs, with two nodes and 20 rounds by default.
 func comparedHome(t *testing.T, runs ...comparedRun) string {
 	t.Helper()
 	home := t.TempDir()
@@ -54,7 +54,7 @@ func comparedHome(t *testing.T, runs ...comparedRun) string {
 			c.LearningRate = 0.001
 		}
 		c.NumTrainSamples, c.NumTransplantTrees = 8-r.external, r.external
-		c.ExternalCorrection, c.ExternalFilter = configs.CorrectionNone, configs.FilterNone // as the paper's runs
+		c.ExternalCorrection, c.ExternalFilter = configs.CorrectionNone, configs.FilterNone // as in the paper's runs
 		if r.split != "" {
 			c.Split = r.split
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// offers are the words that the shell is offered after `swarm WORDS`, each with its description after a tab.
+// offers returns the completions after `swarm WORDS`, each with its description after a tab.
 func offers(t *testing.T, words ...string) []string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(helpOf(t, append([]string{"__complete"}, words...)...)), "\n")

@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the
-// highest layer that names models decides which.
+// Tasks and lengths come from the first model. Rate and micro-batch are each model's own, unless the user sets them.
+// The highest layer that lists models wins.
 func TestModelsOfASwarm(t *testing.T) {
 	nano, err := configs.LoadModel("nano")
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 	require.EqualError(t, err, `bad models "nano=4,gpt2=2": its counts come to 6, and the swarm has 8 nodes. Try: --nodes 6, or other counts`)
 }
 
-// A worker has one model whatever the coordinator's nodes have: the first of theirs, or its own.
+// A worker has one model, however many the coordinator's nodes have: the first of theirs, or its own.
 func TestAWorkerHasOneModel(t *testing.T) {
 	theirs, _, _, err := resolved([]string{"--models", "nano,gpt2"}, nil, false)
 	require.NoError(t, err)

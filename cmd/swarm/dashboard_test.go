@@ -52,8 +52,8 @@ func fetchJSON(t *testing.T, address string, into any) {
 	require.NoError(t, json.Unmarshal(text, into))
 }
 
-// A dashboard that was there before anything had run shows the run, its logs, and what it learnt from whom, as the
-// database has it.
+// A dashboard that was started before the first run shows the run, its logs, and which nodes it learned from, as in
+// the database.
 func TestDashboardOfARealRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// guide1 is guide 1's log: its job's overrides, the path of verl, and the guide's own message.
+// guide1 is guide 1's log: its job's overrides, verl's path, and the guide's own message.
 const guide1 = `Error executing job with overrides: ['data.train_batch_size=1024', 'data.max_response_length=1024']
 Traceback (most recent call last):
   File "/srv/verl/trainer/main_ppo.py", line 64, in main
@@ -26,7 +26,7 @@ GPU 0 has a total capacity of 79.18 GiB of which 4.97 GiB is free.
 Of the allocated memory 100.77 GiB is allocated by PyTorch
 `
 
-// guide2 and guide3 are the symptoms in those guides, with what their programs print around them.
+// guide2 and guide3 are the symptoms in those guides, within the output of their programs.
 const (
 	guide2 = `data_loader.batch_size: 45
 training.trainer.accumulate_grad_batches: 5
@@ -64,7 +64,7 @@ func explained(t *testing.T, log string, args ...string) diagnose.Document {
 	return d
 }
 
-// edits are a step's as "value: from -> to".
+// edits formats a step's edits as "value: from -> to".
 func edits(s diagnose.Step) []string {
 	var list []string
 	for _, e := range s.Edits {
@@ -115,7 +115,7 @@ func TestGuideTwosAndThreesLogsNameTheirWorkloads(t *testing.T) {
 	d = explained(t, guide3)
 	require.Equal(t, "lora-classifier", d.Workload.Name)
 	require.ElementsMatch(t, []string{"batch_size: 128 -> 64", "gradient_accumulation_steps: 1 -> 2"}, edits(d.Ladder[1]))
-	// 0.23 GiB were reserved and unused, and 0.02 asked for.
+	// 0.23 GiB were reserved but unused, and 0.02 GiB were requested.
 	require.Equal(t, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", d.Ladder[0].Command)
 }
 
@@ -130,7 +130,7 @@ func TestEditsNameTheLinesOfTheTrainingsFiles(t *testing.T) {
 	for _, v := range d.Values {
 		byName[v.Name] = v
 	}
-	// The log has what the job that failed ran with; that the file differs is told.
+	// The log has the values of the failed job. If the file differs, a note says so.
 	require.Equal(t, diagnose.Value{Name: "train_batch_size", Value: "1024", From: "line 1 of the log", Note: "run_grpo.sh:3 has 512 now"}, byName["train_batch_size"])
 	require.Equal(t, diagnose.Value{Name: "gpu_memory_utilization", Value: "0.55", From: "run_grpo.sh:4", Note: ""}, byName["gpu_memory_utilization"])
 	for _, s := range d.Ladder {

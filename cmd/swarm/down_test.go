@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// pretend records runs whose coordinators are shell scripts: what matters to down is the process.
+// pretend records runs whose coordinators are shell scripts: down only deals with the process.
 func pretend(t *testing.T, home string, scripts map[string]string) map[string]*exec.Cmd {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
@@ -30,11 +30,11 @@ func pretend(t *testing.T, home string, scripts map[string]string) map[string]*e
 	require.NoError(t, err)
 	commands := map[string]*exec.Cmd{}
 	for experiment, script := range scripts {
-		// It says that its trap is set.
+		// The script writes a line when its trap is set.
 		cmd := exec.Command("/bin/sh", "-c", script)
 		ready, err := cmd.StdoutPipe()
 		require.NoError(t, err)
-		hold, err := cmd.StdinPipe() // a script that ends at once reads it first
+		hold, err := cmd.StdinPipe() // a script that should end at once reads from it first
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		_, err = ready.Read(make([]byte, 1))
@@ -65,7 +65,7 @@ const (
 	obedient = `trap 'exit 143' TERM; echo; while :; do sleep 0.02; done`
 	deaf     = `trap '' TERM; echo; while :; do sleep 0.02; done`
 	brief    = `echo; read _`
-	twice    = `trap 'trap "exit 143" TERM' TERM; echo; while :; do sleep 0.02; done` // ends at the second signal
+	twice    = `trap 'trap "exit 143" TERM' TERM; echo; while :; do sleep 0.02; done` // ends on the second signal
 )
 
 func down(t *testing.T, home string, args ...string) (runs.Stopped, outcome) {
@@ -117,7 +117,7 @@ func TestDownStopsInOrder(t *testing.T) {
 	}
 }
 
-// Typed twice, down still means an orderly stop; only --now sends the second signal.
+// A second down still asks for an orderly stop. Only --now sends the second signal.
 func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -126,7 +126,7 @@ func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	require.NoError(t, first.Start())
 	asked := filepath.Join(home, "runs", "a-1", lifecycle.AskedFile)
 	require.Eventually(t, func() bool { _, err := os.Stat(asked); return err == nil }, patience, 10*time.Millisecond)
-	require.NoError(t, first.Process.Kill()) // impatience
+	require.NoError(t, first.Process.Kill()) // an impatient user
 	require.Equal(t, 137, waitFor(t, first))
 	id, err := supervise.Identify(cmd.Process.Pid)
 	require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestDownOfSeveral(t *testing.T) {
 	require.Len(t, d.Runs, 2)
 }
 
-// A pid that has been given to somebody else since is left alone.
+// A PID that another process has since been given is left alone.
 func TestDownSparesStrangers(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

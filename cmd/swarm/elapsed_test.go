@@ -26,9 +26,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// resumedHome is a home with the run paused-1 of 12 rounds, which this process runs: an attempt of 60 s with rounds of
-// 10 s, half an hour of pause, and an attempt of 50 s with rounds of 4 s. Its database was last heard of a minute ago,
-// of which 10 s count: 120 s of work, and 6 rounds of 4 s left, of which one may be over.
+// resumedHome is a home with the run paused-1 of 12 rounds, which this process runs: an attempt of 60 s with rounds
+// of 10 s, half an hour of pause, and an attempt of 50 s with rounds of 4 s. The last record is a minute old, of
+// which 10 s count. That makes 120 s of work. 6 rounds of 4 s are left, one of which may already be done.
 func resumedHome(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -68,8 +68,8 @@ func resumedHome(t *testing.T) string {
 	return home
 }
 
-// Every surface says of a run that was resumed how long it has worked, not how long ago it began, and forecasts from
-// the pace of this attempt.
+// For a resumed run, every surface shows the time worked, not the time since its start, and estimates from the pace
+// of the current attempt.
 func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	home := resumedHome(t)
@@ -113,7 +113,7 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	require.NoError(t, terminal.Plain(ctx, terminal.Config{Out: &plain, Feed: terminal.NewFeed(), Poll: func(context.Context) (stats.Status, error) {
 		if plain.Len() > 0 {
 			cancel()
-			now.Round++ // the last poll tells of progress
+			now.Round++ // the last poll shows progress
 		}
 		return now, nil
 	}}))

@@ -19,23 +19,23 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// largeGrid, set to 1, measures the whole grid, in about six minutes.
+// largeGrid, set to 1, measures the whole grid, which takes about six minutes.
 const largeGrid = "SWARM_ESTIMATE_GRID"
 
-// near is how far from its estimate a node's memory may be. The phase alone, without what is resident, may be a quarter
-// off, and 3 MB.
+// near is the allowed relative error of a node's estimated memory. The phase alone, without resident memory, may be
+// off by a quarter plus 3 MB.
 const near = 0.20
 
-// sample is one point of the grid: an update of rows of prompt+completion tokens, or as many completions.
+// sample is one point of the grid: an update of rows of prompt+next tokens, or a generation of that many completions.
 type sample struct {
 	phase              string
 	rows, prompt, next int
-	each               int  // rows of an update that share a prompt; 0: none do
-	ragged             bool // of those all but the first are short
+	each               int  // rows of an update that share a prompt; 0: none
+	ragged             bool // of the rows that share a prompt, all but the first are short
 }
 
-// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits
-// them. Rows that share a prompt fill a pass where as many of their own would be several.
+// grid returns micro-batches and lengths. If rows × length exceeds the 448 positions of a forward pass, the engine
+// splits them. Rows that share a prompt may fit one pass where rows with separate prompts need several.
 func grid(model string) []sample {
 	update := func(rows, prompt, next int) sample {
 		return sample{phase: fit.PhaseUpdate, rows: rows, prompt: prompt, next: next}
@@ -69,10 +69,10 @@ func grid(model string) []sample {
 		shared(8, 192, 32, 8, false))
 }
 
-// What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each
-// other, whatever the micro-batch, the length and gradient checkpointing. Both are of the engine's process without the
-// interpreter and without pages of files: libraries' are shared with the engine host and every other engine. What
-// glibc's heap loses is part of both; with a C library other than Debian 12's it may differ.
+// A node's estimated memory on a CPU is within a fifth of the measured memory of its engine, for any micro-batch,
+// length and gradient checkpointing. Both exclude the interpreter and pages of files, because the engine host and all
+// engines share the libraries. Both include the overhead of glibc's heap. With a C library other than Debian 12's the
+// result may differ.
 func TestEstimateOnCPU(t *testing.T) {
 	t.Parallel()
 	large := os.Getenv(largeGrid) != ""
@@ -81,7 +81,7 @@ func TestEstimateOnCPU(t *testing.T) {
 	}
 	models := []configs.Model{
 		presetModel(t, "nano"),
-		// GPT-2 with fewer layers and words: as wide as it is, an update of it takes minutes.
+		// GPT-2 with fewer layers and words. At full size an update takes minutes.
 		shaped("gpt2-shaped", configs.Shape{Layers: 2, Heads: 12, Width: 768, Context: 1024, Vocabulary: 8192}),
 	}
 	if large {
@@ -95,7 +95,7 @@ func TestEstimateOnCPU(t *testing.T) {
 			e := startMeasured(t, m, checkpointing)
 			for _, s := range grid(m.Name) {
 				if s.phase == fit.PhaseGenerate && checkpointing {
-					continue // it is about the update
+					continue // checkpointing affects only the update
 				}
 				resident, peak := e.measure(t, s)
 				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), configs.AtOnce{Generate: s.rows, Update: s.counted()}))
@@ -132,8 +132,8 @@ func shaped(name string, s configs.Shape) configs.Model {
 	return configs.Model{Name: name, Shape: s}
 }
 
-// counted is how many rows are at work at most: a plan counts with prompts that are shared, and such as aren't leave a
-// pass's rest empty.
+// counted returns the maximum rows in one pass. The plan assumes shared prompts. Rows without a shared prompt leave
+// the rest of a pass empty.
 func (s sample) counted() int {
 	if s.each > 0 {
 		return s.rows
@@ -152,7 +152,7 @@ func (s sample) settings(checkpointing bool) fit.Settings {
 	return settings
 }
 
-// measuredEngine is an engine whose process is looked at from outside.
+// measuredEngine is an engine whose process is measured from outside.
 type measuredEngine struct {
 	engine *policy.Engine
 	shape  configs.Shape
@@ -186,28 +186,29 @@ func startMeasuredWith(t *testing.T, m configs.Model, checkpointing bool, option
 	require.NoError(t, err)
 	require.Equal(t, m.Shape.Parameters, loaded.Parameters)
 	e := measuredEngine{engine, m.Shape}
-	e.run(t, sample{phase: fit.PhaseUpdate, rows: 1, prompt: 8, next: 8}) // makes Adam's moments
+	e.run(t, sample{phase: fit.PhaseUpdate, rows: 1, prompt: 8, next: 8}) // allocates Adam's moments
 	return e
 }
 
-// measure runs a sample and returns what the process holds before it and at its peak, without the interpreter.
+// measure runs a sample and returns the process's memory before it and at its peak, without the interpreter, in
+// bytes.
 func (e measuredEngine) measure(t *testing.T, s sample) (resident, peak int64) {
 	t.Helper()
 	_, err := e.engine.Trim(t.Context())
 	require.NoError(t, err)
 	proc := filepath.Join("/proc", strconv.Itoa(e.engine.PID()))
-	// Makes the peak the present size (proc(5)).
+	// Reset the peak to the current size (proc(5)).
 	if err := os.WriteFile(filepath.Join(proc, "clear_refs"), []byte("5"), 0o644); err != nil {
 		t.Skipf("a process's peak memory can't be reset here: %v", err)
 	}
 	resident = e.status(t, proc, "RssAnon:") - e.engine.Hello.AnonymousBytes
 	before := e.status(t, proc, "VmRSS:") - e.status(t, proc, "RssFile:")
 	e.run(t, s)
-	// Pages of libraries come as the call first touches them, and again where the kernel has taken them back meanwhile.
+	// A call's first use maps pages of libraries, again if the kernel has dropped them.
 	return resident, resident + e.status(t, proc, "VmHWM:") - e.status(t, proc, "RssFile:") - before
 }
 
-// status is a size of /proc/PID/status in bytes.
+// status returns a size from /proc/PID/status, in bytes.
 func (e measuredEngine) status(t *testing.T, proc, name string) int64 {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(proc, "status"))
@@ -248,7 +249,7 @@ func (e measuredEngine) run(t *testing.T, s sample) {
 	require.NoError(t, err)
 }
 
-// tokens are rows of so many ids.
+// tokens returns rows of length ids each.
 func (e measuredEngine) tokens(rows, length int) [][]int {
 	all := make([][]int, rows)
 	for i := range all {

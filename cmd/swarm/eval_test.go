@@ -27,8 +27,8 @@ func evaluationsOf(t *testing.T, o outcome) stats.Evaluations {
 	return e
 }
 
-// What nodes record, what a checkpoint gives when it is evaluated again, and what its saved model gives is the same, to
-// the last bit.
+// The recorded evaluation, a new evaluation of the checkpoint, and the evaluation of the saved model are equal to the
+// last bit.
 func TestEval(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -74,7 +74,7 @@ func TestEval(t *testing.T) {
 
 	saved := filepath.Join(home, "saved")
 	require.Equal(t, 0, swarm(t, home, "model", "save", "4loc4ext", "node_0", saved).code)
-	// Of the run's flags the tasks' and the sampling's, not the model's, the device's and the nodes'.
+	// Only the run's flags for tasks and sampling, not those for model, device and nodes.
 	flags := append([]string{"eval", saved, "--config", "4loc4ext", "-o", "json"}, tinyRun(evaluated...)[8:]...)
 	flags = append(flags, "--set", "tasks.file="+items(), "--set", "tasks.system_prompt=none")
 	folder := evaluationsOf(t, swarm(t, home, flags...))

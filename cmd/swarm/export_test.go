@@ -60,7 +60,7 @@ func TestExportWritesFoldersAndFiles(t *testing.T) {
 	require.FileExists(t, file)
 }
 
-// Nothing is written into the current folder unasked.
+// Without --out nothing is written into the current folder.
 func TestExportOfOneTableGoesToStdout(t *testing.T) {
 	t.Parallel()
 	home, here := comparedHome(t, threeSeeds("base", 0, 0.3)...), t.TempDir()
@@ -114,7 +114,7 @@ func TestExportRefusals(t *testing.T) {
 	require.Equal(t, fail.ExitFailed, swarm(t, t.TempDir(), "export", "--table", "runs").code)
 }
 
-// oldFolder is a small folder of rl-swarm's: two workers, I/J 4/4, G 8, so many rounds; the log has every reward twice.
+// oldFolder is a small rl-swarm folder: two workers, I/J 4/4, G 8, the given rounds. Its log has every reward twice.
 func oldFolder(t *testing.T, name string, rounds int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// What needs a node's weights or journals doesn't take up a run that has none of this program's: it would evaluate the
-// model of the configuration in their place, or call the run damaged.
+// Commands that need a node's weights or journals refuse a run of other programs' nodes. Otherwise they would
+// evaluate the configuration's model instead, or report the run as damaged.
 func TestRunsOfOtherProgramsNodesAreNotEvaluatedSavedOrVerified(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -54,7 +54,7 @@ func TestErrorsOfFlagsAreNotGos(t *testing.T) {
 	}
 }
 
-// An empty --node-command is a shell's variable that isn't set: training SAPO instead is not what was asked for.
+// An empty --node-command is usually an unset shell variable. It is refused, because the user did not ask for SAPO.
 func TestAnEmptyNodeCommandIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"", " "} {

@@ -61,7 +61,7 @@ func curveInFrame(rounds int) stats.Curve {
 	return c
 }
 
-// experimentInFrame are three seeds against tokens.
+// experimentInFrame is the curve of three seeds against tokens.
 func experimentInFrame() stats.ExperimentCurve {
 	c := stats.ExperimentCurve{Experiment: "4loc4ext", Metric: "reward", Window: 100, Per: "tokens", Seeds: 3}
 	for i := range 120 {
@@ -91,7 +91,8 @@ func printComparison(t *testing.T, p *table.Page) {
 	require.NoError(t, terminal.PrintComparison(p, comparisonInFrame(), nil))
 }
 
-// TestCurvePrintsEveryRoundToAPipe and a plot with about twenty rounds to a terminal, unless all are asked for.
+// TestCurvePrintsEveryRoundToAPipe: a pipe gets every round. A terminal gets a plot with about twenty rounds, or all
+// with --all.
 func TestCurvePrintsEveryRoundToAPipe(t *testing.T) {
 	lines := func(environ string, all bool) int {
 		frame := frameOf(t, environ, func(_ *testing.T, p *table.Page) { terminal.PrintCurve(p, curveInFrame(197), all) })

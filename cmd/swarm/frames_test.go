@@ -28,10 +28,10 @@ import (
 
 var updateFrames = flag.Bool("update", false, "rewrite testdata/frames")
 
-// frameNow is the time of every frame, Unix seconds.
+// frameNow is the time of every frame, in Unix seconds.
 const frameNow = 1_800_000_000
 
-// frames are what commands print on screens of every kind, from documents.
+// frames are the outputs of commands, rendered from documents on screens of every kind.
 var frames = map[string]func(t *testing.T, p *table.Page){
 	"plan":    planFrame,
 	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctor.Table(doctorFindings())) },
@@ -48,7 +48,7 @@ var frames = map[string]func(t *testing.T, p *table.Page){
 	"eval": func(_ *testing.T, p *table.Page) { terminal.PrintEvaluations(p, evaluationsInFrame(), false) },
 }
 
-// screens are the environments of a frame, as screenOf reads them from a pipe.
+// screens are the environments of a frame, read as for a pipe.
 var screens = []string{"COLUMNS=40", "COLUMNS=80", "COLUMNS=120", "", "COLUMNS=80 LC_ALL=C", "COLUMNS=80 NO_COLOR=1"}
 
 func TestFrames(t *testing.T) {
@@ -69,8 +69,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestNoFrameIsWiderThanItsScreen: at any width no line is wider but for one word that cannot be broken, nothing
-// colours, ASCII is ASCII, and what is left out is said.
+// TestNoFrameIsWiderThanItsScreen: at any width, no line is wider unless it is one unbreakable word. There is no
+// color, ASCII output is ASCII, and omissions are stated.
 func TestNoFrameIsWiderThanItsScreen(t *testing.T) {
 	for name, print := range frames {
 		whole := frameOf(t, "", print)

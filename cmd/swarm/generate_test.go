@@ -16,7 +16,7 @@ import (
 
 const anInvitation = "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#c2VjcmV0LXRva2Vu"
 
-// generate runs swarm generate in a folder of its own, without an invitation in the environment.
+// generate runs swarm generate in a given folder, without an invitation in the environment.
 func generate(t *testing.T, home, dir string, args ...string) outcome {
 	t.Helper()
 	cmd := swarmCommand(t, home, append([]string{"generate"}, args...)...)
@@ -57,7 +57,7 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 			}
 			require.NotContains(t, string(text), "c2VjcmV0", entry.Name())
 		}
-		// Files that are there stay, unless told otherwise.
+		// Existing files are kept without --force.
 		o = generate(t, home, dir, args...)
 		require.Equal(t, fail.ExitUsage, o.code)
 		require.Contains(t, o.stderr, "is there already\nTry: --force to replace it, or --out with another folder\n")
@@ -65,7 +65,7 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 	}
 }
 
-// The invitation that swarm up handed out in this home is taken, and a secret that others could read is made anew.
+// generate uses the invitation that swarm up issued in this home. It writes a secret anew if others could read it.
 func TestGenerateTakesTheInvitationOfItsHome(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
@@ -92,7 +92,7 @@ func TestGeneratePrintsTheJobAlone(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "swarm-slurm"))
 }
 
-// An invitation to this host alone is warned of: it may be a forwarded port.
+// An invitation to this host alone is only a warning, because its port may be forwarded.
 func TestGenerateWarnsOfLoopback(t *testing.T) {
 	t.Parallel()
 	for target, who := range map[string]string{
@@ -134,7 +134,7 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 	}
 }
 
-// A name that jobs takes is one that swarm join keeps whole, with the highest number after it.
+// swarm join accepts every name that jobs accepts, with the highest number appended, unchanged.
 func TestGeneratedNamesAreWorkersNames(t *testing.T) {
 	t.Parallel()
 	longest := targets.Spec{Name: strings.Repeat("a", targets.MaxNameBytes)}.Worker(targets.MaxWorkers - 1)

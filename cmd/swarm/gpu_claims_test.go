@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// What a job of swarm run has claimed and doesn't use yet is not planned for nodes.
+// Plans leave out memory that a swarm run job has claimed and doesn't use yet.
 func TestNodesAreNotPlannedIntoWhatJobsHaveClaimed(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -48,7 +48,7 @@ func TestNodesAreNotPlannedIntoWhatJobsHaveClaimed(t *testing.T) {
 	require.Equal(t, all, free())
 }
 
-// What a run's nodes are planned to take is kept from jobs for as long as the run goes on.
+// Jobs leave out memory that is planned for a run's nodes, for as long as the run continues.
 func TestJobsKeepOffWhatNodesAreToTake(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)

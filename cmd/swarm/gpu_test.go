@@ -21,7 +21,7 @@ const (
 	t4      = "Tesla T4:15360:15100"
 )
 
-// onGPUs runs swarm on a machine with those GPUs, as far as NVML can tell.
+// onGPUs runs swarm on a machine whose fake NVML reports those GPUs.
 func onGPUs(t *testing.T, home, gpus string, args ...string) outcome {
 	t.Helper()
 	cmd := swarmCommand(t, home, args...)
@@ -29,7 +29,8 @@ func onGPUs(t *testing.T, home, gpus string, args ...string) outcome {
 	return finish(t, cmd)
 }
 
-// requireHostMemory skips a test where the host has too little memory for so many nodes on a GPU: plans count it, too.
+// requireHostMemory skips a test if the host has too little memory for that many nodes on a GPU. Plans count host
+// memory, too.
 func requireHostMemory(t *testing.T, nodes int) {
 	t.Helper()
 	memory, err := mem.VirtualMemory()
@@ -39,7 +40,7 @@ func requireHostMemory(t *testing.T, nodes int) {
 	}
 }
 
-// Guide 4's counts for GPT-2, on the cards it names.
+// Guide 4's counts for GPT-2, on the guide's cards.
 func TestPlanOnGPUs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the guides' users would type, carried out in our form. Trainings and their shortages of host memory are real;
-// GPUs, and what torch would have said of them, are fakes.
+// The guides' workflows with swarm's commands. Trainings and their host memory shortages are real. GPUs and torch's
+// messages about them are fake.
 
-// Guide 0: the fork's file gets the formula's batch size and the guide's options, comments stay, and the variables are
-// set.
+// Guide 0: the fork's file gets the formula's batch size and the guide's options, comments stay, and the variables
+// are set.
 func TestGuide0IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
@@ -43,8 +43,8 @@ game_manager:
 		"auto_batch_size: false", "auto_batch_size: true", "num_train_samples: 2", "num_train_samples: 5",
 		"accumulation_steps: 4", "accumulation_steps: "+strconv.Itoa(d.Accumulate)).Replace(before), string(after))
 
-	// Its start script, by ours, on a GPU (a fake one, whose memory's end is a fake, too): half of the samples where
-	// they are too many.
+	// The fork's start script, run by swarm on a fake GPU with a fake memory limit: half of the samples if there are
+	// too many.
 	const script = `grep -o 'num_train_samples: [0-9]*' rgym_exp/config/rg-swarm.yaml; echo "$PYTORCH_CUDA_ALLOC_CONF $CUDA_LAUNCH_BLOCKING"
 case $1 in 8|4) echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." >&2; exit 1;; esac`
 	cmd := withGPUs(t, runIn(t, home, dir, "--batch-size", "8", "--min-batch-size", "1",
@@ -61,8 +61,8 @@ case $1 in 8|4) echo "torch.OutOfMemoryError: CUDA out of memory. Tried to alloc
 	require.Equal(t, before, string(now))
 }
 
-// Guide 1's story on a CPU: the script truly runs out of memory, its log is explained, the guide's edits are made, and
-// the job succeeds in the memory that it failed in.
+// Guide 1's story on a CPU: the script really runs out of memory, doctor explains its log, the guide's edits are
+// made, and the job succeeds within the same memory.
 func TestGuide1IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -80,7 +80,7 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 	require.Contains(t, o.stdout, "Host memory ran out")
 	require.Contains(t, o.stdout, "Workload verl-grpo: a guess, from ")
 
-	// As on a GPU: the words are a fake, what they are explained with is not.
+	// As on a GPU: the message is fake, the explanation is real.
 	got = grpo("--cpu", "only", "--name", "words", "--", "bash", "run_grpo.sh", "--fake-cuda-oom")
 	require.Equal(t, fail.ExitFailed, got.code, got.stderr)
 	o = swarm(t, home, "doctor", "--oom", jobDocument(t, home, "words").Log, "--dir", dir)
@@ -108,7 +108,7 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
 
-	// Or without a profile: the micro-batch alone, halved until it fits.
+	// Without a profile: only the micro-batch is halved until it fits.
 	got = grpo("--cpu", "only", "--name", "halved", "--set", "run_grpo.sh:actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={batch_size}",
 		"--", "bash", "run_grpo.sh")
 	require.Zero(t, got.code, got.stderr)
@@ -116,8 +116,8 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 	require.Contains(t, got.stdout, "effective_batch=256\n", "the mini-batch, which is the optimizer's, stays")
 }
 
-// Guide 2 on a CPU: a training that is set too large truly runs out of memory, fits once the recommendation is applied,
-// and is put back.
+// Guide 2 on a CPU: a training with too large settings really runs out of memory. It fits with the recommendation
+// applied, and the files are restored.
 func TestGuide2IsCarriedOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -143,7 +143,7 @@ func TestGuide2IsCarriedOut(t *testing.T) {
 	require.Contains(t, got.stdout, "batch_size=45 accumulate=5 effective_batch=225 n_positives=32 n_negatives=24")
 	require.Zero(t, swarm(t, home, "tune", "--undo", "--dir", dir).code)
 
-	// Or by itself, from 128 x 2, in the files, for as long as it runs.
+	// Automatically, from 128 x 2, in the files while it runs.
 	got = train("--set", "conf/config.yaml:data_loader.batch_size={batch_size}",
 		"--set", "conf/config.yaml:training.trainer.accumulate_grad_batches={accumulate}")
 	require.Zero(t, got.code, got.stderr)
@@ -153,7 +153,7 @@ func TestGuide2IsCarriedOut(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 }
 
-// Guide 2's options of its program, as ours: what each changes.
+// The options of guide 2's program in swarm, and the effect of each.
 func TestGuide2sOptionsChangeTheAnswer(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -174,7 +174,7 @@ func TestGuide2sOptionsChangeTheAnswer(t *testing.T) {
 	}
 }
 
-// Guide 4's trouble with protobuf's Python package can't come up: nothing of ours imports it.
+// Guide 4's problem with protobuf's Python package can't occur: none of our code imports it.
 func TestNothingImportsProtobufInPython(t *testing.T) {
 	imports := regexp.MustCompile(`(?m)^\s*(import|from)\s+google\b`)
 	files := 0
@@ -192,7 +192,7 @@ func TestNothingImportsProtobufInPython(t *testing.T) {
 	require.Greater(t, files, 20)
 }
 
-// Guide 3's preset (configs/robust.yaml) is what swarm run does where nothing else is said.
+// Guide 3's preset (configs/robust.yaml) equals the defaults of swarm run.
 func TestGuide3sPresetIsTheDefault(t *testing.T) {
 	t.Parallel()
 	f := newRunCommand(&globals{}).Flags()
@@ -205,8 +205,8 @@ func TestGuide3sPresetIsTheDefault(t *testing.T) {
 	require.Zero(t, got.code, got.stderr)
 }
 
-// Guide 3's scenarios 2 to 4, and what it says of a batch of 1; the first is TestJobsShareAGPU's. GPUs are fake, as are
-// their words.
+// Guide 3's scenarios 2 to 4, and its advice on a batch of 1. TestJobsShareAGPU covers scenario 1. GPUs and their
+// messages are fake.
 func TestGuide3sScenarios(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -239,12 +239,12 @@ exec "$1" -c 'import switches, sys; print(switches.FAKE, file=sys.stderr); sys.e
 	require.Contains(t, got.stdout, "effective_batch=1")
 }
 
-// Guide 3's justfile starts four trainings with & and waits: on one GPU they take turns, since nobody has said what
-// they need.
+// Guide 3's justfile starts four trainings with & and waits. On one GPU they take turns, because their memory need is
+// unknown.
 func TestGuide3sTrainingsAtOnce(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
-	// mkdir succeeds for one at a time: two at once would fail.
+	// mkdir succeeds for one at a time, so that two at once would fail.
 	const alone = "mkdir busy || exit 9; sleep 0.2; rmdir busy; echo $0 >> done"
 	var all []func() int
 	for _, name := range []string{"linear-flowers", "linear-cub", "lora-flowers", "lora-cub"} {

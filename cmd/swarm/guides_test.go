@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/GUIDES.md: every piece of the guides' advice has a command, and a test that shows it.
+// docs/GUIDES.md: every piece of the guides' advice has a command, and a test that demonstrates it.
 func TestGuidesNameTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../../docs/GUIDES.md")
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestGuidesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// The command lines of the pages for users are understood: commands and flags exist, values of flags are readable.
+// The command lines of the user pages parse: commands and flags exist, flag values are valid.
 func TestCommandLinesOfTheDocsAreUnderstood(t *testing.T) {
 	for _, name := range []string{"GUIDES.md", "RUN.md"} {
 		page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
@@ -56,7 +56,7 @@ var (
 	tableCell  = regexp.MustCompile(`(?:[^|\\]|\\.)+`)
 )
 
-// guideRows are the cells of a page's tables, without their heads.
+// guideRows returns the cells of a page's tables, without headers.
 func guideRows(t *testing.T, page string) (rows [][]string) {
 	t.Helper()
 	inside := false
@@ -78,7 +78,7 @@ func guideRows(t *testing.T, page string) (rows [][]string) {
 	return rows
 }
 
-// testExists looks for "FOLDER TestName", "FOLDER/test_x.py test_name" or the path of a test script in the tree.
+// testExists looks up "FOLDER TestName", "FOLDER/test_x.py test_name" or the path of a test script in the tree.
 func testExists(reference string) error {
 	path, name, named := strings.Cut(reference, " ")
 	path = filepath.Join("..", "..", path)
@@ -91,7 +91,7 @@ func testExists(reference string) error {
 	}
 	files, signature := []string{path}, "def "+name+"("
 	if filepath.Ext(path) != ".py" {
-		files, _ = filepath.Glob(filepath.Join(path, "*_test.go")) // the pattern is a good one
+		files, _ = filepath.Glob(filepath.Join(path, "*_test.go")) // the pattern is valid
 		signature = "func " + name + "("
 	}
 	for _, file := range files {
@@ -106,7 +106,7 @@ func testExists(reference string) error {
 	return &fs.PathError{Op: "no such test", Path: reference, Err: fs.ErrNotExist}
 }
 
-// commandLines are the commands in a page: in inline code, and at the beginnings of lines of code.
+// commandLines returns the commands in a page: in inline code, and at the start of code lines.
 func commandLines(page string) (lines []string) {
 	code := false
 	for line := range strings.Lines(page) {
@@ -117,7 +117,7 @@ func commandLines(page string) (lines []string) {
 		}
 		if !code {
 			for _, found := range inlineCode.FindAllStringSubmatch(line, -1) {
-				if strings.HasPrefix(found[1], "swarm ") && !strings.HasPrefix(found[1], "swarm run:") { // which is what it prints
+				if strings.HasPrefix(found[1], "swarm ") && !strings.HasPrefix(found[1], "swarm run:") { // "swarm run:" is output, not a command
 					lines = append(lines, found[1])
 				}
 			}
@@ -129,7 +129,7 @@ func commandLines(page string) (lines []string) {
 	return lines
 }
 
-// understood parses a command line as the program does, and runs nothing.
+// understood parses a command line like the program and runs nothing.
 func understood(line string) error {
 	root := newRootCommand(&globals{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), stdin: strings.NewReader("")})
 	root.Args = cobra.NoArgs
@@ -138,14 +138,14 @@ func understood(line string) error {
 		return err
 	}
 	if len(rest) == 0 && cmd != root {
-		return nil // its name alone is a mention
+		return nil // a name alone is a mention
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
 	}
 	args := cmd.Flags().Args()
 	if cmd.Args == nil && !strings.Contains(cmd.Use, " ") {
-		return cobra.NoArgs(cmd, args) // it refuses them itself, when it runs
+		return cobra.NoArgs(cmd, args) // the command checks its arguments itself when it runs
 	}
 	return cmd.ValidateArgs(args)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/usage"
 )
 
-// helpOf is what `swarm WORDS` prints.
+// helpOf returns the output of `swarm WORDS`.
 func helpOf(t *testing.T, words ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -44,7 +44,7 @@ func TestShortHelpIsAVerbPhraseOfOneLine(t *testing.T) {
 	walk(newRootCommand(&globals{}))
 }
 
-// A new flag of a command with many is put into a group, or this fails.
+// Every new flag of a command with many flags needs a group.
 func TestEveryFlagIsInAGroup(t *testing.T) {
 	for _, c := range newRootCommand(&globals{}).Commands() {
 		for _, flag := range usage.Ungrouped(c, flagGroups) {

@@ -36,16 +36,16 @@ var (
 
 type lockedBuffer = swarmtest.Buffer
 
-// outcome is what came of a command.
+// outcome is the result of a command.
 type outcome struct {
 	code           int
 	stdout, stderr string
 }
 
-// pollEvery is between two looks through the program itself.
+// pollEvery is the interval between polls that run the program.
 const pollEvery = 100 * time.Millisecond
 
-// finish runs a command to its end and checks the hints that it gives.
+// finish runs a command to its end and checks its hints.
 func finish(t testing.TB, cmd *exec.Cmd) outcome {
 	t.Helper()
 	o := swarmtest.Finish(t, cmd)
@@ -59,7 +59,7 @@ func swarm(t testing.TB, home string, args ...string) outcome {
 	return finish(t, swarmCommand(t, home, args...))
 }
 
-// status is swarm status -o json, asked within this process: some tests poll it.
+// status is swarm status -o json, run within this process because some tests poll it.
 func status(t *testing.T, home string) stats.Status {
 	t.Helper()
 	o := within(home, "status", "-o", "json")

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hintContexts are the commands that print the hints of a file: each of them has to have every flag that stands alone
-// in one. The longest prefix of the path counts. Hints of files that no row has are held to those flags that some
-// command has.
+// hintContexts maps files to the commands that print their hints. Each command must have every flag that occurs in a
+// hint without a command. The row with the longest matching prefix counts. For files without a row, any command may
+// have the flag.
 var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/cmd_model", "model pull, model list, model show, model save"},
 	{"cmd/swarm/prompt", "model prompt"},
@@ -93,10 +93,10 @@ var hintContexts = []struct{ file, commands string }{
 	{"node/model/hub/", "model pull"},
 }
 
-// sourceHint is a hint as it stands in a file.
+// sourceHint is a hint as written in a file.
 type sourceHint struct{ at, text string }
 
-// Every command and every flag that a hint of this tree names exists.
+// Every command and flag in a hint of this tree exists.
 func TestHintsOfTheSource(t *testing.T) {
 	h := newHintChecker()
 	hints := collectHints(t, filepath.Join("..", ".."))
@@ -109,7 +109,7 @@ func TestHintsOfTheSource(t *testing.T) {
 			}
 			continue
 		}
-		// At least one command has to have all.
+		// At least one command must have all flags.
 		var least []string
 		for i, c := range append(h.all(h.root), h.root) {
 			if faults := h.check(hint.text, c); i == 0 || len(faults) < len(least) {
@@ -122,13 +122,13 @@ func TestHintsOfTheSource(t *testing.T) {
 	}
 }
 
-// foreignFlags are flags of other programs that texts of this tree name.
+// foreignFlags are other programs' flags that occur in texts of this tree.
 var foreignFlags = strings.Fields(`config-name config-path dataset gpu-reset gres host json logdir man mem new-tokens no-up only part property query-gpu quick
 	shm-size stage bad text version`) // bad, text: variables of the report's style sheet
 
 var flagInText = regexp.MustCompile("(?:^|[\\s`(\"'\\[])--([a-z][a-z0-9_-]+)")
 
-// Every flag that a text of the program or a page of the documentation names is a flag of some command.
+// Every flag in a text of the program or a documentation page is a flag of some command.
 func TestFlagsInTextsExist(t *testing.T) {
 	h := newHintChecker()
 	commands := append(h.all(h.root), h.root)
@@ -170,7 +170,7 @@ func pages(t *testing.T, root string) []string {
 
 var commandInText = regexp.MustCompile("(?m)^(?:\\$ |bin/)?swarm .+$|`swarm [^`]+`")
 
-// Every command line of the documentation and of the help's examples is one that the program parses.
+// The program parses every command line in the documentation and in help examples.
 func TestCommandLinesParse(t *testing.T) {
 	h := newHintChecker()
 	lines := 0
@@ -181,7 +181,7 @@ func TestCommandLinesParse(t *testing.T) {
 				continue
 			}
 			lines++
-			command = strings.NewReplacer("\\|", " ", "|", " ").Replace(command) // status|logs stands for either
+			command = strings.NewReplacer("\\|", " ", "|", " ").Replace(command) // status|logs means either
 			if faults := h.check(command, h.root); len(faults) > 0 {
 				t.Errorf("%s\n  %s\n  %s", at, command, strings.Join(faults, "\n  "))
 			}
@@ -202,7 +202,7 @@ func TestCommandLinesParse(t *testing.T) {
 	require.Greater(t, lines, 200)
 }
 
-// contexts are the commands that print the hints of a file; nil: nobody can tell.
+// contexts returns the commands that print the hints of a file; nil: unknown.
 func (h hintChecker) contexts(t *testing.T, at string) (list []*cobra.Command) {
 	best, commands := -1, ""
 	for _, row := range hintContexts {
@@ -233,8 +233,8 @@ func (h hintChecker) all(of *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// collectHints finds the hints in all Go files below root but tests: the second argument of fail.Usage and fail.Hint,
-// what is called Try, try or Remedy, and what follows "Try: " in any text.
+// collectHints finds the hints in all Go files below root except tests: the second argument of fail.Usage and
+// fail.Hint, values called Try, try or Remedy, and text after "Try: ".
 func collectHints(t *testing.T, root string) []sourceHint {
 	files, byPackage := parseTree(t, root)
 	var hints []sourceHint
@@ -256,7 +256,7 @@ func collectHints(t *testing.T, root string) []sourceHint {
 	return slices.Compact(hints)
 }
 
-// parseTree reads all Go files below root but tests, by folder.
+// parseTree parses all Go files below root except tests, by folder.
 func parseTree(t *testing.T, root string) (*token.FileSet, map[string][]*ast.File) {
 	files := token.NewFileSet()
 	byPackage := map[string][]*ast.File{}
@@ -301,7 +301,7 @@ func (s hintSource) readConstants(file *ast.File) {
 
 var formatVerb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d.*]*[a-zA-Z]`)
 
-// text is a string as far as the source tells it; what it does not tell is unknownText.
+// text returns the value of a string expression. Parts unknown in the source become unknownText.
 func (s hintSource) text(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -325,7 +325,7 @@ func (s hintSource) text(e ast.Expr) string {
 		}
 		switch called.Sel.Name {
 		case "CommandPath":
-			return "swarm" // and the command that was typed
+			return "swarm" // and the command from the command line
 		case "Sprintf", "Errorf":
 			text := formatVerb.ReplaceAllString(s.text(e.Args[0]), unknownText)
 			return strings.ReplaceAll(text, "%%", "%")
@@ -334,7 +334,7 @@ func (s hintSource) text(e ast.Expr) string {
 	return unknownText
 }
 
-// hints are those of a file.
+// hints returns the hints of a file.
 func (s hintSource) hints(file *ast.File) (found []foundHint) {
 	add := func(e ast.Expr) {
 		if text := s.text(e); text != "" && text != unknownText {
@@ -354,7 +354,7 @@ func (s hintSource) hints(file *ast.File) (found []foundHint) {
 		}
 		return false
 	}
-	var seen []ast.Node // texts that are part of one already taken
+	var seen []ast.Node // texts that are part of a hint already found
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.KeyValueExpr:

@@ -11,25 +11,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unknownText stands in a hint for what only the running program knows: a name, a number, a path.
+// unknownText replaces the parts of a hint that are known only at run time: a name, a number, a path.
 const unknownText = "¤"
 
-// foreignPrograms are programs of others that hints name. Flags after them, up to the next comma, are theirs.
+// foreignPrograms are other programs in hints. Flags after them, up to the next comma, are theirs.
 var foreignPrograms = strings.Fields("apt-get chmod docker fuser hf iconv ls make nvidia-smi pip python3 ssh sudo systemctl zcat")
 
-// prose are words before the program's name where it is no command's.
+// prose are words before the program's name when it isn't a command.
 var prose = strings.Fields("of the another")
 
-// hintChecker runs the commands and flags that hints name through the program's own parser.
+// hintChecker parses the commands and flags in hints with the program's own parser.
 type hintChecker struct{ root *cobra.Command }
 
 func newHintChecker() hintChecker {
 	root := newRootCommand(&globals{stdin: strings.NewReader("")})
-	root.InitDefaultCompletionCmd() // which cobra otherwise does only when it executes
+	root.InitDefaultCompletionCmd() // cobra adds it only on execution
 	return hintChecker{root}
 }
 
-// command is the command of a path such as "model save"; empty: the program itself.
+// command returns the command of a path such as "model save"; empty: the program itself.
 func (h hintChecker) command(path string) (*cobra.Command, error) {
 	at := h.root
 	for word := range strings.FieldsSeq(path) {
@@ -62,7 +62,7 @@ func flagOf(cmd *cobra.Command, word string) *pflag.Flag {
 	return cmd.Flags().ShorthandLookup(strings.TrimPrefix(name, "-"))
 }
 
-// forwarded is the command that gets what stands behind -- on a command's line; nil: somebody else's.
+// forwarded returns the command that receives the arguments after --; nil: another program's.
 func (h hintChecker) forwarded(cmd *cobra.Command) *cobra.Command {
 	switch cmd.CommandPath() {
 	case "swarm service install":
@@ -73,9 +73,9 @@ func (h hintChecker) forwarded(cmd *cobra.Command) *cobra.Command {
 	return nil
 }
 
-// check returns what is wrong with a hint. Commands begin with swarm; their flags, up to a comma, a semicolon, a
-// bracket or an "or", are parsed as theirs. Other flags belong to the command that prints the hint: every one of the
-// contexts has to have them.
+// check returns a hint's mistakes. Commands begin with swarm. Their flags, up to a comma, a semicolon, a bracket or
+// an "or", are parsed as theirs. Other flags belong to the command that prints the hint: each of the contexts must
+// have them.
 func (h hintChecker) check(hint string, contexts ...*cobra.Command) (faults []string) {
 	var command *cobra.Command // nil: the contexts
 	var line []string          // the arguments of command
@@ -105,7 +105,7 @@ func (h hintChecker) check(hint string, contexts ...*cobra.Command) (faults []st
 			}
 		case path && (word == unknownText || word == "COMMAND" || subcommand(command, word) != nil):
 			if command == h.root && subcommand(command, word) == nil {
-				end() // which command it is, is known at run time only
+				end() // the command is known only at run time
 				break
 			}
 			if next := subcommand(command, word); next != nil {
@@ -147,7 +147,7 @@ func (h hintChecker) check(hint string, contexts ...*cobra.Command) (faults []st
 	return faults
 }
 
-// parseFaults parses a command's arguments as the program does. A flag that a sentence names without a value is fine.
+// parseFaults parses a command's arguments like the program. A flag may lack its value, as in prose.
 func parseFaults(cmd *cobra.Command, line []string) (faults []string) {
 	for i, word := range line {
 		if len(word) < 2 || word[0] != '-' || word == "--" || word == "--"+unknownText {
@@ -171,7 +171,7 @@ func parseFaults(cmd *cobra.Command, line []string) (faults []string) {
 	return faults
 }
 
-// hintOf is what the program's stderr or stdout proposes after Try:.
+// hintsOf returns the texts after Try: in the program's output.
 func hintsOf(text string) (hints []string) {
 	for line := range strings.Lines(text) {
 		for _, mark := range []string{"Try: "} {
@@ -183,7 +183,7 @@ func hintsOf(text string) (hints []string) {
 	return hints
 }
 
-// requireHints fails when a command that ran proposes a command or a flag that does not exist.
+// requireHints fails if a command that ran proposes a command or a flag that does not exist.
 func requireHints(t testing.TB, args []string, o outcome) {
 	t.Helper()
 	if !strings.Contains(o.stderr, "Try: ") {
@@ -206,7 +206,7 @@ func requireHints(t testing.TB, args []string, o outcome) {
 	}
 }
 
-// The check itself finds what it is for.
+// The checker finds mistakes.
 func TestHintsAreChecked(t *testing.T) {
 	h := newHintChecker()
 	up, err := h.command("up")

@@ -17,16 +17,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// addressSpace is what the program gets in the test, in KiB: an import of the largest study in docs/study needs less.
+// addressSpace is the program's limit in the test, in KiB. An import of the largest study in docs/study needs less.
 const addressSpace = 2_500_000
 
-// raced tells whether the tests look for races, for which they reserve terabytes of addresses.
+// raced tells whether the race detector is on. It reserves terabytes of addresses.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// bomb is a small file that is an export but for one column, which computes values of a gigabyte for each of its runs.
+// bomb is a small file: a valid export, except for one column that computes values of a gigabyte for each run.
 func bomb(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bomb.db")
@@ -65,8 +65,7 @@ func bomb(t *testing.T) string {
 	return path + ".gz"
 }
 
-// A file of some kilobytes that computes gigabytes is refused at once and in little memory, by whatever command opens
-// it.
+// Every command refuses a file of some kilobytes that computes gigabytes, at once and in little memory.
 func TestAnImportBombIsRefusedInLittleMemory(t *testing.T) {
 	t.Parallel()
 	path := bomb(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Two machines do one sweep: what the first has done is handed on in a file, and the second does the rest.
+// Two machines do one sweep: the first exports its finished runs to a file, and the second runs the rest.
 func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	t.Parallel()
 	names := []string{"8loc0ext", "4loc4ext"}
@@ -73,7 +73,7 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	require.Contains(t, more.stderr, "nodes 2 → 3")
 }
 
-// What is imported must have been made with the same weights and questions, wherever they lay.
+// Imported runs must have been made with the same weights and questions, wherever those files were.
 func TestASweepRefusesImportedRunsOfOtherQuestions(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -101,7 +101,7 @@ func TestASweepRefusesImportedRunsOfOtherQuestions(t *testing.T) {
 	require.Contains(t, o.stderr, "the command has other contents of tasks.file")
 }
 
-// spoiledExport is an export whose experiment would leave its folder.
+// spoiledExport is an export with an experiment name that points outside its folder.
 func spoiledExport(t *testing.T, path string) {
 	t.Helper()
 	home := t.TempDir()

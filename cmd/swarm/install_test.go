@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// make install puts the program into PREFIX/bin below DESTDIR, says if that is not on PATH, and make uninstall takes it
-// away. The program is a stand-in: nothing is built.
+// make install puts the program into PREFIX/bin below DESTDIR and reports if that is not on PATH. make uninstall
+// removes it. The program is a stand-in: nothing is built.
 func TestMakeInstall(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("make"); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// jobHome is a home with jobs: train-1 done after two shortages, train-2 failed long ago, and lost-1 whose process is
-// gone.
+// jobHome is a home with jobs: train-1 done after two shortages, train-2 failed long ago, and lost-1, whose process
+// no longer exists.
 func jobHome(t *testing.T, home string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
@@ -60,7 +60,7 @@ func jobHome(t *testing.T, home string) *store.Store {
 	return s
 }
 
-// within runs the program in this process: what starting one costs adds nothing here.
+// within runs the program in this process, without the cost of starting one.
 func within(home string, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	code := run(append([]string{"--home", home}, args...), strings.NewReader(""), &stdout, &stderr)
@@ -207,7 +207,7 @@ func processOfJob(t *testing.T, s *store.Store, script string) (string, *exec.Cm
 	id, err := supervise.Identify(cmd.Process.Pid)
 	require.NoError(t, err)
 	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }() // a zombie would count as gone all the same
+	go func() { _ = cmd.Wait(); close(ended) }() // reap it: a zombie would count as ended, too
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 	job, err := s.StartJob(t.Context(), store.Job{Name: "held", Key: "k", Command: []string{"sh"}, State: store.JobRunning, Started: event.Now(),
 		PID: id.PID, StartTicks: int64(id.Start), BootID: id.Boot})

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// join says within 2 s which address it waits for, and gives up at --wait with one line that names it.
+// join prints within 2 s which address it waits for. After --wait it gives up with one line that has the address.
 func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Regexp(t, `^Error: enrol at tls://`+address+`: no answer from there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
 	require.Equal(t, "Try: check that swarm up --listen runs there, and that its port is reachable from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
 
-	// So does a worker that has joined before.
+	// The same for a worker that has joined before.
 	home := t.TempDir()
 	var i membership.Invitation
 	i, err = membership.ParseInvitation(invitation)
@@ -49,7 +49,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: no answer from there: waited 1\.5s \(last: .*\)$`, o.stderr)
 	require.NotContains(t, o.stderr, "level=")
 
-	// And one that looks into a folder.
+	// The same for a shared folder.
 	shared := t.TempDir()
 	o = inProcess(t, "join", "--shared", shared, "--experiment", "e", "--wait", "1500ms")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bindsAtStart tells whether a program looks up all its functions before it begins.
+// bindsAtStart tells whether a program binds all its functions at start.
 func bindsAtStart(t *testing.T, path string) bool {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -35,8 +35,8 @@ func bindsAtStart(t *testing.T, path string) bool {
 	return found
 }
 
-// A program that binds at the start dies where there is no driver to have NVML's functions. The Makefile's flag must
-// win over a linker that is set up so, as by CGO_LDFLAGS.
+// A program that binds at start crashes on a machine without the driver that provides NVML's functions. The
+// Makefile's flag must override a linker that is configured to do so, as with CGO_LDFLAGS.
 func TestTheProgramBindsLazily(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -47,7 +47,7 @@ func TestTheProgramBindsLazily(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	program := os.Getenv("SWARM_PROGRAM") // as it is built for users
+	program := os.Getenv("SWARM_PROGRAM") // the build for users
 	if program == "" {
 		program = "/proc/self/exe"
 	}

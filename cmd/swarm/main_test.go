@@ -15,14 +15,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// withFixtures makes the fixtures around the tests' run.
+// withFixtures creates the fixtures before the tests and removes them afterward.
 type withFixtures struct{ *testing.M }
 
 func (m withFixtures) Run() int {
 	return swarmtest.WithFixtures(func() int { return hermetic.Main(m.M) })
 }
 
-// The test binary, under the name swarm, is the program: its nodes too are real processes.
+// The test binary, under the name swarm, is the program. Its nodes are real processes, too.
 func TestMain(m *testing.M) {
 	commands := fakemps.Commands()
 	commands["swarm"] = func() {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(withFixtures{m}, commands)
 }
 
-// enginesOnCPU, when set, has plans for GPUs, which a fake NVML makes, carried out on the CPU. Everything but the
-// engines' own use of CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
+// enginesOnCPU, if set, runs plans for the GPUs of a fake NVML on the CPU. Everything except the engines' own use of
+// CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
 const enginesOnCPU = "ENGINES_ON_CPU"
 
 func TestScripts(t *testing.T) {

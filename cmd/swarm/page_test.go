@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTablesArePrintedOneWay: what a command prints in columns comes from internal/table, which fits it to the
-// terminal.
+// TestTablesArePrintedOneWay: commands print columns with internal/table, which fits them to the terminal.
 func TestTablesArePrintedOneWay(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 )
 
-// On a terminal a warning is a line for people; elsewhere it stays a record.
+// On a terminal a warning is a plain line. Elsewhere it stays a structured record.
 func TestWarningsOnATerminalArePlainLines(t *testing.T) {
 	t.Parallel()
 	log := func(l *slog.Logger) {
@@ -37,13 +37,13 @@ func TestWarningsOnATerminalArePlainLines(t *testing.T) {
 	require.True(t, screen.shows("Warning: it is; full (node: node_0, gpu.index: 1, gpu.free bytes: 5, gpu.why: a red reason)"))
 	require.False(t, screen.shows("not told"))
 
-	// In the background lines are for people only until the log is open.
+	// In the background, lines are plain only until the log is open.
 	out, err := new(background.Console).Streams(theirs, new(strings.Builder))
 	require.True(t, plainlog.Watched(out))
 	require.False(t, plainlog.Watched(err))
 }
 
-// Ctrl-C promises a checkpoint only once a node has something to save: here the interpreter is still being looked at.
+// Ctrl-C promises a checkpoint only when a node has something to save. Here the interpreter is still being checked.
 func TestAnEarlySignalPromisesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

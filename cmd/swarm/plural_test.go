@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bareCount is a number with a noun that says "1 nodes" of one.
+// bareCount matches a number with a plural noun, which would print "1 nodes".
 var bareCount = regexp.MustCompile(`"[^"]*%d (nodes|runs|rounds|workers|cores|attempts|restarts|node-rounds)\b[^"]*"`)
 
-// TestCountsAgreeWithTheirNouns: counts that people read are written by internal/units. Bounds, of which there are
-// always several, need not.
+// TestCountsAgreeWithTheirNouns: internal/units formats counts. Limits, which are always plural, are exempt.
 func TestCountsAgreeWithTheirNouns(t *testing.T) {
 	several := []string{"more than %d", "at most %d", "up to %d", "1 to %d", "of %d", "and %d", "others of %d", "%d runs go on", "%d to %d",
 		"%d workers have taken part", "%d workers may belong", "%d nodes of worker", "%d nodes on GPU"}

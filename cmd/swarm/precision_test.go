@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A T4 multiplies fp16 in units of its own and has no TF32: there auto is fp16, unless the user says else or another
-// card can do more.
+// A T4 has fp16 units and no TF32, so auto is fp16 there, unless the user sets another precision or a better card is
+// present.
 func TestPrecisionAutoGoesByTheCards(t *testing.T) {
 	t.Parallel()
 	const said, reduced = "precision auto is fp16: Tesla T4 has no TF32", "weights in 16 bits"

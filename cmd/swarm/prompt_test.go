@@ -32,7 +32,7 @@ func promptedOf(t *testing.T, o outcome) evaluate.Answers {
 	return p
 }
 
-// testPrompt asks nodes of TestEval's run, and the folder of node_0's newest checkpoint.
+// testPrompt prompts nodes of TestEval's run, and the folder of node_0's newest checkpoint.
 func testPrompt(t *testing.T, home, saved string) {
 	drawn := promptedOf(t, swarm(t, home, "model", "prompt", "4loc4ext", "-n", "8", "-o", "json"))
 	require.Equal(t, []any{"4loc4ext-1", 3, stats.ByHeldOut, "none"}, []any{drawn.Run, drawn.Round, drawn.Choice, drawn.SystemPrompt})
@@ -61,8 +61,8 @@ func testPrompt(t *testing.T, home, saved string) {
 	testTransformersGreedy(t, home, saved)
 }
 
-// testTransformersGreedy compares a saved folder's greedy completions with those of transformers, where
-// SWARM_TEST_TRANSFORMERS names a Python that has it.
+// testTransformersGreedy compares a saved folder's greedy completions with those of transformers, if
+// SWARM_TEST_TRANSFORMERS is a Python that has it.
 func testTransformersGreedy(t *testing.T, home, saved string) {
 	python := os.Getenv("SWARM_TEST_TRANSFORMERS")
 	if python == "" {
@@ -125,7 +125,7 @@ func TestPromptRefuses(t *testing.T) {
 	}
 }
 
-// A GPU that others fill leaves the answer to the CPU, unless the GPU was asked for.
+// If other processes fill the GPU, prompt uses the CPU, unless the user requested the GPU.
 func TestPromptGoesToTheCPUWhereTheGPUIsFull(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -18,14 +18,13 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/launch"
 )
 
-// noDriver is what a machine without a GPU says; these tests hide any real one.
+// noDriver is the message on a machine without a GPU. These tests hide any real GPU.
 const noDriver = "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)"
 
 const tryPython = "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
 
-// Each refusal is one Error: line, one Try: line where "allowed" doesn't say it already, and the right exit code; it
-// leaves no run, no folder of one and no process. FOLDER stands for a folder of the test's with what the cases need,
-// HOME for --home.
+// Each refusal is one Error: line, one Try: line unless "allowed" has the remedy, and the right exit code. It leaves
+// no run, no run folder and no process. FOLDER stands for a folder with the cases' files, HOME for --home.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -111,7 +110,7 @@ func TestRefusals(t *testing.T) {
 			fill := strings.NewReplacer("FOLDER", folder, "HOME", home, "MODEL", tinyModel())
 			args := strings.Fields(fill.Replace(tt.args))
 			if args[0] == "up" {
-				// A flag given again wins.
+				// The last of repeated flags wins.
 				args = append([]string{"up", "--model", tinyModel(), "--device", "cpu"}, args[1:]...)
 			}
 			cmd := swarmCommand(t, home, args...)
@@ -132,7 +131,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// requireNothingBegun fails when a home holds a run, or anything of one still runs.
+// requireNothingBegun fails if a home has a run, or if a process of one still runs.
 func requireNothingBegun(t *testing.T, home string) {
 	t.Helper()
 	require.NoDirExists(t, filepath.Join(home, "runs"))
@@ -140,7 +139,7 @@ func requireNothingBegun(t *testing.T, home string) {
 	require.Empty(t, processes(home))
 }
 
-// brokenModels puts into folder model directories that are wrong in one way each.
+// brokenModels puts model directories into folder, each with one fault.
 func brokenModels(t *testing.T, folder string) {
 	t.Helper()
 	config, err := os.ReadFile(filepath.Join(tinyModel(), "config.json"))
@@ -148,7 +147,7 @@ func brokenModels(t *testing.T, folder string) {
 	weights, err := os.ReadFile(filepath.Join(tinyModel(), "model.safetensors"))
 	require.NoError(t, err)
 	header := `{"wte.weight": {"dtype": "F32", "shape": [50], "data_offsets": [0, 200]}}`
-	data := 142976 // of the tiny model's tensors
+	data := 142976 // bytes of the tiny model's tensors
 	for name, content := range map[string]string{
 		"bare": "", "short": string(weights[:len(weights)-data+50000]),
 		"beyond": string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}) + header + strings.Repeat("\x00", 20),
@@ -193,7 +192,7 @@ func TestRefusesDatabaseOfANewerVersion(t *testing.T) {
 	path := filepath.Join(home, "swarm.db")
 	db, err := sql.Open("sqlite3", path)
 	require.NoError(t, err)
-	// 0x5357524D, SWRM, marks our files.
+	// 0x5357524D, SWRM, is the application id of our databases.
 	_, err = db.Exec("PRAGMA application_id = 1398231629; PRAGMA user_version = 999; CREATE TABLE future (x); INSERT INTO future VALUES (7)")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
@@ -229,7 +228,7 @@ func TestErrorText(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	for code, err := range map[int]error{
-		fail.ExitFailed: &launch.LostError{GivenUp: make([]launch.NodeResult, 2)}, // nobody is left
+		fail.ExitFailed: &launch.LostError{GivenUp: make([]launch.NodeResult, 2)}, // no node is left
 		fail.ExitLost:   fmt.Errorf("run: %w", &launch.LostError{GivenUp: make([]launch.NodeResult, 2), Remaining: 6}),
 		fail.ExitUsage:  fmt.Errorf("plan: %w", &configs.Error{}),
 		fail.ExitNoRoom: fail.Hint(fit.ErrDoesNotFit, "less"),

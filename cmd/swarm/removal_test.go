@@ -22,8 +22,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// prunedHome has runs a-0 to a-3, done, each later than the one before, a-4, stopped, and b-5, done; each has a folder
-// of 1000 bytes.
+// prunedHome has the done runs a-0 to a-3, each later than the one before, the stopped run a-4, and the done run b-5.
+// Each has a folder of 1000 bytes.
 func prunedHome(t *testing.T) string {
 	t.Helper()
 	var runs []comparedRun
@@ -41,7 +41,7 @@ func prunedHome(t *testing.T) string {
 	return home
 }
 
-// foldersOf are the names in a home's runs.
+// foldersOf returns the names in a home's runs folder.
 func foldersOf(t *testing.T, home string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(home, "runs"))
@@ -141,7 +141,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, outcome{1, "", "Error: live-1 is running\nTry: swarm down live-1\n"}, o)
 	require.Equal(t, []string{"dead-1", "live-1"}, foldersOf(t, home), "nothing is removed where one of them runs")
 
-	// A coordinator that is about to begin, or to go on, has the lock.
+	// A coordinator that is about to start or resume holds the lock.
 	lock, err := lifecycle.LockExperiment(layout.Home(home), "dead")
 	require.NoError(t, err)
 	want := fmt.Sprintf("dead-1 can't be removed: its experiment dead is running (process %d)", os.Getpid())
@@ -216,7 +216,7 @@ func TestRemovalRefusals(t *testing.T) {
 	require.Len(t, foldersOf(t, home), 6)
 }
 
-// A database of a stranger's may name runs like paths, and a folder may be a link.
+// An untrusted database may contain paths as run names, and a folder may be a symbolic link.
 func TestRemovalStaysWithinTheHome(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -243,7 +243,7 @@ func TestRemovalStaysWithinTheHome(t *testing.T) {
 	require.FileExists(t, filepath.Join(home, "swarm.db"))
 }
 
-// Whenever a removal is killed, the next one finishes it, and nothing in between is taken for a whole run.
+// Whenever a removal is killed, the next one finishes it, and no partial state looks like a complete run.
 func TestAKilledRemovalIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	home := comparedHome(t, comparedRun{experiment: "a", seed: 1, reward: 0.3})
@@ -261,7 +261,7 @@ func TestAKilledRemovalIsFinishedByTheNext(t *testing.T) {
 		}
 		d := ls(t, home)
 		if len(d.Runs) == 0 {
-			break // it got as far as the last step
+			break // it reached the last step
 		}
 		if d.Runs[0].Folder != nil {
 			entries, err := os.ReadDir(filepath.Join(home, "runs", "a-0", "node_0"))
@@ -275,7 +275,7 @@ func TestAKilledRemovalIsFinishedByTheNext(t *testing.T) {
 	require.Empty(t, foldersOf(t, home))
 }
 
-// The two states that a kill leaves: files set aside and the record there, and the record alone.
+// The two states that a kill leaves: files moved aside and the record present, or the record alone.
 func TestWhatAKilledRemovalLeaves(t *testing.T) {
 	t.Parallel()
 	home := prunedHome(t)
@@ -287,7 +287,7 @@ func TestWhatAKilledRemovalLeaves(t *testing.T) {
 	require.Equal(t, []string{"a-2", "a-3", "a-4", "b-5"}, foldersOf(t, home))
 }
 
-// A coordinator of another experiment records all the while.
+// Meanwhile a coordinator of another experiment keeps recording.
 func TestRmBesideARunningSwarm(t *testing.T) {
 	t.Parallel()
 	home := prunedHome(t)

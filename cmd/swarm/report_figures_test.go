@@ -32,7 +32,7 @@ func TestAnExportedDatabaseIsReadAsItsHome(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
 	require.Equal(t, []any{small, "sqlite", 6}, []any{doc.Path, doc.Format, doc.Runs})
 
-	elsewhere := t.TempDir() // where nothing has run
+	elsewhere := t.TempDir() // a home without runs
 	compared := swarm(t, home, "compare", "-o", "json")
 	again := swarm(t, elsewhere, "compare", "--database", small, "-o", "json")
 	require.Zero(t, again.code, again.stderr)
@@ -80,7 +80,7 @@ func TestFiguresOfAStudyComeWithItsVerdict(t *testing.T) {
 	require.NotEmpty(t, doc.Figures)
 }
 
-// A run that goes on here is one that ended where its export is read, also on the machine that it was made on.
+// A run that is still running here counts as ended in its export, even on the machine that exported it.
 func TestAnExportedRunIsNoRunningOne(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -133,7 +133,7 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 	}
 }
 
-// What the studies' exports and figures in docs may be: every export has its figures, every figure its export.
+// The studies' exports and figures in docs: every export has its figures, every figure its export.
 func TestCommittedFiguresAreTheirStudies(t *testing.T) {
 	t.Parallel()
 	const docs = "../../docs"
@@ -145,7 +145,7 @@ func TestCommittedFiguresAreTheirStudies(t *testing.T) {
 	require.NoError(t, figuresOf(t, docs), "make figures")
 }
 
-// The check above finds what it is for.
+// The check above finds mistakes.
 func TestFiguresWithoutTheirStudyAreFound(t *testing.T) {
 	t.Parallel()
 	docs := t.TempDir()
@@ -168,11 +168,11 @@ func TestFiguresWithoutTheirStudyAreFound(t *testing.T) {
 	}
 }
 
-// committedRun is how many bytes of an export in docs a run may take.
+// committedRun is the maximum bytes per run of an export in docs.
 const committedRun = 200 << 10
 
-// figuresOf compares the figures in docs with what the exports in docs give. Bytes are compared on amd64 alone:
-// elsewhere the compiler may round otherwise.
+// figuresOf compares the figures in docs with figures drawn from the exports in docs. It compares bytes only on
+// amd64, because compilers for other architectures may round differently.
 func figuresOf(t *testing.T, docs string) error {
 	t.Helper()
 	files, err := filepath.Glob(docs + "/study/*.db.gz")

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// twoExperiments is a home with three seeds of each of two.
+// twoExperiments is a home with two experiments of three seeds each.
 func twoExperiments(t *testing.T) string {
 	t.Helper()
 	return comparedHome(t, append(threeSeeds("own0", 0, 0.10, 0.11, 0.12), threeSeeds("own1", 4, 0.40, 0.41, 0.43)...)...)

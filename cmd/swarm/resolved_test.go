@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 )
 
-// resolved parses arguments as a command does and puts the configuration together.
+// resolved parses arguments like a command and resolves the configuration.
 func resolved(args, environ []string, hasCUDA bool) (configs.Config, configs.Model, []string, error) {
 	var f resolve.Flags
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// clearRLSwarm makes an environment without rl-swarm's variables for a test.
+// clearRLSwarm removes rl-swarm's variables from the environment of a test.
 func clearRLSwarm(t *testing.T) {
 	for _, name := range append(resolve.TellingNames, "SEED", "MODEL_NAME") {
 		t.Setenv(name, "")
@@ -54,7 +54,7 @@ func TestJoinReadsRLSwarmsVariables(t *testing.T) {
 	clearRLSwarm(t)
 	t.Setenv("EXPERIMENT_NAME", "e")
 	t.Setenv("NODE_ID", "node_1")
-	t.Setenv("MAX_ROUNDS", "3") // is the coordinator's
+	t.Setenv("MAX_ROUNDS", "3") // the coordinator's setting
 	t.Setenv("SEED", "3")
 	o := inProcess(t, "join", "--shared", t.TempDir(), "--wait", "1s")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What may go wrong around a command under swarm run, and must neither end it nor change how it ended.
+// Problems around a command of swarm run. They must neither end the command nor change its exit code.
 
-// shortOfMemory is what torch says.
+// shortOfMemory prints torch's out-of-memory message.
 const shortOfMemory = `echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.00 GiB of which 1.00 GiB is free." >&2; exit 1`
 
-// A larger batch than the one that fitted is tried where nothing says that it would not fit; one that ran out is not
-// tried again.
+// A larger batch than the one that fitted is tried unless it is known to run out of memory. A batch that ran out is
+// not tried again.
 func TestRunTriesALargerBatchThatNeverRanOut(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -36,7 +36,7 @@ func TestRunTriesALargerBatchThatNeverRanOut(t *testing.T) {
 	require.Equal(t, []int{12}, train("12"))
 }
 
-// A GPU that falls off its bus between two attempts is the command's to notice: the next attempt is made.
+// If a GPU falls off the bus between two attempts, the next attempt still runs, and the command notices.
 func TestALostGPUEndsNoJobBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -50,7 +50,7 @@ func TestALostGPUEndsNoJobBetweenAttempts(t *testing.T) {
 	require.Len(t, jobDocument(t, home, "sh-1").Attempts, 2)
 }
 
-// A GPU with more free memory that another job has claimed can't be had: the next step is taken instead.
+// A GPU with more free memory that another job has claimed is unavailable: the next remedy is used.
 func TestAClaimedGPUIsPassedOver(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -67,7 +67,7 @@ func TestAClaimedGPUIsPassedOver(t *testing.T) {
 	_ = waitFor(t, holder)
 }
 
-// A file that the user edits while a job has it stays as they left it, and the command's exit code is passed on.
+// If the user edits a file while a job has changed it, the edit stays, and the command's exit code is passed on.
 func TestRunPassesTheExitCodeOnWhereAFileCannotBePutBack(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)

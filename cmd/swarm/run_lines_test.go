@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A progress bar ends without a newline. In one file with it our words begin on their own line, and where stdout is
-// another file nothing is added.
+// A progress bar ends without a newline. If swarm's messages go to the same file, they begin on a new line. If stdout
+// is another file, nothing is added.
 func TestRunEndsTheCommandsLastLineWhereItWritesItself(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()

@@ -20,9 +20,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Commands of people's own under swarm run. The scripts of testdata/training are real trainings, small ones, whose
-// memory is limited so that they truly run out of it. GPUs are fake where a test has some: then a script says what
-// torch would have said (--fake-cuda-oom).
+// Users' own commands under swarm run. The scripts of testdata/training are real, small trainings with a memory
+// limit, so that they really run out of memory. Where a test has GPUs, they are fake, and a script prints torch's
+// message (--fake-cuda-oom).
 
 // project is a folder with the training scripts.
 func project(t testing.TB) string {
@@ -32,7 +32,7 @@ func project(t testing.TB) string {
 	return dir
 }
 
-// torchPython is the interpreter with torch, itself: scripts import it.
+// torchPython is the interpreter with torch, not a wrapper, because scripts import torch.
 func torchPython(t testing.TB) string {
 	t.Helper()
 	usablePython(t)
@@ -47,7 +47,7 @@ func runIn(t testing.TB, home, dir string, args ...string) *exec.Cmd {
 	cmd := swarmCommand(t, home, append([]string{"run"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1", "HOME="+home)
-	if cpu.X86.HasAVX512F { // which an old OpenBLAS doesn't find on a processor that is newer than it
+	if cpu.X86.HasAVX512F { // an old OpenBLAS doesn't detect newer processors
 		cmd.Env = append(cmd.Env, "OPENBLAS_CORETYPE=SkylakeX")
 	}
 	return cmd
@@ -60,7 +60,7 @@ func withGPUs(t testing.TB, cmd *exec.Cmd, devices string) *exec.Cmd {
 	return cmd
 }
 
-// jobDocument is what swarm status knows of a job.
+// jobDocument is the output of swarm status for a job.
 func jobDocument(t testing.TB, home, name string) stats.Job {
 	t.Helper()
 	got := within(home, "status", name, "-o", "json")
@@ -70,8 +70,8 @@ func jobDocument(t testing.TB, home, name string) stats.Job {
 	return j
 }
 
-// Guide 3: a training that runs out of memory goes on with half of the batch and the same effective batch, and the next
-// time begins with what fitted.
+// Guide 3: a training that runs out of memory continues with half of the batch and the same effective batch. The next
+// run starts with the batch that fitted.
 func TestRunHalvesTheBatchUntilItFits(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -104,7 +104,7 @@ func TestRunHalvesTheBatchUntilItFits(t *testing.T) {
 	require.Contains(t, train("--forget", "--max-retries", "0").stderr, "batch size 256", "what was learnt is left aside")
 }
 
-// Guide 2: the values stand in files. They are changed for as long as the command runs, and as they were afterwards.
+// Guide 2: the values are in files. They are changed while the command runs, and restored afterward.
 func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -119,7 +119,7 @@ func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
 
-	// Killed in the middle, it leaves the file changed; the next job puts it back.
+	// A killed job leaves the file changed. The next job restores it.
 	cmd := runIn(t, home, dir, "--cpu", "only", "--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "24", "--", "sleep", "1000")
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool {
@@ -146,7 +146,7 @@ func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 }
 
-// What is not for want of memory is not tried again, and the exit code is the command's.
+// Failures other than memory shortages are not retried, and the exit code is the command's.
 func TestRunPassesOnOtherFailures(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -160,7 +160,7 @@ func TestRunPassesOnOtherFailures(t *testing.T) {
 	}
 }
 
-// Output passes byte for byte, whatever it is, and so do arguments and the environment.
+// Output, arguments and the environment pass through byte for byte.
 func TestRunPassesBytesOn(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -183,7 +183,8 @@ func TestRunPassesBytesOn(t *testing.T) {
 	require.Equal(t, "a12 {\"lr\": 1} 6/2/cpu .\n", got.stdout, got.stderr)
 }
 
-// Guide 3: the GPU with most free memory is taken; after a shortage that nothing else mends, another one; then the CPU.
+// Guide 3: the job uses the GPU with the most free memory. After a shortage that nothing else fixes, it uses another
+// GPU, then the CPU.
 func TestRunChoosesAmongGPUs(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -200,7 +201,7 @@ func TestRunChoosesAmongGPUs(t *testing.T) {
 	require.Contains(t, got.stderr, "Try: --wait-for-gpu")
 
 	const oom = `echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.00 GiB of which 1.00 GiB is free. Process 4242 has 10.00 GiB memory in use. Including non-PyTorch memory, this process has 4.00 GiB memory in use." >&2; exit 1`
-	// While it ran, somebody else has left the other GPU.
+	// Meanwhile another process has freed the other GPU.
 	gpus := filepath.Join(dir, "gpus")
 	require.NoError(t, os.WriteFile(gpus, []byte(strings.ReplaceAll(two, ";", "\n")), 0o600))
 	require.NoError(t, os.WriteFile(gpus+".later", []byte(strings.ReplaceAll(strings.ReplaceAll(two, ";", "\n"), ":9000", ":15000")), 0o600))
@@ -221,8 +222,8 @@ func TestRunChoosesAmongGPUs(t *testing.T) {
 	require.Equal(t, int64(2<<30), *j.Attempts[0].AskedBytes)
 }
 
-// Guide 3: a job waits for a GPU; those that have declared what they need share one, whoever can't waits, and is served
-// when a job is killed.
+// Guide 3: a job waits for a GPU. Jobs that have declared their memory share one. A job that doesn't fit waits, and
+// starts when another job is killed.
 func TestJobsShareAGPU(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -255,7 +256,7 @@ func TestJobsShareAGPU(t *testing.T) {
 	require.True(t, exists("second")())
 }
 
-// childOf is the pid of a process's only child.
+// childOf returns the PID of a process's only child.
 func childOf(t testing.TB, pid int) int {
 	t.Helper()
 	var child int
@@ -268,8 +269,8 @@ func childOf(t testing.TB, pid int) int {
 	return child
 }
 
-// Ctrl-C reaches the command once and lets it end in order; one that doesn't is killed after --grace; nothing is left
-// behind.
+// Ctrl-C reaches the command once and lets it end in order. A command that doesn't end is killed after --grace. No
+// process is left.
 func TestRunStopsInOrder(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -280,7 +281,7 @@ func TestRunStopsInOrder(t *testing.T) {
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		_, err = stdout.Read(make([]byte, 1)) // it has begun
+		_, err = stdout.Read(make([]byte, 1)) // it has started
 		require.NoError(t, err)
 		require.NoError(t, cmd.Process.Signal(signal))
 		return waitFor(t, cmd), stderr.String()
@@ -305,8 +306,7 @@ func TestRunStopsInOrder(t *testing.T) {
 	require.Equal(t, "stopped", jobDocument(t, home, "away").State)
 }
 
-// A command that goes on in the background when its own end has come doesn't strand memory: what it left is told of and
-// ended.
+// Processes that a command leaves in the background don't keep memory: swarm run reports and ends them.
 func TestRunEndsWhatACommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -318,7 +318,7 @@ func TestRunEndsWhatACommandLeavesBehind(t *testing.T) {
 	require.Contains(t, got.stderr, "swarm run: ")
 }
 
-// Who kills swarm run itself finds the command, deaf as it may be, by swarm down.
+// If swarm run itself is killed, swarm down ends its command, even one that ignores SIGTERM.
 func TestDownEndsWhatAKilledRunLeft(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -342,7 +342,7 @@ func TestDownEndsWhatAKilledRunLeft(t *testing.T) {
 	require.False(t, left.Alive())
 }
 
-// One line and exit code 2 for what can't be meant.
+// Invalid usage is one line and exit code 2.
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -383,7 +383,7 @@ func TestRunRefuses(t *testing.T) {
 	require.Contains(t, got.stderr, "--cpu fallback")
 }
 
-// A queue that is waited in too long is left, with what was missing.
+// A job gives up when it has waited too long, and reports what was missing.
 func TestRunGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
@@ -405,7 +405,7 @@ func TestRunGivesUpWaiting(t *testing.T) {
 	require.Zero(t, waitFor(t, waiting), "somebody else's memory has become free")
 }
 
-// BenchmarkRun is what swarm run adds to a command that ends at once, beside the command alone.
+// BenchmarkRun compares a command that ends at once under swarm run with the command alone.
 func BenchmarkRun(b *testing.B) {
 	home, dir := b.TempDir(), b.TempDir()
 	var alone, with time.Duration
@@ -414,7 +414,7 @@ func BenchmarkRun(b *testing.B) {
 		require.NoError(b, exec.Command("true").Run())
 		alone += time.Since(began)
 		cmd := runIn(b, home, dir, "--cpu", "only", "--", "true")
-		cmd.Path = stormProgram() // as it is built for users: a test binary begins slowly
+		cmd.Path = stormProgram() // the build for users: a test binary starts slowly
 		began = time.Now()
 		require.Zero(b, finish(b, cmd).code)
 		with += time.Since(began)
@@ -422,7 +422,7 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64((with-alone).Milliseconds())/float64(b.N), "ms-added/op")
 }
 
-// BenchmarkTune is what a recommendation for the GPU of this host takes, beside the program's bare start.
+// BenchmarkTune compares a recommendation for the GPU of this host with the program's bare start.
 func BenchmarkTune(b *testing.B) {
 	home, library := b.TempDir(), fakeNVML(b)
 	took := func(args ...string) time.Duration {

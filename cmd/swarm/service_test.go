@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
-// service runs swarm service for a user without a systemd that runs.
+// service runs swarm service for a user without a running systemd.
 func service(t *testing.T, config, home string, args ...string) outcome {
 	t.Helper()
 	if _, err := exec.LookPath("systemctl"); err != nil {
@@ -25,7 +25,7 @@ func service(t *testing.T, config, home string, args ...string) outcome {
 	return finish(t, cmd)
 }
 
-// execStart is the line of a unit's text that says what it runs.
+// execStart returns the ExecStart line of a unit.
 func execStart(t *testing.T, text string) string {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -37,8 +37,8 @@ func execStart(t *testing.T, text string) string {
 	return ""
 }
 
-// A unit is checked and written with absolute paths, shown, replaced and removed; where no systemd runs the lines to
-// type are printed.
+// A unit is checked and written with absolute paths, shown, replaced and removed. Without a running systemd, the
+// commands to type are printed.
 func TestServiceOfAUser(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), filepath.Join(t.TempDir(), "a home 100%")
@@ -56,7 +56,7 @@ func TestServiceOfAUser(t *testing.T) {
 	require.Contains(t, string(text), `"SWARM_PYTHON=`+usablePython(t)+`"`)
 	exe, err := filepath.EvalSymlinks(func() string { p, _ := exec.LookPath("swarm"); return p }())
 	require.NoError(t, err)
-	// That systemd reads in it what was meant is a test of its package.
+	// launcher/systemd tests how systemd reads the line.
 	want, err := systemd.Unit{Directory: "/", Exe: exe, Args: append([]string{"--home", home, "up"}, up[1:]...)}.Text()
 	require.NoError(t, err)
 	require.Equal(t, execStart(t, want), execStart(t, string(text)))
@@ -80,7 +80,7 @@ func TestServiceOfAUser(t *testing.T) {
 	require.NoDirExists(t, home, "installing begins no run")
 }
 
-// What swarm up would refuse at 3 in the morning is refused at once, and nothing is written.
+// Arguments that swarm up would refuse at 3 in the morning are refused at once, and nothing is written.
 func TestServiceRefusesBadArguments(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), t.TempDir()
@@ -109,7 +109,7 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(config, "systemd"))
 }
 
-// A cluster's password stays in its file, of which the unit knows the name.
+// A cluster's password stays in its file. The unit has only the file's name.
 func TestServiceOnACluster(t *testing.T) {
 	t.Parallel()
 	config, home, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "nats")
@@ -122,7 +122,7 @@ func TestServiceOnACluster(t *testing.T) {
 	require.NotContains(t, string(text), "hidden")
 }
 
-// A worker's unit names the file of its invitation, whose text it does not hold.
+// A worker's unit has the name of its invitation's file, not the invitation.
 func TestServiceOfAWorker(t *testing.T) {
 	t.Parallel()
 	config, home, folder := t.TempDir(), t.TempDir(), t.TempDir()
@@ -142,7 +142,7 @@ func TestServiceOfAWorker(t *testing.T) {
 	}
 }
 
-// Only files of swarm's own are replaced or removed.
+// Only swarm's own files are replaced or removed.
 func TestServiceSparesOthersUnits(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), t.TempDir()
@@ -168,8 +168,8 @@ func TestServiceWithoutSystemd(t *testing.T) {
 		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
 }
 
-// What a hook is given may be a secret, and everybody can read a unit and the arguments of what it starts: files of
-// mode 0600 hold it.
+// A hook's value may be a secret, but every user can read a unit and process arguments. So files of mode 0600 hold
+// it.
 func TestAUnitHoldsNoSecretOfAHook(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), filepath.Join(t.TempDir(), "home")

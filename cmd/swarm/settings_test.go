@@ -23,16 +23,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// finishedRun is a run that a database has as done, as swarm up with these flags would have made it.
+// finishedRun is a done run in a database, as swarm up makes it with these flags.
 type finishedRun struct {
-	args   []string // of nano on the CPU
+	args   []string // for nano on the CPU
 	nodes  int
-	device string // that it was planned for; empty: cpu
+	device string // planned device; empty: cpu
 	state  string // empty: done
 	reward float64
 }
 
-// finishedRuns are a home with those runs.
+// finishedRuns is a home with those runs.
 func finishedRuns(t *testing.T, runs ...finishedRun) string {
 	t.Helper()
 	home := t.TempDir()
@@ -85,13 +85,13 @@ func document(t *testing.T, v any) json.RawMessage {
 	return data
 }
 
-// What a run was not made with, both up and sweep refuse in the same words, also where the run is done.
+// up and sweep refuse settings that differ from a run's in the same words, even if the run is done.
 func TestUpAndSweepRefuseAFinishedRunOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	home := finishedRuns(t, finishedRun{args: []string{"--config", "8loc0ext", "--device", "cpu"}, nodes: 8})
 	for _, x := range []struct {
 		args []string
-		want string // of the error's lines
+		want string // in the error's lines
 	}{
 		{[]string{"--nodes", "4"}, "  nodes 8 → 4\n"},
 		{[]string{"--nodes", "4", "--temperature", "0.5"}, "  temperature 1 → 0.5\n  nodes 8 → 4\n"},
@@ -122,7 +122,7 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherSettings(t *testing.T) {
 	}
 }
 
-// Files that were changed since are another experiment, also of a run that is done.
+// Changed files make another experiment, even if the run is done.
 func TestUpAndSweepRefuseAFinishedRunOfOtherQuestions(t *testing.T) {
 	t.Parallel()
 	questions := filepath.Join(t.TempDir(), "questions.jsonl")
@@ -145,8 +145,8 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherQuestions(t *testing.T) {
 	}
 }
 
-// Where auto would let a run that is there have other nodes, or another device, than those that are still to be made,
-// the sweep says so and starts nothing.
+// If auto would give new runs other nodes, or another device, than an existing run has, the sweep says so and starts
+// nothing.
 func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) {
 	t.Parallel()
 	config := func(name string, more ...string) []string { return append([]string{"--config", name}, more...) }
@@ -154,7 +154,7 @@ func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) 
 		return swarm(t, home, append([]string{"sweep", "8loc0ext", "4loc4ext", "--dry-run", "--model", "nano", "--rounds", "4"}, args...)...)
 	}
 	const what = "Error: the sweep would compare runs that differ in more than their configurations:\n"
-	// swarm_size 4 is what auto comes to here.
+	// swarm_size 4 limits auto to 4 nodes here.
 	home := finishedRuns(t, finishedRun{args: config("8loc0ext"), nodes: 8})
 	for _, seeds := range []string{"1", "2"} {
 		o := sweep(home, "--swarm-size", "4", "--device", "cpu", "--seeds", seeds)
@@ -177,7 +177,7 @@ func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) 
 	require.Contains(t, o.stderr, "\nTry: another --home, where all runs are new\n")
 }
 
-// What configurations ask for themselves is no reason to refuse them, but it is said.
+// A difference that the configurations themselves request is no reason to refuse, but it is reported.
 func TestASweepSaysThatConfigurationsGetDifferentNodes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func TestASweepSaysThatConfigurationsGetDifferentNodes(t *testing.T) {
 	require.NotContains(t, o.stderr, "different numbers of nodes")
 }
 
-// A run that somebody else makes while the sweep goes on counts only if it is what the sweep asks for.
+// A run that another process makes during the sweep counts only if it matches the sweep.
 func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for nodes, code := range map[int]int{4: fail.ExitDone, 8: fail.ExitUsage} {
@@ -226,7 +226,7 @@ func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 	}
 }
 
-// Of tasks with the same names and weights the refusal shows what differs, one a line, and of many the first five.
+// For tasks with the same names and weights, the refusal shows the differences, one per line, at most five.
 func TestARefusalShowsWhatDiffersInTheMixture(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mine.yaml")
@@ -247,8 +247,8 @@ Try: the former values, --fresh for a new run of this experiment, or --name OTHE
 	require.Contains(t, o.stderr, "  epsilon 0.2 → 0.1\n  temperature 1 → 0.5\n  top_k 0 → 5\n  top_p 1 → 0.5\n  and 3 more\nTry: ")
 }
 
-// The default correction is that of a new run alone: up and sweep go on with a run as it began, and a sweep does not
-// compare runs that began under the default of another version with new ones.
+// The default correction applies only to new runs: up and sweep resume a run with its own correction. A sweep does
+// not compare runs made under another version's default with new ones.
 func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	settings := []string{"--model", "nano", "--rounds", "4", "--device", "cpu"}

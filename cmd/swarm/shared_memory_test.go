@@ -15,14 +15,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
 
-// nearShare is how far from its estimate the memory of several engines and their host may be.
+// nearShare is the allowed relative error of the estimated memory of several engines and their host.
 const nearShare = 0.15
 
-// What the plan says that engines of one host hold together, what they share counted once, is what their proportional
-// shares and the host's add up to: between phases, and at the peaks of those that compute.
+// The plan's memory for the engines of one host, with shared memory counted once, equals the sum of their
+// proportional shares and the host's: between phases, and at the peaks while engines compute.
 //
-// Not in parallel: a thread of TestPartitions is in a network of its own, and where that is the first one the host
-// refuses to fork.
+// Not in parallel: a thread of TestPartitions runs in its own network namespace. If that thread is the first one, the
+// host refuses to fork.
 func TestSharedEstimateOnCPU(t *testing.T) {
 	var lab policytest.Lab
 	t.Cleanup(lab.Close)
@@ -45,7 +45,7 @@ func TestSharedEstimateOnCPU(t *testing.T) {
 		}
 		held := holdTogether(t, pids)
 		f := fit.Sum(fit.Estimate(model, fit.DeviceCPU, work.settings(false), configs.AtOnce{Generate: 1, Update: work.rows}))
-		// The Go process beside each engine isn't there.
+		// This test has no Go process beside each engine.
 		resting := f.Shared + int64(n)*(f.Resident-fit.NodeProcess)
 		for what, figures := range map[string][2]int64{
 			"between phases": {held, resting}, "while all compute": {held + grown, resting + int64(n)*f.Update},
@@ -59,9 +59,9 @@ func TestSharedEstimateOnCPU(t *testing.T) {
 	}
 }
 
-// holdTogether is the sum of processes' proportional shares. Libraries' pages that processes of other tests have
-// mapped, too, would count here in part: of pages of files the most that any of these processes has of a mapping counts
-// instead. Forks have equal addresses.
+// holdTogether returns the sum of processes' proportional shares, in bytes. Processes of other tests may map the same
+// library pages, which would distort the shares. So for pages of files it counts the maximum that any of these
+// processes has of a mapping. Forks have equal addresses.
 func holdTogether(t *testing.T, pids []int) int64 {
 	t.Helper()
 	var sum int64
@@ -81,7 +81,7 @@ func holdTogether(t *testing.T, pids []int) int64 {
 			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
 				sizes[fields[0]] = n << 10
 			}
-			if fields[0] == "VmFlags:" { // the mapping's last line
+			if fields[0] == "VmFlags:" { // last line of the mapping
 				ofFiles := sizes["Rss:"] - sizes["Anonymous:"]
 				files[mapping] = max(files[mapping], ofFiles)
 			}
@@ -94,7 +94,7 @@ func holdTogether(t *testing.T, pids []int) int64 {
 	return sum
 }
 
-// anonymousShare is a process's proportional share of pages that are no files'.
+// anonymousShare returns a process's proportional share of anonymous pages, in bytes.
 func anonymousShare(t *testing.T, pid int) int64 {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

@@ -17,11 +17,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// mpsDaemon starts a control daemon whose server faults when a client goes while it is busy, and returns its clients'
-// environment and a look at the server's log.
+// mpsDaemon starts a control daemon whose server faults if a client ends while it is busy. It returns its clients'
+// environment and a function that reads the server's log.
 func mpsDaemon(t *testing.T) (environ []string, log func() string) {
 	t.Helper()
-	pipe, err := os.MkdirTemp("/tmp", "swarm-mps-") // its socket's path must be short
+	pipe, err := os.MkdirTemp("/tmp", "swarm-mps-") // the socket's path must be short
 	require.NoError(t, err)
 	logs := t.TempDir()
 	environ = append(os.Environ(), "FAKE_MPS=fragile", "CUDA_MPS_PIPE_DIRECTORY="+pipe, "CUDA_MPS_LOG_DIRECTORY="+logs, "GORACE=atexit_sleep_ms=0")
@@ -46,7 +46,7 @@ func mpsDaemon(t *testing.T) (environ []string, log func() string) {
 	}
 }
 
-// A node that kills its engine within a kernel takes no other client of its GPU along: the server lets go of the engine
+// A node that kills its engine within a kernel does not harm other clients of its GPU: the server releases the engine
 // first.
 func TestAKilledEngineSparesTheOthersUnderMPS(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestAKilledEngineSparesTheOthersUnderMPS(t *testing.T) {
 			}
 			engine, err := policy.Start(t.Context(), options)
 			require.NoError(t, err)
-			engine.Close() // it is busy, and doesn't leave
+			engine.Close() // it is busy and does not exit
 			disconnected := fmt.Sprintf("Client %d disconnected", engine.PID())
 			require.Eventually(t, func() bool { return strings.Contains(log(), disconnected) }, 20*time.Second, 20*time.Millisecond)
 			if announced {

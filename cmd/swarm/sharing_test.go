@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// trainOnGPUs trains the tiny model under a plan for GPUs that only NVML sees, its engines on the CPU.
+// trainOnGPUs trains the tiny model under a plan for fake NVML GPUs. Its engines run on the CPU.
 func trainOnGPUs(t *testing.T, home, gpus string, more ...string) (stats.Summary, fit.Plan, *store.Reader) {
 	t.Helper()
 	args := append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)
@@ -34,7 +34,7 @@ func trainOnGPUs(t *testing.T, home, gpus string, more ...string) (stats.Summary
 	return summary, plan, reader
 }
 
-// However nodes share a GPU, the rewards are those of the same nodes on the CPU.
+// However nodes share a GPU, their rewards equal those on the CPU.
 func TestSharingAGPUChangesNoReward(t *testing.T) {
 	t.Parallel()
 	onCPU := finish(t, swarmCommand(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun()...)...))
@@ -85,7 +85,7 @@ func TestSharingAGPUChangesNoReward(t *testing.T) {
 	}
 }
 
-// A GPU that falls off its bus ends a run with one clear error, not with restarts.
+// A GPU that falls off the bus ends a run with one clear error, not with restarts.
 func TestAGPULostMidRunIsOneClearError(t *testing.T) {
 	t.Parallel()
 	cmd := swarmCommand(t, t.TempDir(), append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...)
@@ -126,7 +126,7 @@ func TestDoctorTellsWhetherMPSCanBeHad(t *testing.T) {
 	}
 }
 
-// A node on several cards is as many data-parallel engines, and learns what one would.
+// A node on several cards is that many data-parallel engines, and learns the same as one engine.
 func TestNodesOnSeveralGPUsEachLearnTheSame(t *testing.T) {
 	t.Parallel()
 	four := strings.Join([]string{t4, t4, t4, t4}, ";")
@@ -138,7 +138,7 @@ func TestNodesOnSeveralGPUsEachLearnTheSame(t *testing.T) {
 	require.InDelta(t, one.CumulativeReward, two.CumulativeReward, 1e-9)
 }
 
-// A GPU that is lost ends its nodes at once, with the reason: restarts would be in vain.
+// A lost GPU ends its nodes at once, with the reason, because restarts can't help.
 func TestAGPULostInMidRun(t *testing.T) {
 	t.Parallel()
 	lost := t4 + ":xid=79"

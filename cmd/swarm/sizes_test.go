@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Most lines of a package, without its tests. Above that a noun of its own is hiding in it.
+// Maximum lines of a package, without its tests. A larger package should be split.
 const (
 	mostLines        = 5500
 	mostCommandLines = 6500 // of cmd/swarm

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// What a sweep records and what report looks for is one name, however the model is named.
+// sweep and report use the same experiment names, however the user names the model.
 func TestASweepAndItsReportNameExperimentsAlike(t *testing.T) {
 	t.Parallel()
 	mine := filepath.Join(t.TempDir(), "nano")

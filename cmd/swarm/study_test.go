@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
-// flagsOf are plan.Options after a command line.
+// flagsOf returns plan.Options after parsing a command line.
 func flagsOf(t *testing.T, args ...string) (plan.Options, *pflag.FlagSet) {
 	t.Helper()
 	var p plan.Options
@@ -28,8 +28,8 @@ func flagsOf(t *testing.T, args ...string) (plan.Options, *pflag.FlagSet) {
 	return p, f
 }
 
-// Every experiment of every study is a configuration that can be run, and swarm up, started by the sweep, comes to the
-// same one.
+// Every experiment of every study is a valid configuration, and the swarm up that a sweep starts resolves the same
+// one.
 func TestEveryStudyCanBeRun(t *testing.T) {
 	t.Parallel()
 	for _, name := range configs.Studies() {
@@ -56,7 +56,7 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 				settings, err := loaded.Settings(model, own)
 				require.NoError(t, err)
 				environ := []string{"NUM_TRAIN_SAMPLES=3", "NUM_TRANSPLANT_TREES=1", "NUM_GENERATIONS=2", "SWARM_SWARM_SIZE=9"}
-				for _, key := range configs.Compared(settings) { // makes every experiment the last, if it counts
+				for _, key := range configs.Compared(settings) { // if it has an effect, every experiment equals the last
 					found, err := configs.FindKey(key)
 					require.NoError(t, err)
 					environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
@@ -146,7 +146,7 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 	}
 }
 
-// The study for GPT-2 on a card that isn't there: time and money, said to be no measurement.
+// The plan of GPT-2's study on an absent card: time and money, marked as not measured.
 func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	t.Parallel()
 	var x study.Cost
@@ -186,7 +186,7 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	}
 }
 
-// A study that is interrupted goes on by the same command, as each experiment's own name; one that has changed since is
+// The same command resumes an interrupted study, and so does each experiment's own name. A study that has changed is
 // not mixed with it.
 func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	done := swarm(t, home, args(rounds)...)
 	require.Equal(t, 0, done.code, done.stderr)
 	require.NotContains(t, done.stdout, "sweep: run")
-	require.Contains(t, done.stdout, "ndecided") // nothing was evaluated
+	require.Contains(t, done.stdout, "ndecided") // without an evaluation
 	require.Contains(t, done.stdout, " report --study filter --model "+tinyModel())
 	for want, changed := range map[string][]string{
 		"temperature 1 → 0.5":    {"--temperature", "0.5"},

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// The command, the report, the dashboard and a notebook tell the same numbers of the same database, to the last digit.
+// The command, the report, the dashboard and a notebook show the same numbers of a database, to the last digit.
 func TestTheSameNumbersEverywhere(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -68,8 +68,8 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 	}
 }
 
-// settled decodes a surface's document, without what surrounds the statistics there and without what depends on when it
-// was asked for.
+// settled decodes a surface's document. It removes what surrounds the statistics, and what depends on the time of the
+// request.
 func settled(t *testing.T, text, name string) any {
 	t.Helper()
 	var document any
@@ -81,8 +81,8 @@ func settled(t *testing.T, text, name string) any {
 	if name == "experiments" {
 		return object["experiments"]
 	}
-	delete(object, "experiments")                                                                      // of a curve
-	if runs, ok := object["runs"].([]any); ok && object["comparison"] != nil && name != "comparison" { // a report's
+	delete(object, "experiments")                                                                      // part of a curve
+	if runs, ok := object["runs"].([]any); ok && object["comparison"] != nil && name != "comparison" { // part of a report
 		for _, run := range runs {
 			if run := run.(map[string]any); run["row"].(map[string]any)["run"] == "own1-4" {
 				object = run
@@ -97,7 +97,7 @@ func settled(t *testing.T, text, name string) any {
 		object = inner
 	}
 	if name == "comparison" {
-		delete(object, "tasks") // asked for by the command and the report alone
+		delete(object, "tasks") // only the command and the report include them
 	}
 	return object
 }

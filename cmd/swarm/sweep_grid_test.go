@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// A grid's arms have the names of their values in the table, as experiments, and in the verdict, which is corrected
-// over all pairs of them.
+// A grid's arms have the names of their values in the table, as experiments, and in the verdict. The verdict is
+// corrected over all pairs of arms.
 func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	t.Parallel()
 	var runs []finishedRun
@@ -64,7 +64,7 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	require.Equal(t, names[1], verdict.Arms[1].Name)
 	require.Equal(t, names[1], verdict.Arms[1].Experiment)
 
-	// With one value more there are new arms beside those that are done.
+	// One more value adds arms to those that are done.
 	args[3] = "learning_rate=1e-4,3e-4,1e-3"
 	o = swarm(t, home, append(args, "-o", "json", "--dry-run")...)
 	require.Equal(t, 0, o.code, o.stderr)
@@ -131,7 +131,7 @@ func TestABadGridStartsNothing(t *testing.T) {
 	}
 }
 
-// A study of a user's own is found by its file on every command that takes one.
+// Every command that accepts a study accepts a user's study by its file.
 func TestAUsersStudyIsFoundByItsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "..", "examples", "grid.yaml")

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onTerminal starts a sweep in a session of its own whose terminal is a pseudo-terminal, and returns the end that is
-// ours.
+// onTerminal starts a sweep in a session of its own on a pseudo-terminal, and returns the test's end of it.
 func onTerminal(t *testing.T, home string, live bool, args []string) (*sweeping, *os.File, *watcher) {
 	t.Helper()
 	ours, theirs := openTerminal(t)
@@ -37,13 +36,13 @@ func onTerminal(t *testing.T, home string, live bool, args []string) (*sweeping,
 
 const ctrlC = "\x03"
 
-// The terminal gives Ctrl-C to the sweep and to its run: it counts once, and the run stops in order.
+// The terminal sends Ctrl-C to the sweep and to its run. It counts once, and the run stops in order.
 func TestCtrlCCountsOnce(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	s, keyboard, _ := onTerminal(t, home, false, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "500"))
 	engine := awaitRounds(t, home, 1).Nodes[0].EnginePID
-	send(t, engine, syscall.SIGSTOP) // an orderly stop has to wait for it
+	send(t, engine, syscall.SIGSTOP) // an orderly stop must wait for it
 	_, err := keyboard.WriteString(ctrlC)
 	require.NoError(t, err)
 	ended := make(chan int, 1)
@@ -61,7 +60,7 @@ func TestCtrlCCountsOnce(t *testing.T) {
 	requireNoProcess(t, home)
 }
 
-// A run of a sweep has the terminal for its live view, whose Ctrl-C is a key: it stops the sweep too.
+// A run of a sweep uses the terminal for its live view. There Ctrl-C is a key, and it stops the sweep, too.
 func TestTheRunOfASweepHasTheTerminal(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

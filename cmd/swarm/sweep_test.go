@@ -23,7 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// What sweep hands on, up understands, and to the same effect.
+// up parses what sweep passes on, to the same effect.
 func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	t.Parallel()
 	given := []string{
@@ -36,7 +36,7 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	args := study.UpArguments("/h", study.Source{Config: `a "b",c.yaml`}, 6, 0, passedOn(sweepFlags), true)
 	require.Equal(t, []string{"up", "--home=/h"}, args[:2])
 	up := newUpCommand(&globals{}).Flags()
-	up.String("home", "", "") // the root's
+	up.String("home", "", "") // a flag of the root command
 	require.NoError(t, up.Parse(args[1:]))
 	for name, want := range map[string]string{
 		"rounds": "7", "set": "[temperature=0.9,tasks.set=nano]", "price": "$1.29/h", "yes": "true", "nodes": "3", "wait-for-gpu": "1m30s", "seed": "6",
@@ -54,12 +54,12 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	})
 }
 
-// sweepArgs are those of a sweep of tiny runs.
+// sweepArgs are the arguments of a sweep of tiny runs.
 func sweepArgs(names []string, more ...string) []string {
 	return append(append([]string{"sweep"}, names...), tinyRun(more...)...)
 }
 
-// sweepOutput are the lines of sweep -o json.
+// sweepOutput holds the lines of sweep -o json.
 type sweepOutput struct {
 	events  []study.Event
 	summary study.Summary
@@ -81,7 +81,7 @@ func parseSweep(t *testing.T, stdout string) sweepOutput {
 	return out
 }
 
-// order is what was started, such as "8loc0ext/1".
+// order lists the runs in the order of their start, such as "8loc0ext/1".
 func (o sweepOutput) order() []string {
 	var names []string
 	for _, e := range o.events {
@@ -92,7 +92,7 @@ func (o sweepOutput) order() []string {
 	return names
 }
 
-// A sweep runs seed by seed; the same command then finds everything done; with one seed more it runs what is missing.
+// A sweep runs seed by seed. The same command then finds everything done. With one more seed it runs what is missing.
 func TestASweepRunsWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -137,7 +137,7 @@ func TestASweepRunsWhatIsNotDone(t *testing.T) {
 	require.Contains(t, plain.stdout, "compare 8loc0ext 4loc4ext\n")
 }
 
-// A typo in the last configuration is found before the first run starts.
+// A typo in the last configuration is reported before the first run starts.
 func TestASweepIsCheckedBeforeItStarts(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "8loc0ext.yaml")
@@ -174,7 +174,7 @@ func TestASweepIsCheckedBeforeItStarts(t *testing.T) {
 	}
 }
 
-// A run under other settings than the sweep's is refused at once, with the keys that differ.
+// A run with other settings than the sweep's is refused at once, with the keys that differ.
 func TestASweepDoesNotMixExperiments(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -197,11 +197,11 @@ func TestADryRunStartsNothing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A failed run doesn't stop the rest, is tried once more at the end, and makes the exit code 4.
+// A failed run doesn't stop the rest, is retried once at the end, and makes the exit code 4.
 func TestAFailedRunDoesNotStopTheRest(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	// A file in the way of the first experiment's first run: up can't make its folder.
+	// A directory in place of the first experiment's lock file makes up fail.
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "locks"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(home, "locks", "8loc0ext.lock"), 0o755))
 	o := swarm(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2", "--seeds", "1,", "-o", "json")...)
@@ -260,7 +260,7 @@ func awaitRounds(t *testing.T, home string, rounds int) stats.Status {
 	return s
 }
 
-// A signal to the sweep reaches its run once: it stops in order. The same command then goes on.
+// A signal to the sweep reaches its run once, and the run stops in order. The same command then resumes it.
 func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 	t.Parallel()
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
@@ -297,7 +297,7 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 	}
 }
 
-// Of a sweep that is killed the run goes on; the next sweep waits for it, and only one sweep goes on at a time.
+// If a sweep is killed, its run continues. The next sweep waits for that run, and only one sweep runs at a time.
 func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -308,7 +308,7 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, second.code)
 	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext is already running")
 	coordinator := status(t, home).PID
-	stopBetweenWrites(t, home, coordinator) // it isn't done before the next sweep has seen it
+	stopBetweenWrites(t, home, coordinator) // it must not finish before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
 	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")
@@ -318,14 +318,15 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	}, patience, 20*time.Millisecond, "the next sweep doesn't wait: %s", again.stderr)
 	send(t, coordinator, syscall.SIGCONT)
 	require.Equal(t, 0, waitFor(t, again.cmd), again.stderr)
-	<-s.stdout // the run had it too
+	<-s.stdout // the run got the signal, too
 	out := parseSweep(t, <-again.stdout)
 	require.Equal(t, 1, out.summary.Done)
 	require.Empty(t, out.order(), "the run that went on was started again")
 	requireNoProcess(t, home)
 }
 
-// stopBetweenWrites stops a coordinator when it holds no lock of its database, which others could wait for in vain.
+// stopBetweenWrites stops a coordinator while it holds no lock of its database. Otherwise others would wait for the
+// lock in vain.
 func stopBetweenWrites(t *testing.T, home string, pid int) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+filepath.Join(home, "swarm.db")+"?_busy_timeout=100&_txlock=immediate")
@@ -342,7 +343,7 @@ func stopBetweenWrites(t *testing.T, home string, pid int) {
 	}, patience, 20*time.Millisecond, "the coordinator always writes")
 }
 
-// A sweep in the background outlives the command that started it; swarm down stops its run and with it the sweep.
+// A sweep in the background outlives the command that started it. swarm down stops its run, and with it the sweep.
 func TestADetachedSweepIsStoppedByDown(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// golden are the lines of a compressed file of node/task's testdata.
+// golden returns the lines of a compressed file of node/task's testdata.
 func golden(t *testing.T, name string) [][]byte {
 	t.Helper()
 	file, err := os.Open(filepath.Join("..", "..", "node", "task", "testdata", name))
@@ -29,7 +29,7 @@ func golden(t *testing.T, name string) [][]byte {
 	return bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 }
 
-// runTask runs swarm task in this process: its protocol is stdin and stdout only.
+// runTask runs swarm task in this process. Its protocol uses only stdin and stdout.
 func runTask(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -49,7 +49,7 @@ func TestTaskList(t *testing.T) {
 	}
 }
 
-// Items are the library's: answers and metadata byte for byte.
+// Items equal the library's: answers and metadata byte for byte.
 func TestTaskSampleGivesTheLibrarysItems(t *testing.T) {
 	seeds := map[string]string{"basic_arithmetic": "1234", "base_conversion": "1239", "propositional_logic": "1238", "arc_1d": "42"}
 	for name, seed := range seeds {
@@ -119,7 +119,7 @@ func TestTaskExtract(t *testing.T) {
 	}
 }
 
-// A line that can't be read ends it, with the answers to those before it on stdout.
+// An invalid line ends the command. The answers to the lines before it are on stdout.
 func TestTaskBadLines(t *testing.T) {
 	const good = `{"completion":"<answer>1</answer>"}` + "\n\n"
 	for _, tt := range []struct{ stdin, err string }{

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of threats names tests that are there.
+// The tests in the table of threats exist.
 func TestThreatsNameTestsThatExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "WORKERS.md"))
 	require.NoError(t, err)

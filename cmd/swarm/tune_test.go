@@ -101,7 +101,7 @@ func TestTuneDocument(t *testing.T) {
 	require.Equal(t, tune.EstimatePublished, d.Estimate)
 }
 
-// What holds a size of memory is a plan.Size on every command, so that 24, 24GB and 24GiB are read alike.
+// Every flag for a memory size is a plan.Size, so that all commands read 24, 24GB and 24GiB alike.
 func TestEverySizeOfMemoryIsReadAlike(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -182,7 +182,7 @@ func TestTuneRefuses(t *testing.T) {
 	}
 }
 
-// Guide 2's --apply: the values at their places, comments kept, a backup beside each file, and back again.
+// Guide 2's --apply: the values in their places, comments kept, a backup beside each file, and undo.
 func TestTuneAppliesAndUndoes(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), trainingFolder(t)
@@ -218,7 +218,7 @@ func TestTuneAppliesAndUndoes(t *testing.T) {
 	require.Equal(t, string(before), string(now))
 }
 
-// Where nobody names a profile, the folder does.
+// Without --workload, the folder determines the profile.
 func TestTuneFindsTheProfile(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
@@ -229,8 +229,8 @@ func TestTuneFindsTheProfile(t *testing.T) {
 	require.Contains(t, d.Chosen, "conf/config.yaml")
 }
 
-// Our own nodes' memory is launcher/fit's, not guide 4's: more is seen with a larger micro-batch, and the experiment's
-// sequences are the most.
+// Memory of swarm's own nodes is launcher/fit's estimate, not guide 4's. It grows with the micro-batch, up to the
+// experiment's sequences.
 func TestTuneSAPO(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -242,8 +242,8 @@ func TestTuneSAPO(t *testing.T) {
 	require.LessOrEqual(t, small.ExpectedBytes, int64(0.85*8e9))
 }
 
-// --profile runs the command and counts with what it takes. This one holds 160 MB and 8 MB a sample, much beside what
-// others share of an interpreter, and fails above 48 samples as torch does.
+// --profile runs the command and uses its measured memory. This command holds 160 MB plus 8 MB per sample, which is
+// much more than the shared part of an interpreter. Above 48 samples it fails like torch.
 func TestTuneMeasures(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/tune"
 )
 
-// ownProfile is a folder with docs/TUNE.md's profile, as it stands there, and its config.yaml.
+// ownProfile is a folder with docs/TUNE.md's profile, unchanged, and its config.yaml.
 func ownProfile(t *testing.T, length string) (dir, page string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/TUNE.md")
@@ -28,7 +28,7 @@ func ownProfile(t *testing.T, length string) (dir, page string) {
 	return dir, string(text)
 }
 
-// The profile of docs/TUNE.md counts with what config.yaml has, and says so.
+// The profile of docs/TUNE.md uses the values of config.yaml, and says so.
 func TestTuneProfileOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	dir, page := ownProfile(t, "  length: 1024\n")
@@ -57,8 +57,8 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 		length.Line, length.Current, length.Assumed})
 }
 
-// Nothing is written while the estimate counts with what nobody has said. A dry run shows it all the same, and --set
-// confirms.
+// tune writes nothing while the estimate assumes a value that is unknown. A dry run still shows it, and --set
+// confirms it.
 func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for data, why := range map[string]string{
@@ -98,8 +98,7 @@ func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Guide 2's files: the length of its sequences and its GPUs are those of conf/config.yaml, the negatives those of each
-// stage.
+// Guide 2's files: conf/config.yaml has the sequence length and the GPUs, each stage its negatives.
 func TestTuneReadsGuide2sFiles(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), trainingFolder(t)
@@ -123,7 +122,7 @@ func TestTuneReadsGuide2sFiles(t *testing.T) {
 	d = ask()
 	require.Equal(t, []int{2, 116, 1, 232}, []int{d.Devices, d.Batch, d.Accumulate, d.EffectiveBatch})
 
-	// Stages of one group that differ are named, and decide nothing without a word.
+	// If stages of one group differ, the message lists them.
 	change("conf/text_curriculum/04_stage.yaml", "n_negatives: 8", "n_negatives: 64")
 	o := swarm(t, home, "tune", "--workload", "naics-embedder", "--gpu-memory", "24", "--dir", dir, "--apply")
 	require.Equal(t, fail.ExitUsage, o.code, o.stdout)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inProcess runs the program in this process. It is for commands that read no terminal and start nothing.
+// inProcess runs the program in this process, for commands that read no terminal and start no process.
 func inProcess(t testing.TB, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -21,7 +21,7 @@ func inProcess(t testing.TB, args ...string) outcome {
 	return o
 }
 
-// A slip in a command, a flag, a key or a preset gets the name that was probably meant.
+// A misspelled command, flag, key or preset gets a suggestion of the nearest name.
 func TestDidYouMean(t *testing.T) {
 	for args, want := range map[string]string{
 		"upp":                       "Error: unknown command \"upp\": did you mean \"up\"?\nTry: swarm up --help\n",

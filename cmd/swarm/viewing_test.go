@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// A node's past is read once, then what is new.
+// A node's history is read once, then only new records.
 func TestTheViewReadsANodesHistory(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -108,7 +108,7 @@ func TestTheLiveViewsPages(t *testing.T) {
 					if screen.shows(text) {
 						return true
 					}
-					width = 201 - width // of a terminal that was resized everything is drawn anew
+					width = 201 - width // a resized terminal is redrawn completely
 					require.NoError(t, unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: width}))
 					return cmd.Process.Signal(syscall.SIGWINCH) != nil
 				}, patience, pollEvery, "never shown: %q", text)
@@ -143,7 +143,7 @@ func TestTheLiveViewsPages(t *testing.T) {
 	}
 }
 
-// A terminal that can't move its cursor gets lines.
+// A terminal that can't move its cursor gets plain lines.
 func TestADumbTerminalGetsLines(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -163,7 +163,7 @@ func TestADumbTerminalGetsLines(t *testing.T) {
 	require.False(t, screen.shows("\x1b"))
 }
 
-// In up's own view q asks; esc trains on, s stops in order.
+// In up's own view q asks for confirmation: esc continues training, s stops in order.
 func TestQuittingTheViewOfUp(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

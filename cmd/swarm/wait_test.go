@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// sharedCard is a T4 whose free memory can be changed while programs look at it.
+// sharedCard is a T4 whose free memory can change while programs read it.
 type sharedCard struct {
 	t    *testing.T
 	file string
@@ -38,14 +38,14 @@ func (c *sharedCard) set(freeMiB string) {
 	require.NoError(c.t, os.Rename(fresh, c.file))
 }
 
-// plan is a swarm plan that waits for the card.
+// plan returns a swarm plan command that waits for the card.
 func (c *sharedCard) plan(args ...string) *exec.Cmd {
 	cmd := swarmCommand(c.t, c.t.TempDir(), append([]string{"plan", "--model", "gpt2", "-o", "json", "--gpu-check-interval", "50ms"}, args...)...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(c.t), "FAKE_NVML_FILE="+c.file, "TMPDIR="+c.tmp)
 	return cmd
 }
 
-// started runs a command and returns what it writes to stderr, line by line, and its end.
+// started runs a command and returns its stdout and a channel with the lines of its stderr.
 func started(t *testing.T, cmd *exec.Cmd) (stdout *strings.Builder, lines <-chan string) {
 	t.Helper()
 	stdout = &strings.Builder{}
@@ -104,7 +104,7 @@ func TestWaitForGPUGivesUp(t *testing.T) {
 	require.Contains(t, o.stderr, "\nTry: a longer --wait-for-gpu, or a larger GPU, ")
 }
 
-// What no waiting brings about is an error at once.
+// A need that waiting can't meet is an error at once.
 func TestWaitForGPUIsNotInVain(t *testing.T) {
 	t.Parallel()
 	card := newSharedCard(t, "2000")
@@ -123,7 +123,7 @@ func TestWaitForGPUIsNotInVain(t *testing.T) {
 	require.Contains(t, o.stdout, `"device": "cpu"`)
 }
 
-// A limit of free memory is waited for, too.
+// --wait-for-gpu waits for --min-gpu-memory, too.
 func TestWaitForGPUWithMinimum(t *testing.T) {
 	t.Parallel()
 	card := newSharedCard(t, "9000")
@@ -148,7 +148,7 @@ func TestWaitForGPUStopsInOrder(t *testing.T) {
 	require.Equal(t, 130, exit.ExitCode())
 }
 
-// One that waits does not plan for memory that another one is about to fill.
+// A waiting plan does not use memory that another process is about to fill.
 func TestWaitForGPUTakesTurns(t *testing.T) {
 	card := newSharedCard(t, "15000")
 	t.Setenv("TMPDIR", card.tmp)

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// ongoing is the writer of a run whose coordinator is this process.
+// ongoing returns the writer of a run whose coordinator is this process.
 func ongoing(t *testing.T, home string) *store.Store {
 	t.Helper()
 	aRun(t, home, "")
@@ -25,7 +25,7 @@ func ongoing(t *testing.T, home string) *store.Store {
 	return s
 }
 
-// attach ends as the run did that it watched.
+// attach exits with the run's exit code.
 func TestAttachHasTheRunsExitCode(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func TestAttachHasTheRunsExitCode(t *testing.T) {
 	}
 }
 
-// On a terminal it is the live view with what has happened; leaving it is no success, since the run goes on.
+// On a terminal attach is the live view with the history. Leaving it is no success, because the run continues.
 func TestAttachOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"q", "ctrl+c", "SIGTERM", "the run's end"} {
