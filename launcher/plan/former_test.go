@@ -12,11 +12,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// A run that began with an earlier program's weights of an embedded model finds them where that program left them, if
-// they are whole; else what is to be done names the place.
+// A run that began with an earlier program's embedded weights finds them where that program left them, if they are
+// complete. Otherwise the remedy names the place.
 func TestFormerWeightsAreFound(t *testing.T) {
 	t.Parallel()
-	home := filepath.Join(t.TempDir(), "[home]") // no pattern
+	home := filepath.Join(t.TempDir(), "[home]") // not a glob pattern
 	nano, err := configs.LoadModel("nano")
 	require.NoError(t, err)
 	dir, err := model.Resolve(nano, home)

@@ -34,7 +34,7 @@ func TestWhatIsNoPriceAnHourIsRefused(t *testing.T) {
 	} {
 		flag := PriceFlag{text: text, given: true}
 		_, err := flag.Price(noVariable)
-		if text == "1.29\n" { // blanks around it are the shell's
+		if text == "1.29\n" { // the shell may add surrounding blanks
 			require.NoError(t, err)
 			continue
 		}
@@ -65,7 +65,7 @@ func TestThePriceVariableGivesWayToTheFlag(t *testing.T) {
 	require.Zero(t, got)
 }
 
-// What money writes, a price reads.
+// parsePrice reads what units.Money writes.
 func TestMoneyCanBeReadBackAsAPrice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

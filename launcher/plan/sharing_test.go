@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// What is auto is decided before anything is recorded: by J, by whether other hosts may join, and by nothing where a
-// run goes on.
+// auto is resolved before anything is recorded, from J and from whether other hosts may join. A resumed run keeps
+// its values.
 func TestSharingIsDecidedInPlanning(t *testing.T) {
 	for name, test := range map[string]struct {
 		change             func(*Planned)

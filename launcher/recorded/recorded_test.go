@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Nodes are named by name or number, in the order of their numbers; what isn't there is refused with what is.
+// Nodes have names or numbers and are listed in order. For an unknown node, the error lists the existing ones.
 func TestNodesOfARun(t *testing.T) {
 	home := layout.Home(t.TempDir())
 	run := store.Run{Run: "e-1", Experiment: "e"}
@@ -36,7 +36,7 @@ func TestNodesOfARun(t *testing.T) {
 	require.EqualError(t, err, `run e-1 has no node "node_3" here: it has node_0, node_2, node_10`)
 }
 
-// Only a run that has ended in order can be verified: of another the database may lack what the journals have.
+// Only a run that ended in order can be verified. Otherwise the database may lack what the journals have.
 func TestEnded(t *testing.T) {
 	for _, state := range []string{store.RunDone, store.RunStopped, store.RunFailed} {
 		require.NoError(t, Ended(store.Snapshot{Run: store.Run{Run: "e-1", State: state}}))
@@ -59,7 +59,7 @@ func TestASavedModelTakesAnEmptyFolder(t *testing.T) {
 	require.EqualError(t, err, "folder "+dir+" holds something already")
 }
 
-// A node or a round is a run's: of a folder it is refused before anything is opened.
+// Nodes and rounds belong to runs. For a folder, Find rejects them before it opens anything.
 func TestAFolderHasNoNodes(t *testing.T) {
 	node, round := "0", 3
 	for want, w := range map[string]Wanted{"--node": {Node: &node, Round: &round}, "--round": {Round: &round}} {

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// drained are the lines that a log has at the moment.
+// drained returns the lines that a log has at the moment.
 func drained(t require.TestingT, l *logFile) []string {
 	var lines []string
 	for {
@@ -27,8 +27,9 @@ func drained(t require.TestingT, l *logFile) []string {
 	}
 }
 
-// Whoever follows a log sees every line once and in order, however it is written, rotated and looked at. The log that
-// is written is the one that nodes have. A look comes at least once a rotation: two in 200 ms would be 64 MiB.
+// A follower of a log gets every line once and in order, however the log is written, rotated and polled. The log is
+// the one that nodes write. The follower polls at least once per rotation: two rotations in 200 ms would mean 64
+// MiB.
 func TestFollowedLogLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,12 +46,12 @@ func TestFollowedLogLosesNothing(t *testing.T) {
 		sinceLook := int64(0)
 		for i := range rapid.IntRange(1, 120).Draw(t, "lines") {
 			line := fmt.Sprintf("line %d %s", i, strings.Repeat("x", rapid.IntRange(0, 40).Draw(t, "length")))
-			if writer == nil { // it appears only after somebody follows it
+			if writer == nil { // the log appears only after the follower starts
 				writer, err = supervise.OpenLog(path, limit)
 				require.NoError(t, err)
 				defer writer.Close()
 			}
-			cut := rapid.IntRange(0, len(line)).Draw(t, "cut") // as the pieces of a pipe come
+			cut := rapid.IntRange(0, len(line)).Draw(t, "cut") // as a pipe delivers it, in pieces
 			for _, piece := range []string{line[:cut], line[cut:] + "\n"} {
 				if sinceLook+int64(len(piece)) > limit {
 					got, sinceLook = append(got, drained(t, l)...), 0
@@ -80,7 +81,7 @@ func TestCutLogBeginsAgain(t *testing.T) {
 	require.Equal(t, []string{"new"}, drained(t, l))
 }
 
-// The newest n lines are the same as those of a log that was never rotated.
+// The newest n lines equal those of a log that was never rotated.
 func TestLastLinesReachIntoTheRotatedLog(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +111,7 @@ func TestLastLinesReachIntoTheRotatedLog(t *testing.T) {
 	})
 }
 
-// Lines longer than a block are found from behind, and one without an end does not fill memory.
+// Lines longer than a block are found when reading backwards. A line without an end does not fill the memory.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log.txt")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// merged are the lines of a folder that nobody follows.
+// merged returns the lines of a folder without following it.
 func merged(t *testing.T, dir string, wanted []string, last int) []string {
 	t.Helper()
 	var lines []string
@@ -46,7 +46,7 @@ func TestLogsAreMergedByTime(t *testing.T) {
 	require.Equal(t, []string{Coordinator, "node_2", "node_10"}, logNames(dir))
 }
 
-// A follower goes on until the run has ended, and then prints what came last.
+// A follower continues until the run has ended, and then prints the last lines.
 func TestFollowEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 		return nil
 	}}
 	require.NoError(t, m.Run(t.Context(), func(context.Context) (bool, error) {
-		if asked++; asked == 2 { // a node that appears later, and ends without the end of its line
+		if asked++; asked == 2 { // a node that appears later and ends in the middle of a line
 			require.NoError(t, os.MkdirAll(filepath.Join(dir, "node_0"), 0o755))
 			require.NoError(t, os.WriteFile(Path(dir, "node_0"), []byte("a\nb"), 0o644))
 		}

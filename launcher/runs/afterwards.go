@@ -16,14 +16,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type
-// next. Of others it is empty.
+// Afterwards is the text after the status of a run that ended before its rounds were done: when and why it crashed,
+// and the next commands. It is empty for other runs.
 type Afterwards struct {
 	heard    string
 	commands []string
 }
 
-// After says it of a run; advice names the commands.
+// After returns the text for a run. advice provides the commands.
 func After(ctx context.Context, reader *store.Reader, x stats.Status, advice commandline.Advice) (out Afterwards, err error) {
 	if x.State == store.RunRunning || x.State == store.RunDone {
 		return out, nil
@@ -43,7 +43,7 @@ func After(ctx context.Context, reader *store.Reader, x stats.Status, advice com
 	return out, nil
 }
 
-// Print prints it below a status.
+// Print prints the text below a status.
 func (a Afterwards) Print(p *table.Page) {
 	if a.commands == nil {
 		return
@@ -57,7 +57,7 @@ func (a Afterwards) Print(p *table.Page) {
 	}
 }
 
-// restarted says that a run's host has been restarted since; nothing where it hasn't, or nobody knows.
+// restarted returns a note if the run's host has been restarted since, as far as that is known, else "".
 func restarted(run store.Run) string {
 	self, err := supervise.Identify(os.Getpid())
 	if err != nil || lifecycle.Elsewhere(run) || run.BootID == "" || run.BootID == self.Boot {

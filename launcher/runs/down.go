@@ -23,22 +23,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// DownLimit is what a run gets to stop in order: a spot VM's notice, and some.
+// DownLimit is the default time for a run to stop in order, slightly more than a spot VM's notice.
 const DownLimit = 30 * time.Second
 
-// DownOptions say what to stop, and how.
+// DownOptions select what to stop, and how.
 type DownOptions struct {
 	Home   layout.Home
 	Stderr io.Writer // for progress
 	GoesOn func(run string, c *stats.Command) string
 
-	Name  string // of a run, an experiment or a job; empty: the one run that goes on
+	Name  string // of a run, an experiment or a job; empty: the one running run
 	All   bool   // every run of this host
-	Now   bool   // don't wait for steps and checkpoints
+	Now   bool   // do not wait for steps and checkpoints
 	Limit time.Duration
 }
 
-// Check refuses what can't be meant.
+// Check rejects invalid options.
 func (o *DownOptions) Check() error {
 	if o.Limit < time.Second || o.Limit > time.Hour {
 		return &configs.Error{Key: "timeout", Value: o.Limit.String(), Allowed: "a time from 1s to 1h"}
@@ -51,37 +51,37 @@ func (o *DownOptions) Check() error {
 
 // Outcomes of a down.
 const (
-	OutcomeStopped = "stopped"     // it has ended by itself
+	OutcomeStopped = "stopped"     // it ended by itself
 	OutcomeKilled  = "killed"      // it had to be killed
 	OutcomeLeft    = "running"     // it could not be stopped
 	OutcomeIdle    = "not_running" // there was nothing to stop
 )
 
-// Stopped is what swarm down -o json prints.
+// Stopped is the output of swarm down -o json.
 type Stopped struct {
 	Runs []StoppedRun `json:"runs"`
 	Jobs []job.Ended  `json:"jobs,omitempty"`
 }
 
-// StoppedRun is what became of one run.
+// StoppedRun is the result for one run.
 type StoppedRun struct {
 	Experiment      string  `json:"experiment"`
 	Run             string  `json:"run"`
 	PID             int     `json:"pid"`
 	Outcome         string  `json:"outcome"`
-	State           string  `json:"state"` // of the run, afterwards
-	Round           int     `json:"round"` // done by every node
+	State           string  `json:"state"` // state of the run afterwards
+	Round           int     `json:"round"` // rounds done by every node
 	Rounds          int     `json:"rounds"`
-	CheckpointRound int     `json:"checkpoint_round"` // rounds that every node has on disk
-	Seconds         float64 `json:"seconds"`          // that stopping took
-	Orphans         int     `json:"orphans"`          // processes it left, ended too
+	CheckpointRound int     `json:"checkpoint_round"` // rounds in every node's newest checkpoint on disk
+	Seconds         float64 `json:"seconds"`          // duration of the stop
+	Orphans         int     `json:"orphans"`          // leftover processes that were ended
 
-	service  string // that will start it again
+	service  string // systemd service that will start it again
 	goesOn   string // the command that continues it
 	imported bool
 }
 
-// Down stops runs, or a job. Where it returns a document, that is to be shown even beside an error.
+// Down stops runs, or a job. It may return a result together with an error. Callers must show both.
 func Down(ctx context.Context, o DownOptions) (*Stopped, error) {
 	reader, err := store.OpenReader(ctx, o.Home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && o.Name == "" {
@@ -114,7 +114,7 @@ func Down(ctx context.Context, o DownOptions) (*Stopped, error) {
 	return &Stopped{Runs: append(results, stopped...)}, err
 }
 
-// downJob ends a job.
+// downJob stops a job.
 func downJob(ctx context.Context, reader *store.Reader, j store.Job, o *DownOptions) (*Stopped, error) {
 	if o.All {
 		return nil, fail.Usage(fmt.Errorf("--all and %s at once", j.Job), "one of them")
@@ -126,7 +126,7 @@ func downJob(ctx context.Context, reader *store.Reader, j store.Job, o *DownOpti
 	return &Stopped{Runs: []StoppedRun{}, Jobs: []job.Ended{*done}}, err
 }
 
-// downTargets are the runs to stop. idle is the one that was named and does not run.
+// downTargets returns the runs to stop. idle is the named run if it is not running.
 func downTargets(ctx context.Context, reader *store.Reader, name string, all bool) (targets []store.Snapshot, idle *store.Snapshot, err error) {
 	running, err := lifecycle.Running(ctx, reader, name)
 	if err != nil {
@@ -155,7 +155,7 @@ func downTargets(ctx context.Context, reader *store.Reader, name string, all boo
 	return targets, nil, nil
 }
 
-// downAll stops all targets side by side.
+// downAll stops all targets concurrently.
 func downAll(ctx context.Context, reader *store.Reader, targets []store.Snapshot, o *DownOptions) ([]StoppedRun, error) {
 	progress := screen.NewStatusLine(o.Stderr, 5*time.Second)
 	stops := make([]*lifecycle.Stop, len(targets))
@@ -179,7 +179,7 @@ func downAll(ctx context.Context, reader *store.Reader, targets []store.Snapshot
 	return results, errors.Join(failures...)
 }
 
-// downResult is how it ended. The error says that it had to be killed, although a kill was not requested.
+// downResult returns how a run ended. The error reports a run that had to be killed without --now.
 func downResult(ctx context.Context, reader *store.Reader, s *lifecycle.Stop, o *DownOptions) (StoppedRun, error) {
 	d := StoppedRun{
 		Experiment: s.Run.Experiment, Run: s.Run.Run, PID: s.Run.PID, Outcome: OutcomeStopped, Seconds: s.Took.Seconds(), Orphans: s.Orphans,
@@ -199,7 +199,7 @@ func downResult(ctx context.Context, reader *store.Reader, s *lifecycle.Stop, o 
 	return d, err
 }
 
-// clean ends what a run that isn't running has left behind, should anything be.
+// clean ends leftover processes of a run that is not running.
 func clean(ctx context.Context, reader *store.Reader, run store.Run, o *DownOptions) (StoppedRun, error) {
 	result := StoppedRun{Experiment: run.Experiment, Run: run.Run, Outcome: OutcomeIdle, imported: run.Imported()}
 	var err error
@@ -209,7 +209,7 @@ func clean(ctx context.Context, reader *store.Reader, run store.Run, o *DownOpti
 	return result, errors.Join(err, result.read(ctx, reader, o))
 }
 
-// read fills in what the database knows of the run.
+// read fills in the run's state from the database.
 func (d *StoppedRun) read(ctx context.Context, reader *store.Reader, o *DownOptions) error {
 	snapshot, err := reader.Snapshot(ctx, d.Run)
 	if err != nil {
@@ -237,7 +237,7 @@ func (d *StoppedRun) read(ctx context.Context, reader *store.Reader, o *DownOpti
 	return nil
 }
 
-// Write says what became of them; home is whose runs they are.
+// Write prints the results.
 func (s *Stopped) Write(w io.Writer, home layout.Home) error {
 	var b strings.Builder
 	for _, r := range s.Runs {

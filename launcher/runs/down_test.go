@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Nobody is told of a checkpoint that isn't there.
+// Down mentions a checkpoint only if it is on disk.
 func TestDownTellsWhatIsOnDisk(t *testing.T) {
 	for want, d := range map[string]StoppedRun{
 		"e-1 ended after 1.0 s: stopped, round 20 of 40.\nEvery node has a checkpoint of round 17: the run continues at round 20.\nContinue with: swarm resume e-1\n": {

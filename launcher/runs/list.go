@@ -21,22 +21,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// ListOptions say what swarm ls lists.
+// ListOptions select what swarm ls lists.
 type ListOptions struct {
-	Names  []string // of runs, experiments or jobs; none: all
-	States []string // of runs; none: any
-	Limit  int      // the newest
-	All    bool     // however many
+	Names  []string // of runs, experiments or jobs; empty: all
+	States []string // of runs; empty: any
+	Limit  int      // maximum number of runs, and of jobs, newest first
+	All    bool     // ignore Limit
 }
 
-// Listing is `swarm ls -o json`.
+// Listing is the output of `swarm ls -o json`.
 type Listing struct {
 	Runs  []lifecycle.Listed `json:"runs"`
-	Total int                `json:"total"` // runs of these names and states, of which runs has the newest
+	Total int                `json:"total"` // number of matching runs; Runs has the newest of them
 	Jobs  []stats.JobRow     `json:"jobs,omitempty"`
 }
 
-// Check refuses a limit that is none.
+// Check rejects a limit below 1.
 func (o *ListOptions) Check() error {
 	if o.Limit < 1 {
 		return &configs.Error{Key: "limit", Value: fmt.Sprint(o.Limit), Allowed: "1 or more", Source: "--limit"}
@@ -44,7 +44,7 @@ func (o *ListOptions) Check() error {
 	return nil
 }
 
-// List lists the runs and jobs of a home.
+// List returns the runs and jobs of a home.
 func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error) {
 	reader, err := store.OpenReader(ctx, home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && len(o.Names) == 0 {
@@ -71,8 +71,8 @@ func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error)
 	return d, lifecycle.Measure(home, d.Runs)
 }
 
-// listJobs are the jobs of those names, the newest first, and which of the names are jobs' alone. Where runs' states
-// are asked for there are none.
+// listJobs returns the jobs with these names, newest first, and which of the names are jobs. It returns no jobs if
+// the user filters by runs' states.
 func listJobs(ctx context.Context, reader *store.Reader, o *ListOptions) (rows []stats.JobRow, only map[string]bool, err error) {
 	only = map[string]bool{}
 	for _, name := range o.Names {
@@ -101,7 +101,7 @@ func listJobs(ctx context.Context, reader *store.Reader, o *ListOptions) (rows [
 	return rows, only, err
 }
 
-// Print prints the listing; home and states are those that were asked for.
+// Print prints the listing. home and states are the user's selection.
 func (d Listing) Print(p *table.Page, home layout.Home, states []string) {
 	switch {
 	case len(d.Runs) > 0:
@@ -123,7 +123,7 @@ func (d Listing) Print(p *table.Page, home layout.Home, states []string) {
 	}
 }
 
-// Table has a row a run.
+// Table returns a table with a row per run.
 func Table(runs []lifecycle.Listed) *table.Table {
 	t := table.New(
 		table.Column{Title: "RUN"}, table.Column{Title: "EXPERIMENT", Drop: 3, Max: 24}, table.Column{Title: "STATE"}, table.Column{Title: "ROUNDS", Right: true},
@@ -147,7 +147,7 @@ func folderSize(r lifecycle.Listed) string {
 	case r.SizeBytes != nil:
 		return units.Bytes(*r.SizeBytes)
 	case r.Folder != nil:
-		return "?" // too much to look through, or it can't be read
+		return "?" // too large to measure, or unreadable
 	case r.Imported:
 		return "imported"
 	case lifecycle.Elsewhere(r.Record.Run):

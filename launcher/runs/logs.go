@@ -22,10 +22,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FollowedLines is how many lines of the past a follower sees of each log unless told otherwise.
+// FollowedLines is the default number of existing lines that a follower gets from each log.
 const FollowedLines = 10
 
-// Lines is a flag: a number of lines, or all.
+// Lines is a flag with a number of lines, or all.
 type Lines struct {
 	text string
 	n    int // -1: all
@@ -49,19 +49,19 @@ func (l *Lines) Set(text string) error {
 // Type implements pflag.Value.
 func (l *Lines) Type() string { return "number" }
 
-// LogOptions say which logs are printed, and how.
+// LogOptions select which logs to print, and how.
 type LogOptions struct {
 	Home   layout.Home
 	Out    io.Writer
-	Stderr io.Writer // for a word about empty logs
+	Stderr io.Writer // for a message about empty logs
 
 	Follow bool
 	Lines  Lines
-	JSON   bool // a document a line
+	JSON   bool // one JSON document per line
 }
 
-// Logs prints the logs of a run, or of a job. args are a run and nodes, nodes of the newest run, or a job; none: the
-// newest run's.
+// Logs prints the logs of a run or of a job. args are a run and some of its nodes, nodes of the newest run, or a
+// job. Without args it prints the newest run's logs.
 func Logs(ctx context.Context, reader *store.Reader, args []string, o *LogOptions) error {
 	name := ""
 	if len(args) > 0 {
@@ -95,7 +95,7 @@ func Logs(ctx context.Context, reader *store.Reader, args []string, o *LogOption
 	return err
 }
 
-// begin says with which lines of the past to begin.
+// begin sets the number of existing lines to start with.
 func (o *LogOptions) begin(m *runlog.Merge) {
 	switch {
 	case o.Lines.text != "":
@@ -105,8 +105,8 @@ func (o *LogOptions) begin(m *runlog.Merge) {
 	}
 }
 
-// logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest
-// run.
+// logsOf splits the arguments into a run and names of nodes. If the first name is not a run, it names a node of the
+// newest run.
 func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Snapshot, []string, error) {
 	if len(args) > 0 {
 		snapshot, err := reader.Snapshot(ctx, args[0])
@@ -135,7 +135,7 @@ func knownLogs(s store.Snapshot) []string {
 	return names
 }
 
-// checkLogs refuses nodes that the run hasn't, and a run whose folder has gone.
+// checkLogs rejects nodes that the run does not have, and a run whose folder is gone.
 func checkLogs(dir string, s store.Snapshot, nodes []string) error {
 	for _, node := range nodes {
 		if !slices.Contains(knownLogs(s), node) {
@@ -150,7 +150,7 @@ func checkLogs(dir string, s store.Snapshot, nodes []string) error {
 	return nil
 }
 
-// hasEnded tells whether nobody writes to a run's logs any more.
+// hasEnded reports whether no process writes to a run's logs anymore.
 func hasEnded(ctx context.Context, reader *store.Reader, run string) (bool, error) {
 	snapshot, err := reader.Snapshot(ctx, run)
 	if err != nil {
@@ -159,16 +159,16 @@ func hasEnded(ctx context.Context, reader *store.Reader, run string) (bool, erro
 	if lifecycle.Elsewhere(snapshot.Run) {
 		return snapshot.Run.State != store.RunRunning, nil
 	}
-	return !lifecycle.Identity(snapshot.Run).Alive(), nil // it logs a little after it has recorded the end
+	return !lifecycle.Identity(snapshot.Run).Alive(), nil // the process still logs after it has recorded the end
 }
 
-// logPrinter prints lines, each with its log's name before it.
+// logPrinter prints lines, each prefixed with its log's name.
 type logPrinter struct {
 	out    *bufio.Writer
 	merge  *runlog.Merge
 	asJSON bool
 	flush  bool // after every line
-	alone  bool // there is one log: whose a line is need not be said
+	alone  bool // there is only one log: omit its name
 	lines  int  // printed
 }
 
@@ -194,7 +194,7 @@ func (p *logPrinter) write(line runlog.Line) error {
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(struct {
 			Log  string   `json:"log"`
-			Time *float64 `json:"time"` // Unix seconds; null: not told
+			Time *float64 `json:"time"` // Unix seconds; null: unknown
 			Line string   `json:"line"`
 		}{line.Log, at, line.Text})
 	}
@@ -209,7 +209,7 @@ func (p *logPrinter) write(line runlog.Line) error {
 	return err
 }
 
-// jobLogs prints what a job's command printed.
+// jobLogs prints the output of a job's command.
 func jobLogs(ctx context.Context, reader *store.Reader, j store.Job, nodes []string, o *LogOptions) error {
 	if len(nodes) > 0 {
 		return fail.Usage(fmt.Errorf("%s is a job and has one log, not those of nodes such as %q", j.Job, nodes[0]), "swarm logs "+j.Job)
@@ -229,5 +229,5 @@ func jobLogs(ctx context.Context, reader *store.Reader, j store.Job, nodes []str
 	return errors.Join(err, out.Flush())
 }
 
-// overwritten is what a terminal shows of a line that goes back to its beginning, as progress bars do.
+// overwritten returns what a terminal shows of a line with carriage returns, as progress bars print it.
 func overwritten(text string) string { return text[strings.LastIndexByte(text, '\r')+1:] }

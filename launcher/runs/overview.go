@@ -20,22 +20,23 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Of the jobs that have ended, swarm status lists those of the last days, and so many.
+// Bounds of the ended jobs that swarm status lists.
 const (
 	listedDays = 3
 	listedJobs = 20
 )
 
-// Overview is what swarm status without a name prints as JSON: the newest run's document, and jobs where there are any.
+// Overview is the output of swarm status -o json without a name: the newest run's document, and any jobs.
 type Overview struct {
 	*stats.Status                // nil: there is no run
-	OthersRunning []string       `json:"others_running,omitempty"` // runs that go on beside it
+	OthersRunning []string       `json:"others_running,omitempty"` // other running runs
 	Jobs          []stats.JobRow `json:"jobs,omitempty"`
 
 	after Afterwards // of Status
 }
 
-// Look is the newest run and the jobs of the last days; without either its error says what there could be.
+// Look returns the newest run and the jobs of the last days. If there are neither, the error says how to start a
+// run.
 func Look(ctx context.Context, reader *store.Reader, home layout.Home, advice commandline.Advice) (all Overview, err error) {
 	options := job.QueryOptions()
 	jobs, err := query.RecentJobs(ctx, reader, options.Now-(listedDays*24*time.Hour).Seconds(), listedJobs, options)
@@ -68,7 +69,7 @@ func Look(ctx context.Context, reader *store.Reader, home layout.Home, advice co
 	return all, err
 }
 
-// Print prints it.
+// Print prints the overview.
 func (all Overview) Print(p *table.Page) {
 	if all.Status != nil {
 		terminal.PrintStatus(p, *all.Status)
@@ -85,10 +86,10 @@ func (all Overview) Print(p *table.Page) {
 	}
 }
 
-// othersNamed is how many of the other runs that go on are named.
+// othersNamed bounds the number of other running runs that are named.
 const othersNamed = 3
 
-// othersText says which other runs go on; nothing where none does.
+// othersText returns a text that names the other running runs, or "".
 func othersText(runs []string) string {
 	if len(runs) == 0 {
 		return ""

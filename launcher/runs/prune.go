@@ -15,16 +15,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Prune says which runs are old.
+// Prune selects old runs.
 type Prune struct {
-	Keep      int      // the newest of each experiment stay; -1: not given
+	Keep      int      // number of newest runs to keep per experiment; -1: not set
 	OlderThan string   // an age, such as 30d; empty: any
-	States    []string // of runs that may go
+	States    []string // of runs that may be removed
 
-	seconds float64 // OlderThan; 0: of any age
+	seconds float64 // parsed OlderThan; 0: any age
 }
 
-// Check refuses what can't be meant.
+// Check rejects invalid options.
 func (o *Prune) Check() error {
 	switch {
 	case o.Keep < -1:
@@ -41,7 +41,7 @@ func (o *Prune) Check() error {
 	return nil
 }
 
-// command is how this was typed, less --yes and --dry-run.
+// command returns the command as typed, without --yes and --dry-run.
 func (o *Prune) command(experiments []string, files bool) string {
 	words := []string{"prune"}
 	for _, name := range experiments {
@@ -62,7 +62,7 @@ func (o *Prune) command(experiments []string, files bool) string {
 	return strings.Join(words, " ")
 }
 
-// Prune removes the old runs of experiments; of none named: of all.
+// Prune removes the old runs of the named experiments, or of all if none is named.
 func (o *Removal) Prune(ctx context.Context, reader *store.Reader, experiments []string, which *Prune) (*Removed, error) {
 	recorded, err := reader.Runs(ctx, store.Filter{Experiments: experiments})
 	if err != nil {
@@ -97,9 +97,9 @@ func (o *Removal) Prune(ctx context.Context, reader *store.Reader, experiments [
 	return o.remove(ctx, reader, which.command(experiments, o.Files), runs, left)
 }
 
-// choose are those of runs, the newest first, that go.
+// choose returns the runs to remove. runs must be sorted newest first.
 func (o *Prune) choose(runs []lifecycle.Listed, files bool) []lifecycle.Listed {
-	newer := map[string]int{} // runs of an experiment that came before
+	newer := map[string]int{} // number of runs of an experiment seen so far
 	var chosen []lifecycle.Listed
 	for _, r := range runs {
 		if r.Imported {

@@ -23,28 +23,28 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Removal removes runs: what swarm rm and swarm prune have in common.
+// Removal removes runs, for swarm rm and swarm prune.
 type Removal struct {
 	Home   layout.Home
 	Logger *slog.Logger
-	Stdin  io.Reader // with Stderr, for the question
+	Stdin  io.Reader // for the confirmation, with Stderr
 	Stderr io.Writer
 
-	Files  bool // the records stay
+	Files  bool // keep the records
 	DryRun bool
-	Yes    bool // don't ask
+	Yes    bool // do not ask
 }
 
-// Removed is `-o json` of rm and prune.
+// Removed is the output of rm and prune with -o json.
 type Removed struct {
 	DryRun     bool                `json:"dry_run"`
 	FilesOnly  bool                `json:"files_only"`
 	Runs       []lifecycle.Removed `json:"runs"`
-	Left       []LeftRun           `json:"left"`        // that were meant and can't be removed now
-	FreedBytes int64               `json:"freed_bytes"` // of files; with dry_run what would be
+	Left       []LeftRun           `json:"left"`        // selected runs that cannot be removed at the moment
+	FreedBytes int64               `json:"freed_bytes"` // bytes of files; with dry_run, what a removal would free
 	Remaining  int                 `json:"remaining"`   // runs that stay recorded
 
-	meant []lifecycle.Listed // to be removed
+	meant []lifecycle.Listed // runs selected for removal
 }
 
 // LeftRun is a run that is in use.
@@ -53,7 +53,7 @@ type LeftRun struct {
 	Reason string `json:"reason"`
 }
 
-// Remove removes the runs of those names, of which none is in use.
+// Remove removes the runs with these names. It fails if one of them is in use.
 func (o *Removal) Remove(ctx context.Context, reader *store.Reader, names []string) (*Removed, error) {
 	runs, err := namedForRemoval(ctx, reader, names)
 	if err != nil {
@@ -74,8 +74,8 @@ func (o *Removal) Remove(ctx context.Context, reader *store.Reader, names []stri
 	return o.remove(ctx, reader, command, runs, nil)
 }
 
-// namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it,
-// too.
+// namedForRemoval returns the runs with these names. A name that is both a run's and an experiment's means only
+// that run.
 func namedForRemoval(ctx context.Context, reader *store.Reader, names []string) ([]lifecycle.Listed, error) {
 	for _, name := range names {
 		found, ok, err := job.Named(ctx, reader, name)
@@ -106,8 +106,8 @@ func namedForRemoval(ctx context.Context, reader *store.Reader, names []string) 
 	return runs, nil
 }
 
-// remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in
-// use. Where it returns a document, that is to be shown even beside an error.
+// remove shows the selected runs, asks, and removes them one after another. left are the selected runs that are in
+// use. It may return a result together with an error. Callers must show both.
 func (o *Removal) remove(ctx context.Context, reader *store.Reader, command string, runs []lifecycle.Listed, left []LeftRun) (*Removed, error) {
 	ctx, interrupts := interrupt.Notify(ctx, o.Stderr, "Stopping.")
 	defer interrupts.Close()
@@ -140,7 +140,7 @@ func (o *Removal) remove(ctx context.Context, reader *store.Reader, command stri
 	return d, interrupt.Exit(ctx, err)
 }
 
-// agree asks on a terminal, and elsewhere wants --yes.
+// agree asks for confirmation on a terminal. Without a terminal it requires --yes.
 func (o *Removal) agree(ctx context.Context, command string, runs []lifecycle.Listed) error {
 	if o.Yes {
 		return nil
@@ -168,7 +168,7 @@ func (o *Removal) agree(ctx context.Context, command string, runs []lifecycle.Li
 	return err
 }
 
-// sizeOf is what the folders of runs take, for people.
+// sizeOf returns the total size of the runs' folders, for people.
 func sizeOf(runs []lifecycle.Listed) string {
 	bytes, more := int64(0), ""
 	for _, r := range runs {
@@ -182,7 +182,7 @@ func sizeOf(runs []lifecycle.Listed) string {
 	return more + units.Bytes(bytes)
 }
 
-// Print tells what was removed, what is freed and what stays.
+// Print prints what was removed, what that freed and what remains.
 func (d *Removed) Print(p *table.Page) {
 	runs := d.meant
 	if d.DryRun && len(runs) > 0 {
@@ -230,7 +230,7 @@ func (d *Removed) Print(p *table.Page) {
 	}
 }
 
-// Removable are the states that rm and prune may find a run in.
+// Removable returns the states in which rm and prune can remove a run.
 func Removable() []string {
 	var states []string
 	for _, s := range lifecycle.States {
@@ -241,7 +241,7 @@ func Removable() []string {
 	return states
 }
 
-// CheckRemovable refuses states that no run to be removed has.
+// CheckRemovable rejects states in which no run can be removed.
 func CheckRemovable(states []string) error {
 	for _, s := range states {
 		if s == store.RunRunning {

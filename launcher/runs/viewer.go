@@ -1,6 +1,6 @@
-// Package runs implements the user's operations on the runs and jobs of a home: list, show, follow, read logs, stop,
-// remove, summarize. It takes a home's database and returns documents, which it also prints; it trains nothing, and
-// must not import cmd.
+// Package runs implements the user's operations on the runs and jobs of a home: list, show, follow, read logs,
+// stop, remove, summarize. It reads the home's database, and returns documents that it can also print. It trains
+// nothing, and must not import cmd.
 package runs
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Viewer is who looks at a run, and where.
+// Viewer is the home and the terminal of a user who looks at runs.
 type Viewer struct {
 	Home           layout.Home
 	Stdin          io.Reader
@@ -30,7 +30,7 @@ type Viewer struct {
 	Advice         commandline.Advice
 }
 
-// Summarise prints what a run came to, as swarm up does at its end.
+// Summarise prints the summary of a run, as swarm up does at its end.
 func (o Viewer) Summarise(reader *store.Reader, run store.Run) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -41,7 +41,7 @@ func (o Viewer) Summarise(reader *store.Reader, run store.Run) error {
 	return o.summarise(ctx, reader, run.Run, config, "", false)
 }
 
-// Done shows the end of a run that has nothing left to do.
+// Done prints the summary of a run that has nothing left to do.
 func (o Viewer) Done(ctx context.Context, run store.Run, p plan.Planned, asJSON bool) error {
 	reader, err := store.OpenReader(ctx, o.Home.Database())
 	if err != nil {
@@ -55,7 +55,7 @@ func (o Viewer) Done(ctx context.Context, run store.Run, p plan.Planned, asJSON 
 	return o.summarise(ctx, reader, run.Run, p.Config, p.Trainer.Command, asJSON)
 }
 
-// summarise prints what a run came to, and what to type next. trainer is its --node-command.
+// summarise prints the summary of a run and the next commands. trainer is its --node-command.
 func (o Viewer) summarise(ctx context.Context, reader *store.Reader, run string, config configs.Config, trainer string, asJSON bool) error {
 	summary, err := coordinator.Summary(ctx, reader, run)
 	if err != nil {

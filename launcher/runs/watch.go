@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Watch shows a run from the database alone, beside the process that trains it.
+// Watch shows a run from the database, independently of the process that trains it.
 type Watch struct {
 	o      Viewer
 	reader *store.Reader
@@ -25,8 +25,8 @@ type Watch struct {
 	view   *coordinator.View
 }
 
-// Find finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs,
-// else the newest.
+// Find finds the run to watch by name. It prefers a running run. An empty name selects the running run, or else the
+// newest run.
 func Find(ctx context.Context, reader *store.Reader, name string, o Viewer) (*Watch, error) {
 	running, err := lifecycle.Choose(ctx, reader, name, "attach")
 	if err != nil {
@@ -46,8 +46,9 @@ func (o Viewer) watch(reader *store.Reader, run store.Run) *Watch {
 	return &Watch{o: o, reader: reader, run: run, view: coordinator.NewView(reader, run.Run, o.Home.Run(run.Run))}
 }
 
-// Show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves
-// before, by a key or a signal, leaves with 130 or 143: a run that goes on is no success that a script should act on.
+// Show shows the run until it ends, then its summary. The error has the run's exit code. If the user leaves
+// earlier, by a key or a signal, the exit code is 130 or 143, so that scripts do not treat an unfinished run as a
+// success.
 func (w *Watch) Show(ctx context.Context, interval time.Duration, asJSON bool) error {
 	ctx, interrupts := interrupt.Notify(ctx, w.o.Stderr, "Left. "+w.run.Run+" continues.")
 	defer interrupts.Close()
@@ -66,7 +67,7 @@ func (w *Watch) Show(ctx context.Context, interval time.Duration, asJSON bool) e
 	return w.code()
 }
 
-// code is the error with the run's exit code, nil for 0.
+// code returns an error with the run's exit code, or nil for 0.
 func (w *Watch) code() error {
 	if code := lifecycle.ExitCode(w.view.Latest()); code != fail.ExitDone {
 		return fail.Exit(code)
@@ -74,7 +75,7 @@ func (w *Watch) code() error {
 	return nil
 }
 
-// draw shows the live view on a terminal, lines elsewhere, until the run has ended.
+// draw shows the live view on a terminal, or prints lines elsewhere, until the run has ended.
 func (w *Watch) draw(ctx context.Context, interval time.Duration) error {
 	shown, stop := context.WithCancel(ctx)
 	defer stop()
@@ -83,7 +84,7 @@ func (w *Watch) draw(ctx context.Context, interval time.Duration) error {
 	if err := events.Begin(ctx); err != nil {
 		return err
 	}
-	over := false // read once Live or Plain has returned
+	over := false // read only after Live or Plain has returned
 	config := terminal.Config{
 		Interval: interval, Feed: feed, Out: w.o.Stdout, In: w.o.Stdin, Environ: os.Environ(),
 		History: w.view.History, Logs: w.view.Logs,
@@ -114,7 +115,7 @@ func (w *Watch) draw(ctx context.Context, interval time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// lines prints the status, one document a line, at every interval until the run has ended.
+// lines prints the status at every interval until the run has ended, one JSON document per line.
 func (w *Watch) lines(ctx context.Context, interval time.Duration) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

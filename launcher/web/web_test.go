@@ -48,7 +48,7 @@ func listenFor(t *testing.T, o Options) (*Service, *http.Client) {
 	return d, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 }
 
-// status is what a request without more than its address is answered with.
+// status returns the status code for a GET request to an address.
 func status(t *testing.T, client *http.Client, address string, header ...string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -62,8 +62,8 @@ func status(t *testing.T, client *http.Client, address string, header ...string)
 	return response.StatusCode
 }
 
-// Every user of a machine reaches its loopback: the page asks for the home's token there as well, and only the home's
-// owner can read its file.
+// Every user of a machine can reach its loopback, so the page requires the home's token there as well. Only the
+// home's owner can read the token's file.
 func TestADashboardAsksForItsHomesToken(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		d, client := listenFor(t, Options{Listen: listen})
@@ -111,7 +111,7 @@ func TestADashboardAsksForItsHomesToken(t *testing.T) {
 	}
 }
 
-// Two dashboards that start at once have one token.
+// Dashboards that start at the same time get the same token.
 func TestTheHomesTokenIsMadeOnce(t *testing.T) {
 	home := layout.Home(filepath.Join(t.TempDir(), "home"))
 	tokens := make(chan string, 8)
@@ -133,7 +133,8 @@ func TestTheHomesTokenIsMadeOnce(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-// Other users can read the arguments of the browser's command: the token is in a file that only this user can read.
+// Other users can read the arguments of the browser's command, so the token is in a file that only this user can
+// read.
 func TestTheBrowserIsNotGivenTheTokenAsAnArgument(t *testing.T) {
 	bin := t.TempDir()
 	given := filepath.Join(bin, "given")
