@@ -18,22 +18,22 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// The steps that follow when a sweep was told to stop and its run doesn't. The first is longer than an orderly stop may
-// take: it reaches a run that never heard of the stop, and one that hangs.
+// Escalation if the run continues after the sweep was told to stop. childTerm is longer than an orderly stop may
+// take. SIGTERM then reaches a run that never got the stop, and one that hangs.
 const (
-	childTerm = 26 * time.Second // then SIGTERM
-	childKill = 15 * time.Second // then SIGKILL
+	childTerm = 26 * time.Second // until SIGTERM
+	childKill = 15 * time.Second // until SIGKILL
 )
 
-// UpArguments are those of the swarm up of a source with a seed, on so many nodes (0: as up decides). passed are the
+// UpArguments returns the arguments of swarm up for a source and a seed. nodes = 0 lets up decide. passed are the
 // user's flags.
 func UpArguments(home layout.Home, source Source, seed int64, nodes int, passed []string, asJSON bool) []string {
-	// --config takes a list in CSV, in which quotes make one value of a name with commas.
+	// --config is a list in CSV, in which quotes keep a name with commas together.
 	config := `"` + strings.ReplaceAll(source.Config, `"`, `""`) + `"`
 	args := append([]string{"up", "--home=" + string(home), "--config=" + config, "--seed=" + strconv.FormatInt(seed, 10)}, source.flags()...)
-	args = append(args, passed...) // later ones win
+	args = append(args, passed...) // later flags take precedence
 	if nodes > 0 {
-		args = append(args, "--nodes="+strconv.Itoa(nodes)) // what auto is, is decided once for all runs
+		args = append(args, "--nodes="+strconv.Itoa(nodes)) // auto is resolved once for all runs
 	}
 	if asJSON {
 		args = append(args, "--output=json")
@@ -41,13 +41,13 @@ func UpArguments(home layout.Home, source Source, seed int64, nodes int, passed 
 	return args
 }
 
-// child is a run of the sweep: swarm up, as a process of its own.
+// child is a run of the sweep: swarm up in a process of its own.
 type child struct {
 	cmd      *exec.Cmd
-	terminal bool // it had one when it started
+	terminal bool // it had a terminal when it started
 }
 
-// startChild starts swarm up. It shares this process's terminal and process group.
+// startChild starts swarm up with this process's terminal and process group.
 func startChild(h Host, args []string, quiet bool) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -70,8 +70,8 @@ func startChild(h Host, args []string, quiet bool) (*child, error) {
 	return c, nil
 }
 
-// Signals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost
-// between two runs.
+// Signals returns the channel of signals that a sweep passes on to its run. It collects signals from the start, so
+// that none is lost between two runs.
 func Signals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 8)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
@@ -82,9 +82,9 @@ func Signals() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// wait waits for the end, and sees to it that every signal reaches the run once: those from the keyboard and from a
-// terminal that is closed come to it by themselves. It returns the exit code; of a process that was killed that is
-// fail.ExitFailed, and why says by what.
+// wait waits for the run's end and delivers each signal once. Signals from the keyboard and from a closed terminal
+// reach the run directly. wait returns the exit code. For a killed process that is fail.ExitFailed, and why names
+// the signal.
 func (c *child) wait(signals <-chan os.Signal) (code int, why string) {
 	done := make(chan error, 1)
 	go func() { done <- c.cmd.Wait() }()
@@ -122,7 +122,7 @@ func (c *child) verdict(err error) (code int, why string) {
 	return exit.ExitCode(), ""
 }
 
-// reached tells whether the terminal gave a signal to the run as well as to the sweep.
+// reached reports whether the terminal sent a signal to the run as well as to the sweep.
 func (c *child) reached(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGINT:
@@ -133,7 +133,8 @@ func (c *child) reached(s syscall.Signal) bool {
 	return false
 }
 
-// foreground is the process group that the keyboard of this process's terminal speaks to; 0: it has no terminal.
+// foreground returns the process group that gets the keyboard signals of this process's terminal, or 0 without a
+// terminal.
 func foreground() int {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Cost is what a study takes on this host, or on a card that isn't there: what plan --study prints.
+// Cost is the predicted cost of a study on this host or on a hypothetical GPU: the output of plan --study.
 type Cost struct {
 	Study       string    `json:"study"`
 	Question    string    `json:"question"`
@@ -23,16 +23,16 @@ type Cost struct {
 	Runs        int       `json:"runs"`
 	Experiments []RunCost `json:"experiments"`
 
-	Seconds       *float64 `json:"seconds"` // of all runs, one after the other; null: not known
+	Seconds       *float64 `json:"seconds"` // total of all runs, one after another; null: unknown
 	PricePerHour  *float64 `json:"price_per_hour"`
 	PriceCurrency string   `json:"price_currency"`
-	Cost          *float64 `json:"cost"` // null: no price, or no time
+	Cost          *float64 `json:"cost"` // null: price or time unknown
 }
 
-// RunCost is what a run of one experiment takes. Seconds are null where nothing tells.
+// RunCost is the predicted cost of a run of one experiment. Unknown times are null.
 type RunCost struct {
 	Experiment     string    `json:"experiment"`
-	Config         string    `json:"config"` // I/J, of an adaptive one the first round's
+	Config         string    `json:"config"` // I/J; for an adaptive experiment, of the first round
 	Nodes          int       `json:"nodes"`
 	Rule           string    `json:"rule"` // as in Plan
 	Why            string    `json:"why"`
@@ -41,14 +41,14 @@ type RunCost struct {
 	Round          *fit.Pace `json:"round"`
 	RoundSeconds   *float64  `json:"seconds_per_round"`
 	EvalSeconds    *float64  `json:"seconds_per_evaluation"`
-	LoadingSeconds *float64  `json:"loading_seconds"` // null: not known, and not counted
-	Seconds        *float64  `json:"seconds"`         // of a run
-	Source         string    `json:"source"`          // measured, profile, first principles; empty: nothing tells
-	From           string    `json:"from"`            // for a person: where the figures come from, and what they assume
+	LoadingSeconds *float64  `json:"loading_seconds"` // null: unknown and not included
+	Seconds        *float64  `json:"seconds"`         // total of a run
+	Source         string    `json:"source"`          // measured, profile or first principles; empty: unknown
+	From           string    `json:"from"`            // for people: origin and assumptions of the figures
 	Adaptive       bool      `json:"adaptive,omitempty"`
 }
 
-// NewCost plans every experiment of a study as its runs would be, and predicts their time.
+// NewCost plans every experiment of a study as its runs would be, and predicts their time and cost.
 func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, cost plan.Price) (Cost, error) {
 	out := Cost{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
 	if !s.FixesModels() {
@@ -60,7 +60,8 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 	}
 	reader, err := store.OpenReader(ctx, h.Home.Database())
 	if err != nil {
-		h.Logger.Debug("no measured rates", "reason", err) // none yet, or what a run says before it begins
+		// no database yet, or an error that a run reports before it starts
+		h.Logger.Debug("no measured rates", "reason", err)
 		reader = nil
 	} else {
 		defer reader.Close()
@@ -141,8 +142,8 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 	return out, nil
 }
 
-// evaluationCount returns the number of evaluations of a node: before the first round, every eval_every rounds, after
-// the last.
+// evaluationCount returns the number of evaluations of a node: before the first round, every eval_every rounds, and
+// after the last.
 func evaluationCount(c configs.Config) int {
 	if c.EvalQuestions == 0 {
 		return 0
@@ -154,8 +155,8 @@ func evaluationCount(c configs.Config) int {
 	return n
 }
 
-// rateOfModels is rateOf, of a swarm of different models their mean by how many nodes each has; nil where one isn't
-// known.
+// rateOfModels is rateOf for a swarm of one or more models. For several models it returns the mean, weighted by
+// their numbers of nodes. It returns nil if one rate is unknown.
 func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if len(p.Config.Members) == 0 {
 		return rateOf(ctx, reader, p)
@@ -185,7 +186,7 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 		out.loading += share * r.loading * float64(out.nodes) / float64(max(1, r.nodes))
 		from = append(from, of.Config.Model+" "+r.from)
 		if rateRank(r.source) > rateRank(out.source) {
-			out.source = r.source // the least certain
+			out.source = r.source // the least certain source
 		}
 	}
 	out.pace, out.from = fit.Mean(paces, shares), strings.Join(from, "; ")

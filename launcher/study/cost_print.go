@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// PrintCost writes the plan for people: what is run, what it takes, and where each figure comes from.
+// PrintCost prints the cost for people: the runs, their time, and the origin of each figure.
 func PrintCost(p *table.Page, s *Study, x Cost) {
 	p.Printf("study     %s: %s\n", x.Study, x.Question)
 	if x.Model != "" {
@@ -28,7 +28,7 @@ func PrintCost(p *table.Page, s *Study, x Cost) {
 	p.Println()
 }
 
-// sourceNotes are where the figures come from, each once.
+// sourceNotes returns the distinct origins of the figures.
 func sourceNotes(x Cost) []string {
 	var notes []string
 	for _, e := range x.Experiments {
@@ -67,7 +67,7 @@ func deviceOf(x Cost) string {
 	return strings.Join(names, ", ")
 }
 
-// inAll is the sum, with how it was come by: never a bare number.
+// inAll returns the total with its origin, so that the number never stands alone.
 func inAll(x Cost) string {
 	if x.Seconds == nil {
 		return "in all    not known: do ten rounds of one of these first (swarm up --config 8loc0ext --rounds 10, with the same model), then ask again"
@@ -91,7 +91,7 @@ func inAll(x Cost) string {
 	return text + " at least, predicted from first principles, not measured"
 }
 
-// shortTime writes the seconds of a round.
+// shortTime formats the seconds of a round.
 func shortTime(seconds *float64) string {
 	switch {
 	case seconds == nil:
@@ -104,7 +104,7 @@ func shortTime(seconds *float64) string {
 	return units.Roughly(*seconds)
 }
 
-// runTime writes the time of a run: as roughly does, hours to a tenth.
+// runTime formats the time of a run like units.Roughly, but with hours to a tenth.
 func runTime(seconds *float64) string {
 	switch {
 	case seconds == nil:

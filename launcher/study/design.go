@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Design is a study as it is run with a model, empty for nano, without the keys that it compares.
+// Design returns the design of a study with a model (empty: nano), without the compared keys.
 func Design(study configs.Study, model string) *stats.StudyDesign {
 	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds}
 	if !study.FixesModels() {
@@ -21,10 +21,11 @@ func Design(study configs.Study, model string) *stats.StudyDesign {
 	return d
 }
 
-// Keys are the settings in which a study's experiments differ by its design. Models bring their own defaults.
+// Keys returns the settings in which a study's experiments differ by design. They include the default settings of
+// the models.
 func Keys(study configs.Study, model string) ([]string, error) {
 	m, err := configs.LoadModel(configs.ModelName(model))
-	if err != nil { // a folder, whose shape decides nothing here
+	if err != nil { // a folder: the model's shape has no effect here
 		m = configs.Model{Name: model}
 	}
 	settings, err := study.Settings(model, m)

@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// fact is a property of a run outside the configuration that affects training: nodes, device, precision, weights.
+// fact is a property of a run, outside its configuration, that affects training: nodes, device, precision, weights.
 type fact struct {
 	key   string
-	fresh string // what a new run of the item would have
-	has   string // what its run has, or will have
+	fresh string // value for a new run of the item
+	has   string // value for the item's existing or future run
 }
 
-// compare notes the item's facts. fresh is the plan of a new run, unless err says that there is none now; inputs are a
-// new run's, and used those that the item's run goes on with.
+// compare sets the item's facts. fresh is the plan of a new run, unless err says that none is possible at the
+// moment. inputs are those of a new run. used are those of the item's run.
 func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
 	i.facts = []fact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
@@ -40,7 +40,7 @@ func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string
 	}
 }
 
-// look notes what of the facts the item's run has, or will have.
+// look updates the facts with the values of the item's existing or future run.
 func (i *Item) look() {
 	nodes, device, precision := i.p.Plan.Nodes, i.p.Plan.Device, i.p.Config.ResolvedPrecision(i.p.Plan.Device == fit.DeviceCUDA)
 	if i.r.Run != nil {
@@ -56,8 +56,8 @@ func (i *Item) look() {
 	}
 }
 
-// recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for,
-// and like the others.
+// recheck checks a run that another process has done since the sweep began. The run counts if it matches the
+// sweep's settings and the other runs.
 func (s *Sweep) recheck(ctx context.Context, item *Item) error {
 	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, coordinator.ErrFinished) {
 		return err
@@ -66,7 +66,7 @@ func (s *Sweep) recheck(ctx context.Context, item *Item) error {
 	return unequal(s.items)
 }
 
-// fact is the item's of that name.
+// fact returns the item's fact with that key.
 func (i *Item) fact(key string) (fact, bool) {
 	at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == key })
 	if at < 0 {
@@ -75,9 +75,8 @@ func (i *Item) fact(key string) (fact, bool) {
 	return i.facts[at], true
 }
 
-// unequal refuses a sweep that would compare runs which differ in more than their configurations: runs that would have
-// as many nodes each, the same device, precision and weights if all of them were new, but don't since some are there
-// already.
+// unequal rejects a sweep that would compare runs which differ in more than their configurations. New runs would be
+// equal in nodes, device, precision and weights, but existing ones may differ.
 func unequal(items []*Item) error {
 	var keys []string
 	for _, item := range items {
@@ -88,9 +87,10 @@ func unequal(items []*Item) error {
 		}
 	}
 	var lines []string
-	had := map[string]map[string]bool{"nodes": {}, "external_correction": {}} // what runs of this home or imported ones have, of keys with a flag to keep it
+	// values of existing or imported runs, for the keys with a flag that keeps them
+	had := map[string]map[string]bool{"nodes": {}, "external_correction": {}}
 	for _, key := range keys {
-		groups := map[string][]*Item{} // by what new runs would have
+		groups := map[string][]*Item{} // by the value of new runs
 		for _, item := range items {
 			if f, ok := item.fact(key); ok {
 				groups[f.fresh] = append(groups[f.fresh], item)
@@ -132,7 +132,7 @@ func unequal(items []*Item) error {
 	return fail.Usage(fail.List("the sweep would compare runs that differ in more than their configurations", lines), try)
 }
 
-// differs describes an item's run, and counts the others like it.
+// differs describes an item's run and counts the other runs with the same value.
 func differs(item *Item, f fact, others int) string {
 	text := fmt.Sprintf("%s: a new run of %s would have %s", f.key, item, f.has)
 	if item.r.Run != nil {
@@ -147,7 +147,8 @@ func differs(item *Item, f fact, others int) string {
 	return text
 }
 
-// unlikeNodes returns a warning if configurations get different numbers of nodes without a request; else empty.
+// unlikeNodes returns a warning if configurations get different numbers of nodes without the user's request, else
+// "".
 func (o *Options) unlikeNodes(items []*Item) string {
 	var arms []string
 	counts := map[string]bool{}

@@ -16,18 +16,18 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// longestExperiment is that of an experiment's name.
+// longestExperiment bounds the length of an experiment's name.
 const longestExperiment = 64
 
-// Judge is how the runs of a sweep are judged at its end: all of its arms, each against each.
+// Judge configures the comparison at a sweep's end, of each arm with each other.
 type Judge struct {
 	design  *stats.StudyDesign
 	measure string
-	flags   string // of swarm compare, for what the verdict rests on
-	report  string // of swarm report; empty: it has no such flags
+	flags   string // arguments of swarm compare that show the evidence for the verdict
+	report  string // flags of swarm report; empty: it has none
 }
 
-// judgeOf is a study's.
+// judgeOf returns a study's Judge.
 func judgeOf(s *Study) (*Judge, error) {
 	v := &Judge{design: Design(s.Study, s.named), measure: s.Measure, flags: s.Flags(), report: s.Flags()}
 	var err error
@@ -35,7 +35,7 @@ func judgeOf(s *Study) (*Judge, error) {
 	return v, err
 }
 
-// parseGrid reads --grid's texts.
+// parseGrid parses the values of --grid.
 func parseGrid(texts []string, configurations int) (configs.Grid, error) {
 	var grid configs.Grid
 	for _, text := range texts {
@@ -48,8 +48,7 @@ func parseGrid(texts []string, configurations int) (configs.Grid, error) {
 	return grid, configs.WithSource(grid.Check(configurations), "--grid")
 }
 
-// GridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the
-// values.
+// GridSources returns the arms of a sweep with --grid: every configuration with every combination of values.
 func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	grid, err := parseGrid(o.Grid, len(names))
 	if err != nil {
@@ -79,8 +78,8 @@ func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	return out, nil
 }
 
-// gridJudge judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is
-// the baseline. In what the arms' configurations differ is what the grid compares.
+// gridJudge returns the Judge of a grid. The measure is held-out pass@1 if all arms are evaluated, else the reward.
+// The first arm is the baseline. The grid compares the settings in which its arms differ.
 func gridJudge(items []*Item, seeds int) *Judge {
 	v := &Judge{design: &stats.StudyDesign{Name: "grid", Seeds: seeds}, measure: stats.MeasurePass}
 	seen := map[string]bool{}
@@ -104,7 +103,7 @@ func gridJudge(items []*Item, seeds int) *Judge {
 	return v
 }
 
-// comparedKeys are the settings in which the configurations of a sweep differ, and what follows from these.
+// comparedKeys returns the settings in which a sweep's configurations differ, and settings that follow from them.
 func comparedKeys(items []*Item) (keys []string) {
 	first := items[0].p.Config
 	for _, item := range items {
@@ -124,7 +123,7 @@ func comparedKeys(items []*Item) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// refuseStudyFile refuses a study's file where configurations are named.
+// refuseStudyFile rejects a study's file in place of a configuration.
 func refuseStudyFile(names []string) error {
 	for _, name := range names {
 		if !resolve.IsFile(name) {

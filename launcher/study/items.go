@@ -21,19 +21,20 @@ import (
 // Item is one run of a sweep: a configuration with a seed.
 type Item struct {
 	Source
-	p     plan.Planned        // its configuration has the seed; without a plan where done
-	dir   string              // of the run that goes on; empty: none does
+	p     plan.Planned        // with the item's seed; without a plan if the run is done
+	dir   string              // folder of the run to continue; empty: none
 	done  bool                // nothing was left to do when the sweep began
-	r     *coordinator.Resume // which run it is, as the last check found it
+	r     *coordinator.Resume // the existing run, as of the last check
 	facts []fact
 
-	correction, filter string // of others' rollouts, in a new run: a run that is there may have begun with others
+	correction, filter string // values for a new run; an existing run may have begun with others
 
-	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
-	tried   int                                                                                      // times that this sweep ran it
-	code    int                                                                                      // exit code of the last
-	why     string                                                                                   // of a process that was killed, or of a run that is refused
-	refused bool                                                                                     // its run is done and doesn't count: another process has made it otherwise
+	// runs Resume.Take, and returns the run's inputs
+	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error)
+	tried   int    // number of times that this sweep ran it
+	code    int    // exit code of the last time
+	why     string // why a process was killed, or a run refused
+	refused bool   // its run is done but does not count: another process ran it with other settings
 }
 
 func (i *Item) experiment() string { return i.p.Config.Experiment }
@@ -42,19 +43,19 @@ func (i *Item) failed() bool       { return i.tried > 0 && i.code != fail.ExitDo
 
 func (i *Item) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
 
-// itemConfig is one of the configurations, resolved and checked as far as all seeds share it.
+// itemConfig is one of the configurations, resolved and checked as far as that is independent of the seed.
 type itemConfig struct {
 	Source
 	p       plan.Planned
 	request fit.Request
-	dirs    map[string]string // of the models' weights, by key
+	dirs    map[string]string // folders of the models' weights, by model key
 	inputs  map[string]string
-	busy    bool // the experiment is being run by somebody
+	busy    bool // a process is running the experiment
 }
 
-// items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with
-// the second, so that after a third of three seeds' time every configuration has a result. What is wrong with any of
-// them is wrong now, and not in twenty hours.
+// items resolves and checks every run of the sweep. The first seed of every configuration comes first, then the
+// second. With three seeds, every configuration has a result after a third of the time. The checks find errors
+// before the first run instead of hours later.
 func (o *Options) items(ctx context.Context, h Host, sources []Source) ([]*Item, error) {
 	seeds, err := ParseSeeds(o.Seeds)
 	if err != nil {
@@ -147,8 +148,8 @@ func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*it
 	return c, nil
 }
 
-// item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that
-// will be free by then.
+// item checks one seed of a configuration as swarm up will. busy means that a run of the sweep uses memory at the
+// moment that will be free by then.
 func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
 	item := &Item{Source: c.Source, p: c.p, correction: c.p.Config.ExternalCorrection, filter: c.p.Config.ExternalFilter}
 	item.p.Config.Seed = seed
@@ -206,7 +207,7 @@ func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, b
 	return item, nil
 }
 
-// later is a request to the host when others have given their memory back.
+// later returns the request for a host on which other processes have released their memory.
 func later(r fit.Request, p plan.Planned) fit.Request {
 	if len(r.GPUs) > 0 {
 		fallback, device := r.CPUFallback, r.Device
@@ -217,8 +218,8 @@ func later(r fit.Request, p plan.Planned) fit.Request {
 	return r
 }
 
-// checkDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node
-// behind, and while it runs has two more.
+// checkDisk rejects a sweep whose runs do not fit on the disk. Each run leaves one checkpoint per node, and has two
+// more while it runs.
 func checkDisk(home layout.Home, items []*Item) error {
 	var kept, largest int64
 	left := 0

@@ -7,10 +7,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Types of lines that only sweep -o json has.
+// Event types that only sweep -o json prints.
 const (
 	Started event.Type = "sweep_started"
-	Planned event.Type = "sweep_planned" // the one line of --dry-run
+	Planned event.Type = "sweep_planned" // the only line of --dry-run
 )
 
 // Event is a line of sweep -o json. Index counts from 1.
@@ -19,20 +19,20 @@ type Event struct {
 	Time     float64    `json:"time"`
 	Index    int        `json:"index,omitempty"`
 	Runs     int        `json:"runs"`
-	Attempt  int        `json:"attempt,omitempty"` // of this sweep at the run, from 1
+	Attempt  int        `json:"attempt,omitempty"` // number of times that this sweep has run it, from 1
 	ExitCode *int       `json:"exit_code,omitempty"`
 	Message  string     `json:"message,omitempty"`
 
-	*stats.SweepRow                    // of the run that the line is about; none in a sweep's own lines
+	*stats.SweepRow                    // of the run in question; nil in lines about the sweep
 	Sweep           *stats.SweepStatus `json:"sweep,omitempty"`
 }
 
-// lines prints the events of a sweep, one JSON object a line. Of a nil one nothing is printed.
+// lines prints the events of a sweep, one JSON object per line. A nil *lines prints nothing.
 type lines struct{ out io.Writer }
 
 func (l *lines) write(v any) error { return event.NewWriter(l.out).Write(v) }
 
-// tell prints an event. A reader that has gone away is no reason to end a sweep of days.
+// tell prints an event. It ignores errors, because a closed reader must not end a sweep of several days.
 func (l *lines) tell(e Event) {
 	if l == nil {
 		return

@@ -9,11 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
-// locks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they
-// share none. The kernel drops them with the process, however that ends.
+// locks are the locks that a sweep holds, one for each of its experiments. Sweeps without a common experiment can
+// run at the same time. The kernel releases the locks when the process ends.
 type locks []*files.Claim
 
-// lockSweep takes the locks, or says who has one of them.
+// lockSweep takes the locks. If another process holds one, the error names that process.
 func lockSweep(home layout.Home, items []*Item) (locks, error) {
 	var locks locks
 	seen := map[string]bool{}
@@ -41,7 +41,7 @@ func lockOneSweep(home layout.Home, experiment string) (*files.Claim, error) {
 	})
 }
 
-// release gives the locks up. The files stay, like an experiment's.
+// release releases the locks. The lock files stay.
 func (l locks) release() {
 	for _, claim := range l {
 		claim.Release()

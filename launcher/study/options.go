@@ -10,17 +10,17 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// Host is what the process gives a sweep.
+// Host is what a sweep needs from its process.
 type Host struct {
 	plan.Host
 	Stdin        io.Reader
 	Stdout       io.Writer
 	Program      string // how this user types the program's name and its home
-	Began        string // NAME=VALUE of the environment that tells a run which command began it
+	Began        string // environment variable (NAME=VALUE) that passes the original command to a run
 	EnsureModels func(ctx context.Context, p plan.Planned) (map[string]string, error)
 }
 
-// Options are what is swept over.
+// Options configure a sweep.
 type Options struct {
 	Plan       plan.Options
 	Study      string   // name or file
@@ -30,8 +30,9 @@ type Options struct {
 	NodesGiven bool
 }
 
-// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose
-// seeds count where none were asked for. A study has a verdict.
+// sources returns the configurations of a sweep: the named ones, the arms of a grid, or the experiments of a study,
+// restricted to names if there are any. Without --seeds, the study's number of seeds applies. The Judge is for
+// studies only.
 func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 	switch {
 	case o.Study != "" && o.Grid != nil:

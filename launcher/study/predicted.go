@@ -12,11 +12,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/profile"
 )
 
-// profiledRate is that of a swarm profile: one node alone, at its greatest lengths, so that nodes take it one after the
-// other.
+// profiledRate returns the rate from a swarm profile. The profile is of one node alone, with sequences of maximum
+// length, so the nodes of a GPU are assumed to take turns.
 func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if p.Plan.Device == fit.DeviceCUDA && len(p.Host.GPUs) == 0 {
-		return nil, nil // a card that isn't there
+		return nil, nil // a hypothetical GPU
 	}
 	key := plan.FootprintKey(p)
 	found, err := reader.Footprints(ctx, key.Model, key.GPU)
@@ -54,12 +54,12 @@ func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	return nil, nil
 }
 
-// assumedLoading is what loading is assumed to take a node on a GPU, one after the other: torch, a CUDA context,
-// weights.
+// assumedLoading is the assumed time to load a node on a GPU, in seconds: torch, a CUDA context, weights. Nodes
+// load one after another.
 const assumedLoading = 15
 
-// assumedRate is that of a card whose peaks are known, by what must be computed and moved; nil on a CPU, and for other
-// cards.
+// assumedRate returns the rate of a GPU with known peaks, from the operations and bytes that the work needs. It
+// returns nil on a CPU and for other GPUs.
 func assumedRate(p plan.Planned) *rate {
 	if p.Plan.Device != fit.DeviceCUDA || len(p.Plan.GPUs) == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// tellStart says which run is next, and how far the sweep is.
+// tellStart reports which run starts, and the sweep's progress.
 func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
 	if s.lines != nil {
 		s.lines.tell(Event{
@@ -31,7 +31,7 @@ func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
 	fmt.Fprintf(s.host.Stdout, "sweep: run %d of %d: %s%s; %s\n", n+1, len(s.items), item, again, progressOf(status))
 }
 
-// tellEnd says how a run ended where it hasn't been told.
+// tellEnd reports how a run ended. As text it reports only failures, because the run itself has printed the rest.
 func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 	if s.lines != nil {
 		s.lines.tell(Event{
@@ -49,7 +49,7 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 	}
 }
 
-// progressOf is such as `done 2, failed 0; about 14 h left, $7.20 so far of about $31.00`.
+// progressOf returns a text such as `done 2, failed 0; about 14 h left, $7.20 so far of about $31.00`.
 func progressOf(x stats.SweepStatus) string {
 	text := fmt.Sprintf("done %d, failed %d", x.Done, x.Failed)
 	var more []string
@@ -68,14 +68,14 @@ func progressOf(x stats.SweepStatus) string {
 	return text + "; " + strings.Join(more, ", ")
 }
 
-// Summary is the last line of sweep -o json, and what the webhook gets.
+// Summary is the last line of sweep -o json, and the document for the webhook.
 type Summary struct {
 	Type     event.Type `json:"type"`
 	Time     float64    `json:"time"`
 	State    string     `json:"state"` // done, stopped, lost (some runs are not done), failed (none is)
 	ExitCode int        `json:"exit_code"`
 	stats.SweepStatus
-	Study *stats.Study `json:"study,omitempty"` // what the runs of a study or a grid say
+	Study *stats.Study `json:"study,omitempty"` // the verdict of a study or a grid
 }
 
 func (s *Sweep) tellSummary(x Summary) error {
@@ -98,7 +98,7 @@ func (s *Sweep) tellSummary(x Summary) error {
 	})
 }
 
-// printOutcome says what the runs say, as far as that is known, and how to see more.
+// printOutcome prints the verdict if it is known, and the commands that show more.
 func (s *Sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 	if s.judge == nil {
 		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, strings.Join(s.comparison(), " ")))
@@ -114,7 +114,8 @@ func (s *Sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[3]s    the same with every figure\n", s.host.Program, s.judge.flags, s.judge.report)
 }
 
-// comparison are the arguments of swarm compare for the sweep: against the first experiment without externals.
+// comparison returns the arguments of swarm compare for the sweep. The baseline is the first experiment without
+// externals.
 func (s *Sweep) comparison() []string {
 	args := s.Experiments()
 	for _, item := range s.items {
@@ -125,7 +126,7 @@ func (s *Sweep) comparison() []string {
 	return args
 }
 
-// Table has a row a run. Where planned is set it shows what is to come, else what was.
+// Table returns a table with a row per run. With planned it shows the time left, else the time used.
 func Table(x stats.SweepStatus, planned bool) *table.Table {
 	last := "time"
 	if planned {
@@ -159,7 +160,7 @@ func reached(r stats.SweepRow) string {
 	return fmt.Sprintf("%.2f", r.CumulativeReward)
 }
 
-// timeOr writes a time exactly to the second.
+// timeOr formats a time to the second.
 func timeOr(seconds *float64) string {
 	if seconds == nil {
 		return "–"
@@ -182,12 +183,12 @@ func costOf(seconds, perHour *float64) *float64 {
 	return &cost
 }
 
-// DryRun shows the sweep and starts nothing.
+// DryRun prints the sweep and starts nothing.
 func (s *Sweep) DryRun(ctx context.Context) error {
 	reader, err := store.OpenReader(ctx, s.host.Home.Database())
 	if err == nil {
 		s.reader = reader
-	} // without a database nothing is known
+	} // without a database, nothing is known
 	status, err := s.Status(ctx)
 	if err != nil {
 		return err

@@ -16,25 +16,25 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Sources of a rate, the best first.
+// Sources of a rate, best first.
 const (
 	rateMeasured = "measured"
 	rateProfile  = "profile"
 	rateAssumed  = "first principles"
 )
 
-// rate is how fast nodes of one model are on a device, for work that is known, and where that is from.
+// rate is the speed of nodes of one model on a device for a known amount of work, with its source.
 type rate struct {
-	source     string // one of rate*
-	from       string // for a person
+	source     string // one of the rate constants
+	from       string // the source, for people
 	work       fit.Work
-	nodes      int // of the fullest GPU, or of the host
+	nodes      int // on the fullest GPU, or on the host
 	pace       fit.Pace
-	completion float64 // seconds of evaluations, per completion that each node answers; 0: as in a round
-	loading    float64 // seconds before the first round; 0: not known
+	completion float64 // seconds of an evaluation per completion of each node; 0: as in a round
+	loading    float64 // seconds before the first round; 0: unknown
 }
 
-// roundWork is what a node of the configuration computes a round. Externals are as many as the others share.
+// roundWork returns the work of a node per round. The externals are limited by what the other nodes share.
 func roundWork(c configs.Config, nodes int) fit.Work {
 	return fit.Work{
 		Own: c.NumTrainSamples, External: min(c.NumTransplantTrees, c.NumTrainSamples*(nodes-1)), Generations: c.NumGenerations,
@@ -42,7 +42,7 @@ func roundWork(c configs.Config, nodes int) fit.Work {
 	}
 }
 
-// fullest is how many nodes the GPU with most of them has, or the host.
+// fullest returns the number of nodes on the GPU with the most nodes, or on the host.
 func fullest(p fit.Plan) int {
 	most := 0
 	for _, room := range p.Rooms {
@@ -54,7 +54,7 @@ func fullest(p fit.Plan) int {
 	return most
 }
 
-// rateOf is the best rate that is known for nodes of p's model; nil: none is.
+// rateOf returns the best known rate for nodes of p's model, or nil.
 func rateOf(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if reader != nil {
 		for _, find := range []func(context.Context, *store.Reader, plan.Planned) (*rate, error){measuredRate, profiledRate} {
@@ -66,7 +66,8 @@ func rateOf(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, e
 	return assumedRate(p), nil
 }
 
-// measuredRate is that of the newest run of the model on such a device; one that did the same work comes before others.
+// measuredRate returns the rate of the newest run of the model on the same kind of device. A run with the same work
+// takes precedence.
 func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	runs, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
@@ -78,7 +79,8 @@ func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 		if t.RoundsDone < 5 || t.Workers > 0 || json.Unmarshal(t.Config, &c) != nil || json.Unmarshal(t.Plan, &plan) != nil {
 			continue
 		}
-		if t.Imported() || !sameRate(c, p.Config) || !sameDevice(plan, p.Plan) { // what was imported wasn't measured here
+		// an imported run was not measured here
+		if t.Imported() || !sameRate(c, p.Config) || !sameDevice(plan, p.Plan) {
 			continue
 		}
 		exact := roundWork(c, t.Run.Nodes) == roundWork(p.Config, p.Plan.Nodes) && fullest(plan) == fullest(p.Plan)
@@ -100,8 +102,8 @@ func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	return best, nil
 }
 
-// sameRate tells whether runs of b take as long as those of a for the same number of sequences. Of an adaptive run it
-// isn't known how many it had: its rounds did other work than its configuration says.
+// sameRate reports whether runs of b take as long as those of a for the same number of sequences. It is false for
+// an adaptive a: its rounds did other work than its configuration says.
 func sameRate(a, b configs.Config) bool {
 	of := func(c configs.Config) any {
 		return [...]any{
@@ -112,8 +114,8 @@ func sameRate(a, b configs.Config) bool {
 	return of(a) == of(b) && a.Models == "" && !a.Adaptive()
 }
 
-// sameDevice tells whether two plans are for the same kind of card, or both for the CPU. A card that isn't there is any
-// of its size.
+// sameDevice reports whether two plans are for the same kind of GPU, or both for the CPU. A hypothetical GPU in b
+// matches any GPU of its size.
 func sameDevice(a, b fit.Plan) bool {
 	if a.Device != b.Device || len(a.GPUs) != len(b.GPUs) {
 		return false
@@ -131,8 +133,8 @@ func sameDevice(a, b fit.Plan) bool {
 	return was.Name == now.Name
 }
 
-// rateOfRun reads a run's rate from its rounds; nil: it has too few. A round takes the median of the times between the
-// ends of two, so that neither evaluations nor pauses count.
+// rateOfRun computes a run's rate from its rounds, or returns nil if there are too few. The time of a round is the
+// median of the times between the ends of consecutive rounds, which excludes evaluations and pauses.
 func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c configs.Config, plan fit.Plan) (*rate, error) {
 	phases := map[string]float64{}
 	var bands []store.RoundBand
@@ -184,8 +186,9 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	return r, nil
 }
 
-// loadingOf is how long a run loaded before its first round, which with evaluations took others seconds; 0: not known.
-// One that was stopped and went on may have done so in its first round: how long it lay still is not told from loading.
+// loadingOf returns the seconds that a run loaded before its first round, or 0 if unknown. others are the seconds
+// of the first round and its evaluation. A run with several attempts may have been interrupted in its first round,
+// and the pause would count as loading.
 func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 	if first.Round != 0 || t.Attempts > 1 {
 		return 0
@@ -193,7 +196,7 @@ func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 	return max(0, first.End-t.Run.Started-others)
 }
 
-// median is that of the finite values; NaN of nothing.
+// median returns the median of the finite values, or NaN if there are none.
 func median(values []float64) float64 {
 	var finite []float64
 	for _, v := range values {

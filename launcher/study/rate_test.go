@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// An adaptive run's configuration doesn't say what its rounds did.
+// An adaptive run's configuration does not tell what its rounds computed.
 func TestAnAdaptiveRunIsNoMeasurement(t *testing.T) {
 	t.Parallel()
 	fixed := configs.Default()

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// rows are the sweep's runs as the database has them.
+// rows returns the sweep's runs as recorded in the database.
 func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	var runs []store.Totals
 	if s.reader != nil {
@@ -40,8 +40,8 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	return rows, nil
 }
 
-// predict gives the rows of a study or a grid that have no pace of their own that of rounds measured here, made up for
-// their split and evaluations.
+// predict sets the pace of rows without one, for a study or a grid. It uses rounds measured here, adjusted for the
+// split and the evaluations.
 func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	if s.reader == nil {
 		return nil
@@ -68,8 +68,8 @@ func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	return nil
 }
 
-// RecordedRow is what the database has of an experiment's run with a seed. A run that is done and goes on to more
-// rounds counts as stopped.
+// RecordedRow returns the recorded run of an experiment with a seed. A run that is done counts as stopped if the
+// configuration has another number of rounds.
 func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row stats.SweepRow, imported bool, err error) {
 	row = stats.SweepRow{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: stats.SweepPending, Rounds: c.Rounds}
 	if reader == nil {
@@ -89,19 +89,19 @@ func RecordedRow(ctx context.Context, reader *store.Reader, name string, c confi
 	row.Run, row.State, row.Round = run.Run, status.State, status.Round
 	row.CumulativeReward = status.CumulativeReward
 	if run.Imported() {
-		return row, true, nil // neither its time nor its money was this machine's
+		return row, true, nil // its time and cost are another machine's
 	}
 	row.SecondsPerRound, row.ActiveSeconds = status.SecondsPerRound, status.ElapsedSeconds
-	if status.Rounds == row.Rounds { // else this sweep prolongs it
+	if status.Rounds == row.Rounds { // otherwise this sweep extends it
 		row.ETASeconds = status.ETASeconds
 	}
 	if row.State == store.RunDone && run.Rounds != row.Rounds {
-		row.State = store.RunStopped // it goes on to the rounds that are asked for now
+		row.State = store.RunStopped // this sweep extends it
 	}
 	return row, false, nil
 }
 
-// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was
+// row returns one item's row. Its state is relative to this sweep: a run that failed before this sweep counts as
 // stopped.
 func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
 	row, imported, err := RecordedRow(ctx, s.reader, item.Name, item.p.Config)
@@ -113,15 +113,14 @@ func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
 		row.State = store.RunFailed
 	case row.State == store.RunDone:
 	case item.failed() && item.code < fail.ExitSignal && row.State != store.RunLost:
-		row.State = store.RunFailed // also what was refused before it was recorded, or was killed
+		row.State = store.RunFailed // including runs that were refused before they were recorded, and killed ones
 	case !item.failed() && (row.State == store.RunFailed || row.State == store.RunLost):
 		row.State = store.RunStopped
 	}
 	return row, nil
 }
 
-// similarPace is the seconds a round of the newest run that computed as much a round as the item will; nil: there is
-// none.
+// similarPace returns the seconds per round of the newest run with the same work per round as the item, or nil.
 func similarPace(item *Item, runs []store.Totals) *float64 {
 	for _, t := range slices.Backward(runs) {
 		var c configs.Config
@@ -136,7 +135,7 @@ func similarPace(item *Item, runs []store.Totals) *float64 {
 	return nil
 }
 
-// workOf is what decides how long a round takes, by the experiment's configuration.
+// workOf returns the settings that determine how long a round takes.
 func workOf(c configs.Config) any {
 	return [...]any{
 		c.Model, c.Models, c.NumTrainSamples, c.NumTransplantTrees, c.Split, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations,

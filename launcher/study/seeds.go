@@ -9,19 +9,19 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// maxSeeds bounds a sweep: more is a mistake in typing.
+// maxSeeds bounds the seeds of a sweep. A larger number is a typing error.
 const maxSeeds = 1000
 
-// manySeeds are more than a count of seeds commonly is: --seeds 42 may mean seed 42.
+// manySeeds is the largest usual number of seeds. A larger one, such as --seeds 42, may mean a single seed.
 const manySeeds = 20
 
-// Seeds are the seeds of --seeds: how many, from the configuration's own on, or a list.
+// Seeds are the seeds of --seeds: a number of seeds that starts at the configuration's own, or a list.
 type Seeds struct {
 	count int
-	list  []int64 // nil: count is meant
+	list  []int64 // nil: use count
 }
 
-// ParseSeeds reads 3 (three seeds) or 1,5,9 (these). A list of one ends in a comma.
+// ParseSeeds parses 3 (three seeds) or 1,5,9 (these seeds). A list of one seed ends with a comma.
 func ParseSeeds(text string) (Seeds, error) {
 	refuse := &configs.Error{Key: "seeds", Value: text, Source: "--seeds",
 		Allowed: "how many (1 to " + strconv.Itoa(maxSeeds) + "), or a list of different ones such as 1,5,9"}
@@ -43,7 +43,7 @@ func ParseSeeds(text string) (Seeds, error) {
 	return out, nil
 }
 
-// doubt is what to warn of where a count may be meant as a seed; else empty.
+// doubt returns a warning if a number of seeds may be meant as a seed, else "".
 func (s Seeds) doubt(first int64) string {
 	if s.count <= manySeeds {
 		return ""
@@ -51,7 +51,7 @@ func (s Seeds) doubt(first int64) string {
 	return fmt.Sprintf("--seeds %d is %d seeds of each, %d to %d; seed %d alone is --seeds %d,", s.count, s.count, first, s.at(s.count-1, first), s.count, s.count)
 }
 
-// len is how many seeds there are.
+// Len returns the number of seeds.
 func (s Seeds) Len() int {
 	if s.list != nil {
 		return len(s.list)
@@ -59,7 +59,7 @@ func (s Seeds) Len() int {
 	return s.count
 }
 
-// at is seed number i of a configuration whose own seed is first.
+// at returns seed number i of a configuration whose own seed is first.
 func (s Seeds) at(i int, first int64) int64 {
 	if s.list != nil {
 		return s.list[i]

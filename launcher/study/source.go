@@ -20,13 +20,13 @@ import (
 
 // Source is one of a sweep's configurations before it is resolved.
 type Source struct {
-	Name   string         // as messages and tables call it: preset or file, or an experiment of a study
-	Config string         // for --config: preset or file
-	Values map[string]any // by key: a study's, above the preset and below the user's flags
-	Nodes  int            // a study's; 0: the user's
+	Name   string         // in messages and tables: a preset, a file, or an experiment of a study
+	Config string         // value of --config: a preset or file
+	Values map[string]any // of a study, by key; they override the preset, and the user's flags override them
+	Nodes  int            // of a study; 0: the user's
 }
 
-// sourcesOf are those of a sweep's arguments.
+// sourcesOf returns the sources for a sweep's arguments.
 func sourcesOf(names []string) []Source {
 	var out []Source
 	for _, name := range names {
@@ -35,7 +35,7 @@ func sourcesOf(names []string) []Source {
 	return out
 }
 
-// Sources are the study's experiments, or those of them that are named, as they are run with its model.
+// Sources returns the study's experiments with its model, restricted to only if it is not empty.
 func (s *Study) Sources(only ...string) ([]Source, error) {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Study) Sources(only ...string) ([]Source, error) {
 	return out, nil
 }
 
-// flags are the source's values as arguments of swarm up. The user's own come after them and win.
+// flags returns the source's values as arguments of swarm up. The user's own flags come later and take precedence.
 func (s Source) flags() []string {
 	var args []string
 	for _, key := range configs.AllKeys() {
@@ -75,8 +75,8 @@ func (s Source) flags() []string {
 	return args
 }
 
-// OptionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the
-// user said how many.
+// OptionsOf returns the options for one configuration: the source's values for flags that the user did not set.
+// nodesGiven means that the user set --nodes.
 func OptionsOf(p plan.Options, s Source, nodesGiven bool) plan.Options {
 	p.Resume = nil
 	p.Config.Config = []string{s.Config}
@@ -92,14 +92,14 @@ func OptionsOf(p plan.Options, s Source, nodesGiven bool) plan.Options {
 	return p
 }
 
-// Study is a study with the model it is run with.
+// Study is a study with its model.
 type Study struct {
 	configs.Study
 	model configs.Model
-	named string // the model as --model names it; empty: the study's own
+	named string // the value of --model; empty: the study's own model
 }
 
-// Find is the study of that name, or of a user's file.
+// Find returns the study with that name, or reads the study in a user's file.
 func Find(name string) (configs.Study, error) {
 	if !resolve.IsFile(name) {
 		study, err := configs.LoadStudy(name)
@@ -120,8 +120,8 @@ func Find(name string) (configs.Study, error) {
 	return configs.ParseStudyFile(name, text)
 }
 
-// Load finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven:
-// --nodes was given.
+// Load returns a study with its model from the flags. It rejects flags for settings that the study varies.
+// nodesGiven means that the user set --nodes.
 func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	study, err := Find(name)
 	if err != nil {
@@ -138,7 +138,7 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 			Problem: "a study decides itself which models its nodes have", Source: l.Sources["models"], Remedy: "--model NAME, or the study mixed-models",
 		}
 	case s.named == "":
-		s.model, err = configs.LoadModel(configs.NanoModel) // the one that any machine can train
+		s.model, err = configs.LoadModel(configs.NanoModel) // any machine can train it
 	case study.FixesModels():
 		return nil, &configs.Error{
 			Problem: fmt.Sprintf("study %s has no choice of a model: its experiments name theirs", name), Source: l.Sources["model"],
@@ -153,7 +153,7 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	return s, s.checkFlags(l, nodesGiven)
 }
 
-// checkFlags refuses what the study compares as a flag: it would make its experiments the same.
+// checkFlags rejects flags for settings that the study compares, because they would make its experiments equal.
 func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	return nil
 }
 
-// Flags are those that name the study on a command line.
+// Flags returns the flags that select the study on a command line.
 func (s *Study) Flags() string {
 	if s.named == "" {
 		return "--study " + shell.Quote(s.Named())
@@ -180,7 +180,8 @@ func (s *Study) Flags() string {
 	return "--study " + shell.Quote(s.Named()) + " --model " + shell.Quote(s.named)
 }
 
-// otherwise refuses to continue or to count a run whose settings differ from the study's current ones. err is Take's.
+// otherwise returns an error if the run to continue or to count has settings other than the study's current ones.
+// err is the result of Take.
 func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 	if i.Values == nil {
 		return nil
@@ -190,7 +191,7 @@ func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 		if r.Run == nil {
 			return nil
 		}
-		// A run may change while it goes on what it is measured by, a study's may not.
+		// In general a resumed run may change its measurement settings. A run of a study must not.
 		var measured []configs.Difference
 		for _, d := range configs.Differences(r.Fixed, i.p.Config) {
 			if d.Class == configs.ClassMeasure {
@@ -211,5 +212,5 @@ func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 
 }
 
-// SeedCount is how many seeds the study has, with its model.
+// SeedCount returns the study's number of seeds, with its model.
 func (s *Study) SeedCount() int { return s.With(s.named).Seeds }

@@ -1,5 +1,6 @@
-// Package study runs a study: it turns experiments and seeds into runs, starts the missing ones one after the other as
-// swarm up, and reports the verdict. Only the database tells it which runs are done. It must not import cmd.
+// Package study runs studies and sweeps. It turns experiments and seeds into runs, starts the missing ones one
+// after another as swarm up, and reports the verdict. Only the database tells it which runs are done. It must not
+// import cmd.
 package study
 
 import (
@@ -22,21 +23,21 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// sweep is a list of runs, one after the other. What is done it knows from the database alone.
+// Sweep is a list of runs to do one after another. Only the database tells it which of them are done.
 type Sweep struct {
 	host    Host
 	items   []*Item
-	judge   *Judge // nil: of configurations that were named, which swarm compare judges
+	judge   *Judge // nil: named configurations, which swarm compare compares
 	price   plan.Price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal
-	lines   *lines // nil: text is wanted
+	lines   *lines // nil: print text
 	locks   locks
-	reader  *store.Reader // nil where there is no database yet
+	reader  *store.Reader // nil if there is no database yet
 	folder  string        // for the log and the summary of this sweep
 }
 
-// Experiments are the names, in their order.
+// Experiments returns the names of the experiments in order.
 func (s *Sweep) Experiments() []string {
 	var names []string
 	for _, item := range s.items {
@@ -47,8 +48,8 @@ func (s *Sweep) Experiments() []string {
 	return names
 }
 
-// Serve runs what is left, and what failed once more. Its error is a stop, or that the sweep can't go on; failed runs
-// are none.
+// Serve does the remaining runs, and retries failed ones once. The error is a stop, or means that the sweep cannot
+// continue. Failed runs are not an error.
 func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 	s.signals = signals
 	status, err := s.Status(ctx)
@@ -62,7 +63,7 @@ func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 		}
 	}
 	for n, item := range s.items {
-		if !item.failed() || item.code == fail.ExitUsage { // what is refused is refused again
+		if !item.failed() || item.code == fail.ExitUsage { // swarm up would reject it again
 			continue
 		}
 		if err := s.turn(ctx, n, item); err != nil {
@@ -72,7 +73,8 @@ func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 	return nil
 }
 
-// turn brings an item to its end, unless it is done. Its error is a stop, or that the database can't be read.
+// turn does an item's run, unless it is done. The error is a stop, or means that the database cannot be read or the
+// run cannot be started.
 func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 	var status stats.SweepStatus
 	for {
@@ -110,14 +112,14 @@ func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 	if ctx.Err() != nil {
 		return interrupt.Exit(ctx, ctx.Err())
 	}
-	if item.code > fail.ExitSignal { // by its keys, or by swarm down
+	if item.code > fail.ExitSignal { // stopped by its keys or by swarm down
 		return fail.Exit(item.code)
 	}
 	return nil
 }
 
-// adopt counts a run that another process has done meanwhile, or says why it doesn't count. Its error is that the
-// database can't be read.
+// adopt checks a run that another process has done meanwhile, and counts it or reports why not. The error means
+// that the database cannot be read.
 func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
 	err := s.recheck(ctx, item)
 	if ctx.Err() != nil {
@@ -137,11 +139,11 @@ func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
 	return nil
 }
 
-// otherInterval is how often a sweep looks whether a run that isn't its own has ended.
+// otherInterval is the time between checks of whether another process's run has ended.
 const otherInterval = time.Second
 
-// awaitOther waits while somebody else runs the item's experiment: the run of a sweep that was killed, mostly. It tells
-// whether it had to.
+// awaitOther waits while another process runs the item's experiment, usually the run of a killed sweep. It reports
+// whether it had to wait.
 func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err error) {
 	progress := screen.NewStatusLine(s.host.Stderr, 10*time.Second)
 	defer progress.End()
@@ -168,8 +170,7 @@ func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err er
 	}
 }
 
-// End shows what the sweep came to, hands it to finish if anything was run, and returns the command's error. err is
-// Serve's.
+// End prints the summary, calls finish if the sweep ran anything, and returns the command's error. err is Serve's.
 func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 	status, readErr := s.Status(ctx)
 	if readErr != nil {
@@ -200,14 +201,14 @@ func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 		finish(s.ending(summary))
 	}
 	if err == nil && code != fail.ExitDone {
-		err = fail.Exit(code) // the table says which
+		err = fail.Exit(code) // the table shows the failed runs
 	}
 	return errors.Join(shown, err)
 }
 
-// Ending is how a sweep ended, for whoever wants to know.
+// Ending describes how a sweep ended.
 type Ending struct {
-	Experiments string // blanks between
+	Experiments string // separated by blanks
 	Folder      string // of the sweep's log
 	Summary     Summary
 }
@@ -216,12 +217,12 @@ func (s *Sweep) ending(summary Summary) Ending {
 	return Ending{Experiments: strings.Join(s.Experiments(), " "), Folder: s.folder, Summary: summary}
 }
 
-// worked tells whether the sweep ran anything: one that finds everything done has nothing to tell.
+// worked reports whether the sweep ran anything. If everything was done already, there is nothing to report.
 func (s *Sweep) worked() bool {
 	return slices.ContainsFunc(s.items, func(i *Item) bool { return i.tried > 0 })
 }
 
-// Status is what the sweep has come to, by the database.
+// Status returns the sweep's progress as recorded in the database.
 func (s *Sweep) Status(ctx context.Context) (stats.SweepStatus, error) {
 	rows, err := s.rows(ctx)
 	if err != nil {
@@ -230,7 +231,7 @@ func (s *Sweep) Status(ctx context.Context) (stats.SweepStatus, error) {
 	return stats.NewSweepStatus(rows, s.price.PerHour, s.price.Currency), nil
 }
 
-// Open prepares what a sweep needs beside its plan. What it opened, Close closes.
+// Open opens what a sweep needs besides its plan. The caller calls Close.
 func (s *Sweep) Open(ctx context.Context) (err error) {
 	if err := s.host.Home.Make(); err != nil {
 		return err
@@ -250,7 +251,7 @@ func (s *Sweep) Open(ctx context.Context) (err error) {
 			return plan.NoCUDA(python, item.String()+" is planned for a GPU")
 		}
 	}
-	// Opened for writing first: that makes the database, and brings an older one up to date.
+	// Open the database for writing first: that creates it, or migrates an older one.
 	db, err := store.Open(ctx, s.host.Home.Database(), store.Options{Warn: store.LogNews(s.host.Logger)})
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func (s *Sweep) Open(ctx context.Context) (err error) {
 	return err
 }
 
-// Close gives back what Open opened.
+// Close closes what Open opened.
 func (s *Sweep) Close() {
 	if s.reader != nil {
 		s.reader.Close()
@@ -271,8 +272,8 @@ func (s *Sweep) Close() {
 	s.locks.release()
 }
 
-// New resolves and checks every run of a sweep over names: configurations, or a study's experiments. asJSON prints one
-// event a line.
+// New resolves and checks every run of a sweep over names: configurations, or a study's experiments. With asJSON
+// the sweep prints one event per line.
 func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price, passed []string, asJSON bool) (*Sweep, error) {
 	sources, judge, err := o.sources(h, names)
 	if err != nil {
@@ -292,14 +293,14 @@ func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price
 	return s, nil
 }
 
-// Folder is for the sweep's log and summary. It is known after Open.
+// Folder returns the folder for the sweep's log and summary. Open sets it.
 func (s *Sweep) Folder() string { return s.folder }
 
-// Runs is how many runs the sweep has.
+// Runs returns the number of runs.
 func (s *Sweep) Runs() int { return len(s.items) }
 
-// Turn brings run n, counted from 0, to its end, unless it is done. It returns the run's exit code. The error is a
-// stop, or that the database can't be read.
+// Turn does run n (from 0), unless it is done, and returns its exit code. The error is a stop, or means that the
+// database cannot be read or the run cannot be started.
 func (s *Sweep) Turn(ctx context.Context, n int) (code int, err error) {
 	err = s.turn(ctx, n, s.items[n])
 	return s.items[n].code, err

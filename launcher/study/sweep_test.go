@@ -78,7 +78,7 @@ func TestASweepsComparisonHasItsBaseline(t *testing.T) {
 	require.Equal(t, []string{"4loc4ext"}, s.comparison())
 }
 
-// Before a sweep has measured anything itself, a run like its own tells how long a round takes.
+// Before a sweep has measurements of its own, a similar run tells how long a round takes.
 func TestThePaceOfARunLikeIt(t *testing.T) {
 	t.Parallel()
 	run := func(name string, change func(*configs.Config, *store.Totals)) store.Totals {

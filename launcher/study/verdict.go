@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// verdict is what the runs of a study or a grid say at the end of its sweep; nil of a sweep of none, and where it can't
-// be read: that is no reason to call the sweep failed.
+// verdict returns the verdict of a study or a grid at the end of its sweep, or nil for other sweeps. It also
+// returns nil if the runs cannot be read, which does not make the sweep fail.
 func (s *Sweep) verdict(ctx context.Context) *stats.Study {
 	if s.judge == nil || s.reader == nil {
 		return nil
