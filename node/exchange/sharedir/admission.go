@@ -13,17 +13,17 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// ServeOptions tune ServeAdmission.
+// ServeOptions configure ServeAdmission.
 type ServeOptions struct {
-	Poll    time.Duration // how often the folder is looked at; 0: two seconds, or five where it isn't on this machine's disk
-	Silence time.Duration // a worker without a new beat file for as long has fallen silent; 0: SilentAfter
+	Poll    time.Duration // time between looks at the folder; 0: two seconds, or five if the folder is not on a local disk
+	Silence time.Duration // a worker without a new beat file for this long counts as silent; 0: SilentAfter
 	Logger  *slog.Logger  // may be nil
 }
 
-// rosterEvery is how often a roster is written although nothing changed: the coordinator's sign of life.
+// rosterEvery is the time after which an unchanged roster is written again, to show that the coordinator is alive.
 const rosterEvery = time.Minute
 
-// rosterSoonest is how soon after a roster one is written in which only the newest round is another.
+// rosterSoonest is the minimum time between two rosters that differ only in the newest round.
 const rosterSoonest = BeatEvery
 
 // server answers the workers of a run.
@@ -36,9 +36,9 @@ type server struct {
 	sessions  map[string]*workerSession // by worker
 }
 
-// ServeAdmission answers the messages of a run's workers until ctx ends. To the admission server it beats for a worker
-// as long as new beat files of it come, so that the admission server's own patience, made for networks, needn't know of
-// the folder's. A folder that is away is waited for. It returns nil.
+// ServeAdmission answers the messages of a run's workers until ctx ends. It beats to the admission server on behalf of
+// a worker while new beat files of the worker arrive. So the admission server can keep its short timeout for networks.
+// If the folder is unavailable, ServeAdmission retries. It returns nil.
 func ServeAdmission(ctx context.Context, dir, run string, admission membership.Admission, o ServeOptions) error {
 	logger := o.Logger
 	if logger == nil {
@@ -66,10 +66,10 @@ func ServeAdmission(ctx context.Context, dir, run string, admission membership.A
 	}
 }
 
-// handlers is how many workers are attended to at once.
+// handlers is the number of workers served at a time.
 const handlers = 8
 
-// round attends to every worker once.
+// round serves every worker once.
 func (c *server) round(ctx context.Context) error {
 	names, err := c.tree.list(path.Join(runPath(c.run), workersPart))
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *server) round(ctx context.Context) error {
 	for _, name := range names {
 		worker, ok := decode(name)
 		if !ok || !plain(worker, membership.MaxNameBytes) {
-			continue // a copy by another name, or nobody's
+			continue // a copy under another name, or not a worker's folder
 		}
 		v := c.sessions[worker]
 		if v == nil {
@@ -96,7 +96,8 @@ func (c *server) round(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Store writes a batch as its node's own, unless there is one: for offers that came another way.
+// Store writes a batch on behalf of its node, unless the node already has one for the round. It is for offers that
+// arrived over another transport.
 func Store(ctx context.Context, dir, run string, offer membership.Offer) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -110,10 +111,10 @@ func Store(ctx context.Context, dir, run string, offer membership.Offer) error {
 	return nil
 }
 
-// storeProcess stands for the process of a node whose batch somebody else stored.
+// storeProcess takes the place of the process id in batches that Store writes.
 const storeProcess = "00000000"
 
-// refusalOf makes a refusal of an admission server's error; another error is the coordinator's own trouble.
+// refusalOf converts an admission server's error to a refusal. Errors that are no refusal become CodeInternal.
 func refusalOf(err error) *membership.Refusal {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) {

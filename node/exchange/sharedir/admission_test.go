@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// book is a admission that takes every worker, and keeps what it delivers by its numbers.
+// book is an admission that accepts every worker and records the delivered events by number.
 type book struct {
 	mu      sync.Mutex
 	acked   map[string]int64
@@ -28,7 +28,7 @@ type book struct {
 	version int64
 	ended   string
 	banned  map[string]bool
-	hosts   map[string]string // that a worker is connected from
+	hosts   map[string]string // host from which each worker is connected
 }
 
 func newBook() *book {
@@ -107,7 +107,7 @@ func (b *book) set(change func()) {
 	change()
 }
 
-// serveAdmission runs a admission until the test ends, or stop is called.
+// serveAdmission runs an admission server until the test ends or stop is called.
 func serveAdmission(t *testing.T, dir string, admission membership.Admission, o ServeOptions) (stop func()) {
 	t.Helper()
 	if o.Poll == 0 {
@@ -161,8 +161,8 @@ func requireEvents(t *testing.T, b *book, n int) {
 	}
 }
 
-// A worker joins, beats, delivers and leaves through a folder that is synced as badly as can be, with a coordinator
-// that restarts and a worker that restarts: every event is in the book once, in order, and no message stays behind.
+// A worker joins, beats, delivers and leaves through a badly synced folder, while coordinator and worker restart. The
+// admission receives every event once, in order, and no message is left in the folder.
 func TestWorkerThroughSyncedFolder(t *testing.T) {
 	for seed := range schedules(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 	}
 }
 
-// letters counts a worker's messages that can be read, copies once.
+// letters counts a worker's readable messages, copies once.
 func letters(t *testing.T, dir, worker, side string) int {
 	all, err := newMailbox(baseOf(dir), testRun, worker, side).letters()
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func poll(t *testing.T, ok func() bool) {
 	}
 }
 
-// Refusals arrive as such, on requests and beats.
+// Refusals reach the worker, for requests and for beats.
 func TestRefusalsArrive(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()
@@ -264,8 +264,8 @@ func TestRefusalsArrive(t *testing.T) {
 	require.Equal(t, membership.CodeMalformed, refusal.Code)
 }
 
-// A worker that stops writing falls silent to the admission server; one whose beat lay there from before is not taken
-// for alive.
+// A worker that stops writing becomes silent for the admission server. A beat from before the server's start does not
+// count as a sign of life.
 func TestSilentWorker(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()
@@ -300,7 +300,7 @@ func TestSilentWorker(t *testing.T) {
 	require.ErrorContains(t, err, "nothing new of the coordinator")
 }
 
-// A second process of a worker is refused, and the first goes on; once the first is silent, the second has its place.
+// While a worker's first process is active, a second one is refused. Once the first is silent, the second replaces it.
 func TestTwoProcessesOfOneWorker(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()
@@ -330,7 +330,7 @@ func TestTwoProcessesOfOneWorker(t *testing.T) {
 	requireEvents(t, admission, 5)
 }
 
-// Joining what isn't there says what is.
+// If the experiment is not in the folder, the error lists those that are.
 func TestDialWrongExperiment(t *testing.T) {
 	dir := newFolder(t)
 	shared := sharedOf(dir)
@@ -349,7 +349,7 @@ func TestDialWrongExperiment(t *testing.T) {
 	require.ErrorContains(t, err, "is missing")
 }
 
-// The newest description counts; one that says the same is not written again.
+// The newest description counts. An unchanged description is not written again.
 func TestAnnounceAgain(t *testing.T) {
 	dir := newFolder(t)
 	require.NoError(t, Announce(dir, testWelcome()))

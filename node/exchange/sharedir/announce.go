@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// descriptionStem begins the names of an experiment's descriptions; the newest has the highest number.
+// descriptionStem begins the file names of an experiment's descriptions. The newest has the highest number.
 const descriptionStem = "experiment"
 
-// longestStep is how much a description's or a session's number may be above the one before it. Numbers grow by one,
-// some of them get lost. One that is further away was planted, to have the last word for good, and counts for nothing.
+// longestStep is the largest accepted step between the numbers of consecutive descriptions or sessions. Numbers grow by
+// one, and some get lost. A number further away was planted to win forever, and is ignored.
 const longestStep = 1000
 
-// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder
-// that is shared must be there; another experiment's is refused.
+// Announce writes the description of an experiment into its folder, so that workers can join. The shared folder must
+// exist. A folder of another experiment is an error.
 func Announce(dir string, w membership.Welcome) error {
 	shared := filepath.Dir(filepath.Dir(dir))
 	if info, err := os.Stat(shared); err != nil {
@@ -43,7 +43,7 @@ func Announce(dir string, w membership.Welcome) error {
 			"or remove %s-* in %s if no one you know wrote it",
 			dir, membership.Tidy(known.Experiment, 64), w.Experiment, descriptionStem, filepath.Join(dir, base))
 	}
-	w.Round, w.Time = 0, 0 // the answer to a hello says them
+	w.Round, w.Time = 0, 0 // the answer to a hello carries these
 	if known != nil && sameWelcome(*known, w) {
 		return nil
 	}
@@ -63,13 +63,13 @@ func sameWelcome(a, b membership.Welcome) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// numbered is a description by what its name says.
+// numbered is a description's file with the number from its name.
 type numbered struct {
 	entry
 	number int
 }
 
-// descriptions lists those that count, newest first.
+// descriptions lists the valid descriptions, newest first.
 func descriptions(t *tree) ([]numbered, error) {
 	names, err := t.list(".")
 	if err != nil {
@@ -99,8 +99,8 @@ func descriptions(t *tree) ([]numbered, error) {
 	return found, nil
 }
 
-// description reads the newest description that is whole, and the newest number; nil where there is none yet. Old ones
-// stay: they are small, and few.
+// description returns the newest complete description and the highest number, nil if there is none yet. Old
+// descriptions stay because they are small and few.
 func description(t *tree) (*membership.Welcome, int, error) {
 	found, err := descriptions(t)
 	if err != nil {
@@ -114,7 +114,7 @@ func description(t *tree) (*membership.Welcome, int, error) {
 		data, err := t.take(".", f.entry, membership.MaxMessageBytes)
 		var w membership.Welcome
 		if err != nil || json.Unmarshal(data, &w) != nil {
-			continue // not whole yet, or nobody's
+			continue // incomplete, or not written by swarm
 		}
 		return &w, highest, nil
 	}

@@ -15,32 +15,32 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Bounds of what is remembered.
+// Bounds of the remembered state.
 const (
 	maxMarks = 512  // own rounds
-	maxSeen  = 4096 // rounds of a node
+	maxSeen  = 4096 // rounds per node
 )
 
-// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange
-// of files has no order of arrival but each reader's own. It is kept in a local file, if there is one, so that a
-// restart doesn't take everything for new.
+// arrivals records the order in which this node first saw batches, and the node's own rounds among them. A folder has
+// no common order of arrival, only each reader's own. A local file, if configured, keeps the order, so that old batches
+// are not new after a restart.
 type arrivals struct {
 	mu     sync.Mutex
 	file   *os.File // nil: in memory only
 	failed error
-	loaded bool  // there was a previous process
+	loaded bool  // a previous process left state
 	count  int64 // arrivals so far
 	marks  map[int]int64
 	nodes  map[string]*seen // by encoded name
 }
 
-// seen is what arrived of one node.
+// seen records the arrivals of one node.
 type seen struct {
-	at    map[int]int64 // by round: its number among the arrivals, 0: before this node joined
-	floor int           // rounds below are forgotten, and not new
+	at    map[int]int64 // arrival number by round; 0: before this node joined
+	floor int           // lower rounds are forgotten and do not count as new
 }
 
-// openArrivals reads the file of a previous process in a local folder, where one is named.
+// openArrivals reads a previous process's file in a local folder. If dir is empty, it keeps no file.
 func openArrivals(dir string) (*arrivals, error) {
 	a := &arrivals{marks: make(map[int]int64), nodes: make(map[string]*seen)}
 	if dir == "" {
@@ -55,7 +55,7 @@ func openArrivals(dir string) (*arrivals, error) {
 		return nil, fmt.Errorf("remember arrivals: %w", err)
 	}
 	a.loaded = a.load(data)
-	if err := files.Write(path, a.dump()); err != nil { // without what is forgotten, and a torn end
+	if err := files.Write(path, a.dump()); err != nil { // drops forgotten entries and a torn end
 		return nil, fmt.Errorf("remember arrivals: %w", err)
 	}
 	if a.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
@@ -64,7 +64,7 @@ func openArrivals(dir string) (*arrivals, error) {
 	return a, nil
 }
 
-// load takes the lines of a file up to the first that is torn or damaged.
+// load reads the lines of a file up to the first torn or damaged one.
 func (a *arrivals) load(data []byte) bool {
 	some := false
 	for len(data) > 0 {
@@ -123,7 +123,7 @@ func (a *arrivals) node(name string) *seen {
 	return n
 }
 
-// set notes a round and forgets the oldest of too many.
+// set records a round, and forgets the oldest rounds if there are too many.
 func (s *seen) set(round int, at int64) {
 	s.at[round] = at
 	if len(s.at) <= maxSeen+maxSeen/4 {
@@ -136,7 +136,7 @@ func (s *seen) set(round int, at int64) {
 	}
 }
 
-// has tells whether a node's batch has arrived before.
+// has reports whether a node's batch has arrived before.
 func (a *arrivals) has(node string, round int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +148,7 @@ func (a *arrivals) has(node string, round int) bool {
 	return there || round < n.floor
 }
 
-// add notes an arrival: now, or as one that was there before this node joined.
+// add records an arrival. before marks a batch from before this node joined.
 func (a *arrivals) add(node string, round int, before bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,7 +161,7 @@ func (a *arrivals) add(node string, round int, before bool) {
 	a.append(fmt.Sprintf("seen %s %d %d\n", node, round, at))
 }
 
-// forget makes a batch new again, whose file turned out not to be whole.
+// forget makes a batch new again, because its file turned out to be incomplete.
 func (a *arrivals) forget(node string, round int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +170,8 @@ func (a *arrivals) forget(node string, round int) {
 	}
 }
 
-// mark notes that the node shared its own round; the first time counts. It returns why the file could not be written.
+// mark records that the node shared its own round. Only the first call for a round counts. It returns the last error of
+// writing the file.
 func (a *arrivals) mark(round int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,7 +189,7 @@ func (a *arrivals) mark(round int) error {
 	return a.failed
 }
 
-// append adds a line. What a full local disk keeps out is a matter of order alone; it is told at the next mark.
+// append adds a line to the file. A write error affects only the order of arrival. The next mark returns it.
 func (a *arrivals) append(line string) {
 	if a.file == nil {
 		return
@@ -200,15 +201,15 @@ func (a *arrivals) append(line string) {
 	a.failed = nil
 }
 
-// arrival is a batch that came lately.
+// arrival is a batch that arrived recently.
 type arrival struct {
 	round int
 	at    int64
 	age   int
 }
 
-// since returns a node's batches that came after the own batch of round-staleness, oldest first, the newest limit of
-// them.
+// since returns a node's batches that arrived after the node's own batch of round-staleness: the newest limit of them,
+// oldest first.
 func (a *arrivals) since(node string, round, staleness, limit int) []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,8 +228,8 @@ func (a *arrivals) since(node string, round, staleness, limit int) []arrival {
 	return out[max(0, len(out)-limit):]
 }
 
-// before is the number of the last arrival when the node shared a round, or the newest one before that; 0: it had
-// shared none.
+// before returns the number of the last arrival before the node shared a round. If it hasn't shared that round, the
+// newest earlier one counts. It returns 0 if there is none.
 func (a *arrivals) before(round int) int64 {
 	best, at := -1, int64(0)
 	for r, count := range a.marks {

@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// register writes peers/NODE.json, by which rl-swarm's nodes know of one, and the state that they wait for.
+// register writes peers/NODE.json, by which rl-swarm's nodes learn of a node. If leads is true, it also writes the
+// state that they wait for.
 func (p *rlSwarm) register(node string, leads bool) error {
 	if !plain(node, 64) {
 		return fmt.Errorf("node %q cannot take part with rl-swarm's nodes. Try: a name of letters, digits, '_' and '-'", node)
@@ -36,13 +37,13 @@ func (p *rlSwarm) register(node string, leads bool) error {
 	return nil
 }
 
-// lead moves state/current_state.json on to a round, which is what rl-swarm's nodes follow. A coordinator of its own
-// that is further stays.
+// lead advances state/current_state.json, which rl-swarm's nodes follow, to a round. It does nothing if rl-swarm's own
+// coordinator is already there or further.
 func (p *rlSwarm) lead(round int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	state := map[string]any{}
-	_ = p.readJSON(foreignState, &state) // none, or half: then it is written anew
+	_ = p.readJSON(foreignState, &state) // missing or incomplete: then it is written again
 	if present, ok := state["round"].(float64); ok && present >= float64(round) {
 		return nil
 	}
@@ -53,7 +54,7 @@ func (p *rlSwarm) lead(round int) error {
 	return p.writeJSON(path.Dir(foreignState), path.Base(foreignState), state)
 }
 
-// publish writes a batch as rl-swarm's nodes read it.
+// publish writes a batch in rl-swarm's format.
 func (p *rlSwarm) publish(batch exchange.Batch, leads bool) error {
 	file := foreignFile{PeerID: batch.Node, Round: &batch.Round, Timestamp: now(), Program: program, Rollouts: map[string][]foreignPayload{}}
 	for _, r := range batch.Rollouts {
@@ -74,7 +75,7 @@ func (p *rlSwarm) publish(batch exchange.Batch, leads bool) error {
 	return nil
 }
 
-// batchID is rl-swarm's number of a question; its nodes drop a rollout whose number differs.
+// batchID returns rl-swarm's number of a question. rl-swarm's nodes drop a rollout with a wrong number.
 func batchID(question string) string {
 	sum := md5.Sum([]byte(question)) //nolint:gosec // see the import
 	return new(big.Int).SetBytes(sum[:]).String()
@@ -90,7 +91,7 @@ func (p *rlSwarm) readJSON(name string, into any) error {
 	return json.Unmarshal(pythonjson.Null(text), into)
 }
 
-// writeJSON replaces a file in place: rl-swarm's readers try again where it is half.
+// writeJSON replaces a file in place. rl-swarm's readers retry an incomplete file.
 func (p *rlSwarm) writeJSON(dir, name string, value any) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -11,17 +11,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// costs are the operations of a Dir since the last call.
+// costs returns the operations of a Dir since the last call.
 func costs(d *Dir) (lists, names, reads, writes int64) {
 	c := &d.base.counts
 	return c.lists.Swap(0), c.names.Swap(0), c.reads.Swap(0), c.writes.Swap(0)
 }
 
-// fillRounds puts the batches of eight nodes for many rounds into a folder, without the syncs that would take the
-// test's time.
+// fillRounds puts the batches of eight nodes for many rounds into a folder, without the slow syncs.
 func fillRounds(t *testing.T, dir string, rounds int) {
 	t.Helper()
-	data, err := exchange.Encode(batchOf("node_0", 0, "")) // what a batch says doesn't matter to the cost
+	data, err := exchange.Encode(batchOf("node_0", 0, "")) // the content doesn't affect the cost
 	require.NoError(t, err)
 	packed := pack(data)
 	end := fmt.Sprintf("-%d-%s.json.zst", len(packed), hashOf(packed))
@@ -35,8 +34,8 @@ func fillRounds(t *testing.T, dir string, rounds int) {
 	}
 }
 
-// What a round costs at a barrier is the same in round 2000 as in round 0: one listing of at most a block's names to
-// publish, and to gather one a look and one read a peer.
+// At a barrier, round 2000 costs as much as round 0. Publishing takes one listing of at most one block's names.
+// Gathering takes one listing, plus one read per peer.
 func TestCostOfARound(t *testing.T) {
 	dir := folderIn(t, quickDir(t))
 	fillRounds(t, dir, 2000)
@@ -66,7 +65,7 @@ func TestCostOfARound(t *testing.T) {
 	asyncRounds(t, dir)
 }
 
-// Without a barrier, a look costs the listing of the blocks and a few of them, however many there are.
+// Without a barrier, a look lists the blocks and the content of a few, however many blocks there are.
 func asyncRounds(t *testing.T, dir string) {
 	reader := open(t, Options{Dir: dir, Run: testRun, Node: "reader"})
 	peers := []string{"node_0", "node_1", "node_2", "node_3", "node_4", "node_5", "node_6", "node_7"}
@@ -95,7 +94,7 @@ func fillRound(t *testing.T, dir string, round int) {
 	}
 }
 
-// Sweep takes whole blocks before a round, and what has been swept is no news.
+// Sweep deletes whole blocks before a round. Deleted batches that come back are not new.
 func TestSweep(t *testing.T) {
 	dir := newFolder(t)
 	fillRounds(t, dir, 64)
@@ -107,7 +106,7 @@ func TestSweep(t *testing.T) {
 	require.NoError(t, Sweep(t.Context(), dir, testRun, 40))
 	require.Nil(t, lookNow(t, reader, 31, "node_0"))
 	require.NotNil(t, lookNow(t, reader, 32, "node_0"))
-	fillRound(t, dir, 3) // the sync program brings it back
+	fillRound(t, dir, 3) // the sync program restores it
 	got, err := reader.Recent(t.Context(), exchange.Window{Peers: []string{"node_0"}, Limit: 8})
 	require.NoError(t, err)
 	require.Empty(t, got)

@@ -13,25 +13,25 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Options say which node of which run a Dir is.
+// Options identify a Dir's run and node, and configure it.
 type Options struct {
-	Dir    string // the experiment's folder, of Folder; Announce made it what it is
+	Dir    string // the experiment's folder (see Folder), after Announce
 	Run    string
 	Node   string
-	Worker string        // whose node it is; empty: the coordinator's own
-	State  string        // local folder that remembers what arrived when; empty: forgotten with the process
-	Compat bool          // write rl-swarm's files, too
-	Poll   time.Duration // how often the folder is looked at in a wait, more rarely in a long one; 0: a second
+	Worker string        // worker that runs the node; empty: the coordinator's host
+	State  string        // local folder that keeps the order of arrivals; empty: in memory only
+	Compat bool          // also write rl-swarm's files
+	Poll   time.Duration // time between looks at the folder, longer in a long wait; 0: a second
 	Logger *slog.Logger  // may be nil
 }
 
 const (
 	defaultPoll = time.Second
-	fastPoll    = 20 * time.Millisecond // on a local file system, where a look costs nothing
-	longPolls   = 5                     // a long wait looks every so many Polls
+	fastPoll    = 20 * time.Millisecond // for a local file system, where a look is cheap
+	longPolls   = 5                     // a long wait looks every longPolls*Poll
 )
 
-// Dir is a node's Exchange through a folder.
+// Dir is a node's Exchange through a shared folder.
 type Dir struct {
 	o         Options
 	process   string
@@ -43,7 +43,7 @@ type Dir struct {
 
 	calls exchange.Calls
 
-	publishing sync.Mutex // one Publish looks for an earlier one at a time
+	publishing sync.Mutex // one Publish at a time checks for an existing batch
 	arrivals   *arrivals
 	scanner    scanner
 	recents    recents
@@ -51,7 +51,7 @@ type Dir struct {
 
 var _ exchange.Exchange = (*Dir)(nil)
 
-// Open joins the folder, which must be there. It remembers what is in it, so that Recent can tell what is new.
+// Open joins the folder, which must exist. It records the existing files so that Recent can tell which are new.
 func Open(o Options) (*Dir, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("open the shared folder: %w", err)
@@ -76,7 +76,7 @@ func Open(o Options) (*Dir, error) {
 	return d, nil
 }
 
-// begin1st makes sure that the folder can be read and written, and looks at what is there.
+// begin1st checks that the folder can be read and written, and records its content.
 func (d *Dir) begin1st() error {
 	if err := d.processes.begin(); err != nil {
 		return err
@@ -110,13 +110,13 @@ func (o Options) check() error {
 	return nil
 }
 
-// Close ends calls in progress with ErrClosed and waits for them. It can be called again.
+// Close cancels the calls in progress with ErrClosed and waits for them. Calling it again is safe.
 func (d *Dir) Close() error {
 	d.calls.Close()
 	return d.arrivals.close()
 }
 
-// pause is how long to wait before the next look, waited after the first one.
+// pause returns the wait before the next look. waited is the time since the first look.
 func (d *Dir) pause(waited time.Duration) time.Duration {
 	if d.local {
 		return min(max(fastPoll, waited/4), d.o.Poll)
@@ -134,12 +134,12 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// Magic numbers of file systems on a disk of this machine (statfs(2)).
+// Magic numbers of local file systems (statfs(2)).
 var localSystems = map[int64]bool{
 	0xef53: true, 0x58465342: true, 0x9123683e: true, 0x01021994: true, 0x794c7630: true, 0x2fc12fc1: true, 0xf2f52010: true,
 } // ext, xfs, btrfs, tmpfs, overlay, zfs, f2fs
 
-// isLocal tells whether a look at a folder costs no network.
+// isLocal reports whether a folder is on a local file system.
 func isLocal(dir string) bool {
 	var s syscall.Statfs_t
 	return syscall.Statfs(dir, &s) == nil && localSystems[int64(s.Type)&0xffffffff]

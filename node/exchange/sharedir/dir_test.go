@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return newSwarm(t, false) })
 }
 
-// With rl-swarm's files beside ours, nothing of what the exchange promises changes.
+// With Compat, the exchange still keeps its contract.
 func TestConformanceCompat(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		if strings.HasSuffix(t.Name(), "/Names") || strings.HasSuffix(t.Name(), "/LargeBatch") {
@@ -41,7 +41,7 @@ func newSwarm(t *testing.T, compat bool) *folderSwarm {
 	return &folderSwarm{dir: newFolder(t), state: t.TempDir(), compat: compat}
 }
 
-// newFolder announces an experiment in a new shared folder and returns the experiment's.
+// newFolder announces an experiment in a new shared folder and returns the experiment's folder.
 func newFolder(t testing.TB) string {
 	t.Helper()
 	return folderIn(t, t.TempDir())
@@ -93,7 +93,7 @@ func share(t testing.TB, d *Dir, round int) {
 	require.NoError(t, d.Publish(t.Context(), batchOf(d.o.Node, round, fmt.Sprint(round))))
 }
 
-// take gathers with patience.
+// gatherAll waits up to 20 s for all peers.
 func gatherAll(t testing.TB, d *Dir, round int, peers ...string) []*exchange.Received {
 	t.Helper()
 	got, err := d.Gather(t.Context(), round, peers, exchange.Barrier{Deadline: 20 * time.Second, Limit: 20 * time.Second})
@@ -104,7 +104,7 @@ func gatherAll(t testing.TB, d *Dir, round int, peers ...string) []*exchange.Rec
 	return got
 }
 
-// now looks without waiting.
+// lookNow gathers without waiting.
 func lookNow(t testing.TB, d *Dir, round int, peer string) *exchange.Received {
 	t.Helper()
 	got, err := d.Gather(t.Context(), round, []string{peer}, exchange.Barrier{})
@@ -136,8 +136,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(shared, "away"))
 }
 
-// A copy that a sync program made under another name is the batch as well, and counts once; the original may never
-// come.
+// A sync program's copy under another name counts as the batch, once. The original may never arrive.
 func TestCopiesCount(t *testing.T) {
 	for _, rename := range []func(stem, ext string) string{
 		func(stem, ext string) string { return stem + " (1)" + ext },
@@ -168,7 +167,7 @@ func TestCopiesCount(t *testing.T) {
 	}
 }
 
-// Of two batches of one node and round, all take the same, whatever came first.
+// If a node has two batches for a round, all readers choose the same one, in whatever order they arrive.
 func TestTwoBatchesOfARound(t *testing.T) {
 	for seed := range 8 {
 		dir := newFolder(t)

@@ -1,16 +1,16 @@
-// Package sharedir carries a swarm through a folder that Google Drive, Dropbox, Syncthing, NFS or a USB stick
-// synchronizes: rollouts (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeAdmission),
-// snapshots of the database, and what rl-swarm's nodes read and write. docs/SHARED.md describes the files.
+// Package sharedir implements a swarm's transport through a folder that Google Drive, Dropbox, Syncthing, NFS or a USB
+// stick synchronizes. It carries rollouts (Dir is an exchange.Exchange), the messages of membership (DialUplink,
+// ServeAdmission), snapshots of the database, and the files of rl-swarm's nodes. docs/SHARED.md describes the files.
 //
-// It counts on nothing but that a file comes over whole some day. There are no locks and no renames; listings may be
-// late, reordered or bring back what was deleted; a file may be there empty or half; a copy may have another suffix;
-// clocks are never compared. So every file is written once and never changed, and its name holds the length and the
-// hash of its content: a reader takes what matches its name, and looks again later at what doesn't.
+// The package assumes only that a file eventually arrives complete. There are no locks and no renames. Listings may be
+// late, reordered or show deleted files again. A file may be empty or incomplete. A copy may have another suffix.
+// Clocks are never compared. So every file is written once and never changed. Its name contains the length and the hash
+// of its content. A reader uses a file that matches its name, and retries one that doesn't.
 //
-// Whoever can write the folder can write anything into it: its own access list is the admission. What is read is
-// bounded, checked and never followed out of the folder. A worker's nodes write their batches straight into the folder,
-// as the coordinator's do: an offer that the coordinator passes on would take two journeys through the sync instead of
-// one, and protect nothing that the folder doesn't leave open anyway.
+// Anyone who can write the folder can write anything into it, so the folder's access list controls admission. Readers
+// bound and check the content and never follow a link out of the folder. A worker's nodes write their batches directly
+// into the folder, like the coordinator's nodes. If the coordinator passed on their offers, each batch would be synced
+// twice, and security would not improve.
 //
-// It imports exchange, membership and zstd, nothing else of ours.
+// It imports exchange, membership, node/protocol, zstd and internal packages.
 package sharedir

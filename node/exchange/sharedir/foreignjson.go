@@ -11,14 +11,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// errOurs says that a file in rl-swarm's form was written by this program.
+// errOurs reports that swarm wrote a file in rl-swarm's format.
 var errOurs = errors.New("written by swarm")
 
-// program marks the files that this program writes in rl-swarm's form; its nodes ignore the field.
+// program marks the files that swarm writes in rl-swarm's format. rl-swarm's nodes ignore the field.
 const program = "swarm"
 
-// foreignFile is a rollouts file of rl-swarm: by batch, which is the MD5 of the question as a decimal number, a list
-// with one payload.
+// foreignFile is a rollouts file of rl-swarm. It maps a batch id, the MD5 of the question as a decimal number, to a
+// list with one payload.
 type foreignFile struct {
 	PeerID    string                      `json:"peer_id"`
 	Round     *int                        `json:"round"`
@@ -46,9 +46,9 @@ type foreignQuestion struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// decodeForeign reads a rollouts file: errPartial for what isn't JSON (a half file), errOurs, or what is wrong with it.
-// The order of its rollouts is that of their batch numbers, for a JSON object has none. That a completion ended by
-// itself isn't known there; it is taken to have.
+// decodeForeign parses a rollouts file. It returns errPartial for incomplete JSON, errOurs for swarm's own file, or
+// what is wrong with the file. The rollouts are sorted by batch id, because a JSON object has no order. rl-swarm does
+// not record whether a completion ended by itself, so every completion counts as terminated.
 func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) {
 	text = pythonjson.Null(text)
 	if !json.Valid(text) {
@@ -84,7 +84,7 @@ func (p foreignPayload) rollout() exchange.Rollout {
 	if len(bytes.TrimSpace(r.Metadata)) == 0 || string(bytes.TrimSpace(r.Metadata)) == "null" {
 		r.Metadata = json.RawMessage(`{}`)
 	}
-	var compact bytes.Buffer // its files are indented
+	var compact bytes.Buffer // rl-swarm indents its files
 	if json.Compact(&compact, r.Metadata) == nil {
 		r.Metadata = compact.Bytes()
 	}

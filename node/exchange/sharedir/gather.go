@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Gather lists the round's folder and reads what is new there until the barrier is done; see Exchange. A file that
-// isn't whole yet has not been shared yet.
+// Gather lists the round's folder and reads new files until the barrier is done; see Exchange. An incomplete file
+// counts as not shared yet.
 func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := d.calls.Begin(ctx)
@@ -40,11 +40,11 @@ func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exc
 			}
 			return nil, fmt.Errorf("gather round %d: %w", round, err)
 		}
-		_ = sleep(ctx, min(d.pause(elapsed), collector.Next(elapsed))) // the loop sees how ctx ended
+		_ = sleep(ctx, min(d.pause(elapsed), collector.Next(elapsed))) // the loop checks ctx
 	}
 }
 
-// look adds what is there of a round and tells why the folder couldn't be looked at.
+// look adds the available batches of a round. It returns why the folder could not be read.
 func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector) error {
 	missing := collector.Missing()
 	if len(missing) == 0 {
@@ -71,8 +71,8 @@ func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector
 	return err
 }
 
-// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is
-// to see that its sender is wrong.
+// readBatch reads the first complete file. A complete file that is no batch counts too, so that the swarm sees that its
+// sender is at fault.
 func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there bool) {
 	for _, f := range files {
 		packed, err := d.base.take(dir, f.entry, maxPacked)
@@ -95,7 +95,7 @@ func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there boo
 	return nil, false
 }
 
-// unreadable is what the exchange is told of content that is no batch: something that it refuses.
+// unreadable returns data that the exchange rejects, in place of content that is no batch.
 func unreadable(packed []byte) []byte {
 	if len(packed) <= exchange.MaxBatchBytes && !utf8.Valid(packed) {
 		return packed

@@ -16,8 +16,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// An untrusted sender with access to the folder leaves links, pipes, bombs and nonsense under every name that is looked
-// at: the honest batch is found all the same, nothing outside is read, nothing blocks, and memory stays bounded.
+// An untrusted sender with access to the folder plants links, pipes, decompression bombs and garbage under every name
+// that readers look at. Readers still find the honest batch, read nothing outside the folder, never block, and use
+// bounded memory.
 func TestHostileFiles(t *testing.T) {
 	dir := newFolder(t)
 	var log logLines
@@ -60,7 +61,7 @@ func TestHostileFiles(t *testing.T) {
 	require.Equal(t, 1, log.count("huge"), "one warning")
 }
 
-// zeros is a frame that unpacks to size zeros.
+// zeros returns a frame that unpacks to size zeros.
 func zeros(t *testing.T, size int64) []byte {
 	var b bytes.Buffer
 	e, err := zstd.NewWriter(&b, zstd.WithWindowSize(1<<20), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
@@ -74,7 +75,7 @@ func zeros(t *testing.T, size int64) []byte {
 	return b.Bytes()
 }
 
-// Folders that are links or pipes are not entered.
+// Readers do not enter folders that are links or pipes.
 func TestHostileFolders(t *testing.T) {
 	dir := newFolder(t)
 	reader := open(t, Options{Dir: dir, Run: testRun, Node: "reader"})

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// maxCandidates is how many files by one node's name and round are looked at; more is mischief.
+// maxCandidates bounds the files that are tried per node and round. An honest node has fewer.
 const maxCandidates = 8
 
-// index is a listing of a block's folder by node and round.
+// index maps node and round to the files of a block's folder.
 type index map[nodeRound][]rolloutFile
 
 type nodeRound struct {
@@ -28,16 +28,16 @@ func newIndex(names []string) index {
 	return x
 }
 
-// of returns the files that may be a node's batch for a round, the one that counts first: that of the smallest hash, so
-// that all nodes that see the same files take the same.
+// of returns the files that may be a node's batch for a round, sorted by hash. The smallest hash wins, so that all
+// nodes that see the same files choose the same one.
 func (x index) of(node string, round int) []rolloutFile {
 	files := x[nodeRound{node, round}]
 	slices.SortFunc(files, func(a, b rolloutFile) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name)) })
 	return files[:min(len(files), maxCandidates)]
 }
 
-// sorted are the keys by round and node, so that arrivals seen in one look have an order that doesn't depend on the
-// listing's.
+// sorted returns the keys sorted by round and node, so that the order of batches seen in one look doesn't depend on the
+// listing.
 func (x index) sorted() []nodeRound {
 	keys := slices.Collect(maps.Keys(x))
 	slices.SortFunc(keys, func(a, b nodeRound) int { return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.node, b.node)) })

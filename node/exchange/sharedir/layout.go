@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Where things are, below the experiment's folder.
+// Names of folders below the experiment's folder.
 const (
-	base         = "swarm" // ours; the rest of the experiment's folder is rl-swarm's
+	base         = "swarm" // swarm's own files; the rest of the experiment's folder is rl-swarm's
 	rolloutsPart = "rollouts"
 	livesPart    = "lives"
 	workersPart  = "workers"
 	snapshotPart = "snapshots"
 )
 
-// blockRounds is how many rounds share a folder: with 8 nodes a listing has at most 128 names, and 2000 rounds make 125
-// folders.
+// blockRounds is the number of rounds per folder. With 8 nodes a listing has at most 128 names, and 2000 rounds need
+// 125 folders.
 const blockRounds = 16
 
-// maxRounds bounds a round's number, so that names stay short.
+// maxRounds bounds a round's number to keep names short.
 const maxRounds = 99_999_999
 
-// Folder is an experiment's folder below a shared one: where rl-swarm has it, too.
+// Folder returns an experiment's folder below a shared folder. rl-swarm uses the same path.
 func Folder(shared, experiment string) (string, error) {
 	if shared == "" {
 		return "", fmt.Errorf("no shared folder was named. Try: --shared DIR")
@@ -38,7 +38,7 @@ func Folder(shared, experiment string) (string, error) {
 	return filepath.Join(shared, "experiments", experiment), nil
 }
 
-// plain tells whether a name means itself on every file system.
+// plain reports whether a name is valid and unambiguous on every file system.
 func plain(name string, limit int) bool {
 	if name == "" || len(name) > limit || strings.Trim(name, ".") == "" {
 		return false
@@ -53,10 +53,11 @@ func plain(name string, limit int) bool {
 	return true
 }
 
-// longPart is the most bytes of a part of a name before its hash stands for it.
+// longPart is the maximum length in bytes of an encoded name. A longer one is replaced by its hash.
 const longPart = 96
 
-// encode makes a part of a file's name of any text: different on file systems that ignore case, too, and without '-'.
+// encode converts text to a part of a file name. The result has no '-', and stays unique on file systems that ignore
+// case.
 func encode(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -74,7 +75,7 @@ func encode(text string) string {
 	return b.String()
 }
 
-// decode is the inverse of encode, but for what it hashed.
+// decode is the inverse of encode. It fails for hashed names.
 func decode(part string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(part); i++ {
@@ -95,29 +96,29 @@ func decode(part string) (string, bool) {
 	return b.String(), encode(b.String()) == part
 }
 
-// runPath is the run's folder below base.
+// runPath returns the run's folder below base.
 func runPath(run string) string { return encode(run) }
 
-// blockOf is the first round of a round's folder.
+// blockOf returns the first round of a round's block.
 func blockOf(round int) int { return round - round%blockRounds }
 
-// blockPath is the folder of a block's rollouts.
+// blockPath returns the folder of a block's rollouts.
 func blockPath(run string, block int) string {
 	return path.Join(runPath(run), rolloutsPart, fmt.Sprintf("%08d", block))
 }
 
-// parseBlock reads the name of a block's folder.
+// parseBlock parses the name of a block's folder.
 func parseBlock(name string) (int, bool) {
 	n, err := strconv.Atoi(name)
 	return n, err == nil && len(name) == 8 && n >= 0 && n%blockRounds == 0
 }
 
-// rolloutStem begins the name of a node's batch for a round, as it was written by one process of the node.
+// rolloutStem returns the start of the name of a node's batch for a round, as written by one process of the node.
 func rolloutStem(node string, round int, process string) string {
 	return fmt.Sprintf("%s-%08d-%s", encode(node), round, process)
 }
 
-// rolloutFile is what the name of a batch's file says.
+// rolloutFile is a batch's file with the fields from its name.
 type rolloutFile struct {
 	entry
 	node    string // encoded

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Verbs of messages. A beat isn't answered one by one: the newest of each side counts.
+// Verbs of messages. Beats are not answered one by one: only the newest of each side counts.
 const (
 	verbHello   = "hello"
 	verbJoin    = "join"
@@ -18,18 +18,18 @@ const (
 	verbBeat    = "beat"
 )
 
-// Folders of a worker's messages: each side writes and deletes in one of them only, so that no two machines change the
+// Folders of a worker's messages. Each side writes and deletes in only one of them, so that no two machines change the
 // same file.
 const (
 	up   = "up"   // the worker's
 	down = "down" // the coordinator's
 )
 
-// maxEnvelope bounds a message unpacked; a packed one is never longer.
+// maxEnvelope bounds a message, packed and unpacked, in bytes.
 const maxEnvelope = membership.MaxMessageBytes + 4<<10
 
-// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both
-// numbers only grow, so that their order needs no clocks.
+// letter is a message's file with the fields from its name: verb, session of the worker, and number within the session.
+// Both numbers only grow, so that their order needs no clocks.
 type letter struct {
 	entry
 	verb    string
@@ -37,7 +37,7 @@ type letter struct {
 	number  int64
 }
 
-// envelope is a message's content. The names of files can be forged as their content can; both must say the same.
+// envelope is a message's content. Names and content can both be forged, so they must agree.
 type envelope struct {
 	Protocol int                 `json:"protocol"`
 	Worker   string              `json:"worker"`
@@ -45,7 +45,7 @@ type envelope struct {
 	Session  int                 `json:"session"`
 	Number   int64               `json:"number"`
 	Body     json.RawMessage     `json:"body,omitempty"`
-	Refusal  *membership.Refusal `json:"refusal,omitempty"` // instead of a body, from the coordinator
+	Refusal  *membership.Refusal `json:"refusal,omitempty"` // from the coordinator, instead of a body
 }
 
 func (e envelope) stem() string { return fmt.Sprintf("%s-%06d-%08d", e.Verb, e.Session, e.Number) }
@@ -85,10 +85,10 @@ func newMailbox(t *tree, run, worker, side string) mailbox {
 	return mailbox{tree: t, worker: worker, dir: path.Join(runPath(run), workersPart, encode(worker), side)}
 }
 
-// maxLetters bounds what is looked at of a mailbox at a time.
+// maxLetters bounds the messages read from a mailbox at a time.
 const maxLetters = 4096
 
-// letters lists what is there, copies once.
+// letters lists the messages of the mailbox.
 func (m mailbox) letters() ([]letter, error) {
 	names, err := m.tree.list(m.dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m mailbox) letters() ([]letter, error) {
 	return letters, nil
 }
 
-// post writes a message for good and returns its name.
+// post writes a message durably and returns its file name.
 func (m mailbox) post(e envelope, body any) (string, error) {
 	e.Protocol, e.Worker = membership.Protocol, m.worker
 	if body != nil {
@@ -123,7 +123,8 @@ func (m mailbox) post(e envelope, body any) (string, error) {
 	return m.tree.put(m.dir, e.stem(), "json.zst", pack(data))
 }
 
-// open reads a message: errPartial while it isn't whole, errUnpack for one that says another thing than its name.
+// open reads a message. It returns errPartial if the file is incomplete, and errUnpack if its content contradicts its
+// name.
 func (m mailbox) open(l letter) (envelope, error) {
 	packed, err := m.tree.take(m.dir, l.entry, maxEnvelope)
 	if err != nil {
@@ -149,7 +150,7 @@ func openEnvelope(packed []byte, worker string, l letter) (envelope, error) {
 
 func (m mailbox) remove(name string) error { return m.tree.remove(path.Join(m.dir, name)) }
 
-// tidy deletes the messages that aren't needed: what the sync program brought back, and its copies.
+// tidy deletes the messages that aren't needed: those that the sync program restored, and their copies.
 func (m mailbox) tidy(needed func(letter) bool) error {
 	letters, err := m.letters()
 	if err != nil {

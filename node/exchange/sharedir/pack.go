@@ -18,17 +18,17 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// maxWindow bounds what an untrusted sender's frame may ask a decoder to allocate.
+// maxWindow bounds the memory that a decoder allocates for an untrusted frame.
 const maxWindow = 8 << 20
 
-// errUnpack says that a file's content, although it matches its name, is none of ours.
+// errUnpack reports content that matches its file's name but that swarm did not write.
 var errUnpack = errors.New("not readable")
 
-// pack compresses; the same data always give the same bytes.
+// pack compresses data. Equal data give equal bytes.
 func pack(data []byte) []byte { return encoder().EncodeAll(data, nil) }
 
-// unpack is the inverse of pack. It allocates in proportion to what it returns, and refuses with errUnpack what grows
-// above limit.
+// unpack is the inverse of pack. It allocates in proportion to its result, and returns errUnpack if the result exceeds
+// limit.
 func unpack(packed []byte, limit int) ([]byte, error) {
 	d, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// plant writes a description as somebody who wants to have the last word.
+// plantDescription writes a description with a chosen number, as an attacker would.
 func plantDescription(t *testing.T, dir string, number int, w membership.Welcome) {
 	t.Helper()
 	data, err := json.Marshal(w)
@@ -23,8 +23,7 @@ func plantDescription(t *testing.T, dir string, number int, w membership.Welcome
 	require.NoError(t, err)
 }
 
-// A planted description with the highest number there is keeps neither the coordinator nor those who join from going
-// on.
+// A planted description with the highest possible number stops neither the coordinator nor joining workers.
 func TestPlantedDescription(t *testing.T) {
 	for name, change := range map[string]func(*membership.Welcome){
 		"another experiment": func(w *membership.Welcome) { w.Experiment = "evil" },
@@ -52,8 +51,8 @@ func TestPlantedDescription(t *testing.T) {
 	}
 }
 
-// Messages planted under a worker's name in the last session there is delay the worker by the time after which a
-// session counts as silent, before it joins, while it is connected and when the coordinator starts again.
+// Messages planted under a worker's name with the last session number delay the worker by the time after which a
+// session counts as silent. This holds before it joins, while it is connected, and when the coordinator restarts.
 func TestPlantedSession(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()
@@ -85,7 +84,7 @@ func TestPlantedSession(t *testing.T) {
 		return u
 	}
 	plant(up)
-	poll(t, func() bool { return letters(t, dir, "cat", down) > 0 }) // it counts
+	poll(t, func() bool { return letters(t, dir, "cat", down) > 0 }) // the planted session counts
 	u := connect("")
 	delivered(u, 1)
 	plant(up, down)

@@ -14,11 +14,11 @@ import (
 
 func servePowerCuts() { powercut.Serve() }
 
-// A batch that was shared through a folder is on this machine's disk after any power cut: nobody shares it again.
+// A batch shared through a folder survives any power failure of this machine. No node shares it again.
 func TestPowerCutLosesNoBatch(t *testing.T) {
 	fs := powercut.Mount(t)
 	shared := filepath.Join(fs.Dir, "drive")
-	require.NoError(t, os.Mkdir(shared, 0o755)) // the sync program's
+	require.NoError(t, os.Mkdir(shared, 0o755)) // the sync program's folder
 	root, err := os.Open(fs.Dir)
 	require.NoError(t, err)
 	require.NoError(t, root.Sync())

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// processesEvery is how often a process looks for another one of its node.
+// processesEvery is the time between checks for another process of the same node.
 const processesEvery = 30 * time.Second
 
-// processes finds out when two processes share as one node. Each opening of the folder is a process and leaves a file.
-// A process that sees another one begin after itself tells it so, by a file that names both, and goes on: it was there
-// first, and it lives. The one that finds itself told of stops. Where both began unseen by the other and both tell, the
-// smaller process goes on.
+// processes detects two processes that share as the same node. Each opening of the folder is a process and writes a
+// file. A process that sees a younger one writes a stop file that names both, and continues. A process that finds a
+// stop file for itself stops. If both started without seeing each other and both write stop files, the one with the
+// smaller id continues.
 type processes struct {
 	tree    *tree
 	o       Options
@@ -25,12 +25,12 @@ type processes struct {
 	mu      sync.Mutex
 	every   time.Duration
 	looked  time.Time
-	earlier map[string]bool // processes that were there at the beginning
-	told    map[string]bool // younger ones, told to stop
+	earlier map[string]bool // processes that existed at the start
+	told    map[string]bool // younger processes with a stop file
 	stopped error
 }
 
-// processNote is the content of a process's file, for people and for the other process's line.
+// processNote is the content of a process's file. Other processes quote its host in their messages.
 type processNote struct {
 	Node    string `json:"node"`
 	Worker  string `json:"worker,omitempty"`
@@ -45,7 +45,7 @@ func newProcesses(t *tree, o Options, process string) *processes {
 
 func (l *processes) dir() string { return path.Join(runPath(l.o.Run), livesPart) }
 
-// begin leaves this process's file, forgets those of previous ones, and fails where the folder can't be written.
+// begin writes this process's file and deletes those of earlier processes. It fails if the folder can't be written.
 func (l *processes) begin() error {
 	names, err := l.tree.list(l.dir())
 	if err != nil {
@@ -61,16 +61,16 @@ func (l *processes) begin() error {
 	}
 	for _, name := range names {
 		if process, of := l.parse(name, "life"); of != "" && process != l.process {
-			_ = l.tree.remove(path.Join(l.dir(), name)) // it stays known; one that stays does no harm
+			_ = l.tree.remove(path.Join(l.dir(), name)) // it stays known; a file that is not deleted is harmless
 		}
 	}
 	l.looked = time.Now()
 	return nil
 }
 
-// note says who this process is.
+// note returns the content of this process's file.
 func (l *processes) note() []byte {
-	host, _ := os.Hostname() // only for people
+	host, _ := os.Hostname() // only for messages
 	note, _ := json.Marshal(processNote{Node: l.o.Node, Worker: l.o.Worker, Process: l.process, Host: host, PID: os.Getpid()})
 	return note
 }
@@ -79,7 +79,8 @@ func (l *processes) stem(kind string, processes ...string) string {
 	return encode(l.o.Node) + "-" + kind + "-" + strings.Join(processes, "-")
 }
 
-// parse reads the names of a kind that are this node's: the process, and the whole stem ("" where it is another's).
+// parse parses the name of a file of the given kind. It returns the process and the rest of the stem, "" for another
+// node's file.
 func (l *processes) parse(name, kind string) (process, stem string) {
 	e, ok := parseName(name)
 	if !ok {
@@ -92,7 +93,7 @@ func (l *processes) parse(name, kind string) (process, stem string) {
 	return rest[:processLength], rest
 }
 
-// check looks around, now and then, and returns a final error once this process must stop.
+// check looks for other processes from time to time. It returns a final error once this process must stop.
 func (l *processes) check(report *reporter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +103,7 @@ func (l *processes) check(report *reporter) error {
 	l.looked = time.Now()
 	names, err := l.tree.list(l.dir())
 	if err != nil {
-		return nil // whoever reads or writes next says what is wrong
+		return nil // the next read or write reports the error
 	}
 	for _, name := range names {
 		target, stem := l.parse(name, "stop")
@@ -123,17 +124,17 @@ func (l *processes) check(report *reporter) error {
 	return nil
 }
 
-// reportOther tells a younger process, and the people here.
+// reportOther writes the stop file for a younger process and logs a warning.
 func (l *processes) reportOther(process, name string, report *reporter) {
 	if _, err := l.tree.put(l.dir(), l.stem("stop", process, l.process), "json", l.note()); err != nil {
-		return // again at the next look
+		return // the next check tries again
 	}
 	l.told[process] = true
 	report.warn("twin "+process, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there",
 		l.o.Node, l.host(name)))
 }
 
-// host reads where the writer of a note lives, " (on HOST)", if it is there.
+// host returns " (on HOST)" with the host from a process's note, "" if it can't be read.
 func (l *processes) host(name string) string {
 	e, _ := parseName(name)
 	var note processNote

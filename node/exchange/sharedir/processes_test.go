@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// logLines collects what a logger says.
+// logLines collects log lines.
 type logLines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -37,7 +37,7 @@ func (l *logLines) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Of two processes that share as one node, the younger stops, and both say why in one line.
+// If two processes share as one node, the younger stops, and both report it in one line.
 func TestTwoProcessesOfOneNode(t *testing.T) {
 	dir := newFolder(t)
 	var log logLines
@@ -59,7 +59,7 @@ func TestTwoProcessesOfOneNode(t *testing.T) {
 	require.Equal(t, 1, log.count("another process began to share as node a"))
 }
 
-// A node that is started again after its death is nobody's twin, whatever comes back of its previous process.
+// A restarted node is not mistaken for a second process, even if files of its previous process come back.
 func TestRestartIsNoTwin(t *testing.T) {
 	dir := newFolder(t)
 	for round := range 4 {
@@ -71,7 +71,7 @@ func TestRestartIsNoTwin(t *testing.T) {
 	}
 }
 
-// On two machines the two see each other late; still exactly one goes on.
+// On two machines the processes see each other late. Exactly one continues.
 func TestTwinsOnTwoMachines(t *testing.T) {
 	for seed := range schedules(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -13,9 +13,9 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
-// Publish shares the node's batch: once it returns, the batch is on this machine's disk for the sync program to carry;
-// see Exchange. A folder that is full, read-only or away is tried again until ctx ends. Once another process shares as
-// the same node, it returns an error that is ErrClosed, in the younger of the two.
+// Publish shares the node's batch. When it returns, the batch is on this machine's disk for the sync program to carry;
+// see Exchange. If the folder is full, read-only or unavailable, it retries until ctx ends. If two processes share as
+// the same node, the younger one gets an error that matches ErrClosed.
 func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
 	if batch.Node != d.o.Node {
 		return fmt.Errorf("%w: of node %q, published by %q", exchange.ErrInvalid, batch.Node, d.o.Node)
@@ -71,7 +71,7 @@ func (d *Dir) publish(batch exchange.Batch, data []byte) error {
 	return nil
 }
 
-// store writes a batch, unless the node has one of that round there already.
+// store writes a batch, unless the node already has a complete one for the round.
 func store(t *tree, run, node string, round int, process string, data []byte) error {
 	dir := blockPath(run, blockOf(round))
 	names, err := t.list(dir)
@@ -87,5 +87,5 @@ func store(t *tree, run, node string, round int, process string, data []byte) er
 	return err
 }
 
-// maxPacked bounds a batch's file: what doesn't compress grows a little.
+// maxPacked bounds a batch's file in bytes. Incompressible data grow a little.
 const maxPacked = exchange.MaxBatchBytes + exchange.MaxBatchBytes>>6

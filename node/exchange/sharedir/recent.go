@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Recent returns what the peers shared lately; see Exchange. Lately is by the order in which this node saw the files,
-// so that it may take as new what the sync brought late: better late than never.
+// Recent returns what the peers shared recently; see Exchange. The order is that in which this node saw the files. So a
+// batch that the sync carried late counts as new.
 func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
 	ctx, end, err := d.calls.Begin(ctx)
 	if err != nil {
@@ -47,14 +47,14 @@ func (d *Dir) scan(window exchange.Window) error {
 	return d.rlswarm.scan(window.Peers, d.arrivals)
 }
 
-// recent reads a batch that has arrived; nil where it isn't whole after all.
+// recent reads a batch that has arrived. It returns nil if the file is incomplete after all.
 func (d *Dir) recent(peer string, round int) *exchange.Received {
 	if r := d.recents.get(peer, round); r != nil {
 		return r
 	}
 	files, err := d.scanner.files(encode(peer), round)
 	if err != nil {
-		return nil // the next scan says why
+		return nil // the next scan reports the error
 	}
 	data, there := d.readBatch(blockPath(d.o.Run, blockOf(round)), files)
 	if !there {
@@ -69,10 +69,10 @@ func (d *Dir) recent(peer string, round int) *exchange.Received {
 	return r
 }
 
-// maxRecentBytes bounds the batches that are kept in memory, because the next window has them again.
+// maxRecentBytes bounds the batches kept in memory for the next window.
 const maxRecentBytes = 64 << 20
 
-// recents keeps batches that were read, the newest.
+// recents caches the newest batches that were read.
 type recents struct {
 	mu    sync.Mutex
 	kept  map[recentKey]*exchange.Received
@@ -85,7 +85,7 @@ type recentKey struct {
 	round int
 }
 
-// get returns a copy, whose Age is the caller's to set.
+// get returns a copy. The caller sets its Age.
 func (c *recents) get(peer string, round int) *exchange.Received {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,24 +14,24 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// rlSwarm is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads
-// rollouts/round_R/stage_0/ID.json (its nodes read no other stage either), and writes its files where that was asked
-// for.
+// rlSwarm is the part of an experiment's folder that nodes of Elrashid/rl-swarm use. It reads
+// rollouts/round_R/stage_0/ID.json, the only stage that rl-swarm's nodes read. With Options.Compat it also writes
+// rl-swarm's files.
 type rlSwarm struct {
 	tree   *tree // <shared>/experiments/<experiment>
 	report *reporter
 
 	mu     sync.Mutex
 	looked time.Time
-	there  bool // its nodes have rollouts here
+	there  bool // rl-swarm's nodes have written rollouts here
 }
 
 const (
 	foreignRollouts = "rollouts"
 	foreignPeers    = "peers"
 	foreignState    = "state/current_state.json"
-	foreignEvery    = 30 * time.Second // how often to see whether its nodes have come
-	maxForeign      = 32 << 20         // bytes of a rollouts file; its JSON is indented
+	foreignEvery    = 30 * time.Second // time between checks for rl-swarm's nodes
+	maxForeign      = 32 << 20         // bytes of a rollouts file, which is indented JSON
 	maxForeignNote  = 1 << 20          // bytes of a file of peers or state
 	maxForeignIDs   = 1024
 )
@@ -40,7 +40,7 @@ func newRLSwarm(dir string, report *reporter) *rlSwarm {
 	return &rlSwarm{tree: newTree(dir), report: report}
 }
 
-// present tells whether its rollouts are there at all, so that a folder without them costs one look in a while.
+// present reports whether rl-swarm's rollouts exist. A folder without them costs one listing per foreignEvery.
 func (p *rlSwarm) present() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,7 @@ func (p *rlSwarm) present() bool {
 	return p.there
 }
 
-// look adds what its nodes among the missing have shared for a round.
+// look adds the batches that rl-swarm's nodes among the missing peers have shared for a round.
 func (p *rlSwarm) look(round int, collector *exchange.Collector) error {
 	missing := collector.Missing()
 	if len(missing) == 0 || !p.present() {
@@ -66,8 +66,8 @@ func (p *rlSwarm) look(round int, collector *exchange.Collector) error {
 	return nil
 }
 
-// batch reads what one of its nodes shared for a round, as exchange.Encode gives it: there is none while the file is
-// half, or where it is a copy that our own program wrote for its nodes.
+// batch returns the batch of one of rl-swarm's nodes for a round, in exchange.Encode's format. It returns false if the
+// file is incomplete, or if swarm wrote it for rl-swarm's nodes.
 func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	if !plain(peer, 64) || !p.present() {
 		return nil, false
@@ -81,7 +81,7 @@ func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 		p.report.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared: %v", peer, err))
 		return []byte{0xff}, true
 	case err != nil:
-		return nil, false // the folder's trouble, which whoever lists it next tells
+		return nil, false // the next listing of the folder reports the error
 	}
 	batch, err := decodeForeign(text, peer, round)
 	switch {
@@ -97,7 +97,7 @@ func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	return data, true
 }
 
-// scan notes what its nodes have shared since the last one, in the newest two rounds that they work on.
+// scan records batches of rl-swarm's nodes that are new since the last scan, in their newest two rounds.
 func (p *rlSwarm) scan(peers []string, arrivals *arrivals) error {
 	if !p.present() {
 		return nil
@@ -141,8 +141,8 @@ func foreignRound(round int) string {
 }
 
 // Foreign lists rl-swarm's nodes that take part in an experiment through its folder: those that registered to train,
-// and those that shared rollouts in the newest two rounds; none of ours. They are members to be trusted by key
-// (protocol.TrustKey).
+// and those that shared rollouts in the newest two rounds. It excludes swarm's own nodes. Add them as members with
+// trust by key (protocol.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
 	p := newRLSwarm(dir, nil)
 	ours, err := writers(baseOf(dir), run)
@@ -184,8 +184,8 @@ func Foreign(dir, run string) ([]string, error) {
 	return ids[:min(len(ids), maxForeignIDs)], nil
 }
 
-// trains tells whether a file of peers/ is that of a node that trains and is none of ours. Its coordinator only turns
-// the rounds.
+// trains reports whether a file of peers/ belongs to an rl-swarm node that trains. rl-swarm's coordinator does not
+// train.
 func (p *rlSwarm) trains(name, id string) bool {
 	var peer struct {
 		ID      string `json:"peer_id"`
@@ -198,7 +198,7 @@ func (p *rlSwarm) trains(name, id string) bool {
 	return peer.ID == id && peer.Role != "coordinator" && peer.Program == ""
 }
 
-// writers are the encoded names of the nodes that this program's processes wrote as.
+// writers returns the encoded names of the nodes under which swarm's processes wrote.
 func writers(t *tree, run string) (map[string]bool, error) {
 	names, err := t.list(path.Join(runPath(run), livesPart))
 	if err != nil {

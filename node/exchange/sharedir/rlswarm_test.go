@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// rollouts is a file as rl-swarm's gdrive_rollout_sharing.py writes it (json.dump, indent 2), one question with two
-// completions.
+// foreignText is a file in the format of rl-swarm's gdrive_rollout_sharing.py (json.dump, indent 2), with one question
+// and two completions.
 const foreignText = `{
   "peer_id": "%s",
   "round": %d,
@@ -50,7 +50,7 @@ func putForeign(t *testing.T, dir, node string, round int) {
 	putText(t, dir, fmt.Sprintf("rollouts/round_%d/stage_0/%s.json", round, node), fmt.Sprintf(foreignText, node, round, batchID("What is 2 + 2? ü")))
 }
 
-// A node gathers what rl-swarm's nodes share, beside ours; half a file isn't there, a forged one is refused.
+// A node gathers the batches of rl-swarm's nodes beside swarm's. It skips an incomplete file and rejects a forged one.
 func TestGatherFromRLSwarm(t *testing.T) {
 	dir := newFolder(t)
 	putForeign(t, dir, "node_7", 3)
@@ -77,7 +77,7 @@ func TestGatherFromRLSwarm(t *testing.T) {
 
 func pointer(s string) *string { return &s }
 
-// Without a barrier, its newest rounds count as they come.
+// Without a barrier, the newest rounds of rl-swarm's nodes count as they arrive.
 func TestRecentFromPredecessor(t *testing.T) {
 	dir := newFolder(t)
 	putForeign(t, dir, "node_7", 0)
@@ -94,7 +94,7 @@ func TestRecentFromPredecessor(t *testing.T) {
 	require.Empty(t, got[len(got)-1].Rejected)
 }
 
-// What we write with Compat is what rl-swarm's nodes look for: their code's own conditions, by the bytes.
+// With Compat, the files meet the conditions in rl-swarm's code, byte for byte.
 func TestCompatFiles(t *testing.T) {
 	dir := newFolder(t)
 	a := open(t, Options{Dir: dir, Run: testRun, Node: "node_0", Compat: true})
@@ -130,7 +130,7 @@ func TestCompatFiles(t *testing.T) {
 	readText(t, dir, "peers/node_0.json", &peer)
 	require.Equal(t, "worker", peer["node_role"])
 
-	// Our own copies are never read back as somebody else's, and our nodes are not foreign ones.
+	// Swarm never reads its own copies as another node's, and its own nodes are not foreign.
 	reader := open(t, Options{Dir: dir, Run: testRun, Node: "reader"})
 	for _, name := range []string{"00000000"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, base, runPath(testRun), rolloutsPart, name)))
@@ -158,7 +158,7 @@ func readText(t *testing.T, dir, name string, into any) {
 	require.NoError(t, json.Unmarshal(text, into))
 }
 
-// rl-swarm names a question by its MD5 as a number; the value is Python's int(hashlib.md5(b"What is 6 *
+// rl-swarm identifies a question by its MD5 as a number. The expected value is Python's int(hashlib.md5(b"What is 6 *
 // 7?").hexdigest(), 16).
 func TestBatchID(t *testing.T) {
 	require.Equal(t, pythonBatchID, batchID("What is 6 * 7?"))

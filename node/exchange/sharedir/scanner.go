@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// joinBlocks is how many of the newest blocks are looked into at the beginning.
+// joinBlocks is the number of newest blocks that join reads.
 const joinBlocks = 4
 
-// scanner finds what is new in the run's folder at a cost that doesn't grow with the run: the list of blocks, and the
-// blocks in which something may happen. These are where each node was last seen, what follows that, the two newest, and
-// in turn one of the rest, for what comes very late.
+// scanner finds new batches in the run's folder at a cost that doesn't grow with the run. It lists the blocks, then
+// reads only those where changes are likely: each node's newest block and the next one, and the two newest blocks of
+// all. In turn it also reads one of the others, to find late files.
 type scanner struct {
 	dir *Dir
 
 	mu       sync.Mutex
-	newest   map[string]int // by encoded node: its block
-	unlisted map[int]bool   // blocks that were there at the beginning, and were not looked into since
+	newest   map[string]int // newest block by encoded node
+	unlisted map[int]bool   // blocks that existed at the start and have not been read since
 	listed   map[int]index  // as of the last scan
 	turn     int
 	gathered bool // Gather is in use
 	recent   bool // Recent is in use
 }
 
-// join notes what is there already.
+// join records the existing batches.
 func (s *scanner) join() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,15 +46,15 @@ func (s *scanner) join() error {
 	return nil
 }
 
-// gathers says that the node waits at barriers.
+// gathers records that the node waits at barriers.
 func (s *scanner) gathers() {
 	s.mu.Lock()
 	s.gathered = true
 	s.mu.Unlock()
 }
 
-// beforeMark scans, so that what came before the node's own batch is known to have; a node that only ever waits at
-// barriers is spared that.
+// beforeMark scans, so that batches that came before the node's own count as earlier. It does nothing for a node that
+// only waits at barriers.
 func (s *scanner) beforeMark() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *scanner) scan() error {
 	return nil
 }
 
-// alive chooses the blocks to look into.
+// alive chooses the blocks to read.
 func (s *scanner) alive(blocks []int) []int {
 	chosen := slices.Clone(blocks[max(0, len(blocks)-2):])
 	for _, block := range s.newest {
@@ -108,7 +108,7 @@ func (s *scanner) alive(blocks []int) []int {
 	return chosen
 }
 
-// look lists a block and notes what is new in it.
+// look lists a block and records its new batches. before marks them as older than this node's start.
 func (s *scanner) look(block int, before bool) error {
 	d := s.dir
 	dir := blockPath(d.o.Run, block)
@@ -135,7 +135,7 @@ func (s *scanner) look(block int, before bool) error {
 	return nil
 }
 
-// whole tells whether one of the files has the size that its name says.
+// whole reports whether one of the files has the size in its name.
 func (s *scanner) whole(dir string, files []rolloutFile) bool {
 	for _, f := range files[:min(len(files), maxCandidates)] {
 		if s.dir.base.size(path.Join(dir, f.name)) == f.size {
@@ -145,7 +145,7 @@ func (s *scanner) whole(dir string, files []rolloutFile) bool {
 	return false
 }
 
-// files are those of a node's round, as last listed.
+// files returns the files of a node's round, as of the last listing.
 func (s *scanner) files(node string, round int) ([]rolloutFile, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// keepSnapshots is how many snapshots stay: one may still be on its way when the next is written.
+// keepSnapshots is the number of snapshots to keep: the previous one may still be syncing when a new one is written.
 const keepSnapshots = 2
 
 const snapshotStem = "swarm"
 
-// Snapshot copies a database into the folder: src writes a consistent copy to a local path, which then goes to
-// snapshots/ under a name that tells its content, so that a half one is never taken for whole. The newest two stay. The
-// same content again is no new snapshot.
+// Snapshot copies a database into the folder. src writes a consistent copy to a local path. Snapshot then copies that
+// file to snapshots/ under a name with its length and hash, so that readers can detect an incomplete file. It keeps the
+// newest two snapshots. It writes nothing if the content is unchanged.
 func Snapshot(ctx context.Context, src func(ctx context.Context, path string) error, dir, run string) error {
 	local, err := os.MkdirTemp("", "swarm-snapshot-")
 	if err != nil {
@@ -47,7 +47,7 @@ type snapshotFile struct {
 	number int
 }
 
-// snapshots lists what is there, the newest first.
+// snapshots lists the snapshots, newest first.
 func snapshots(t *tree, folder string) ([]snapshotFile, error) {
 	names, err := t.list(folder)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Sweep deletes a run's rollouts of rounds before one: whole blocks of rounds, so that fewer may go than could. It goes
-// on where it was interrupted, and takes again what the sync program brought back. What isn't ours stays.
+// Sweep deletes a run's rollouts of rounds before the given one. It deletes whole blocks, so some earlier rounds may
+// stay. A later call continues an interrupted one and deletes what the sync program restored. It deletes only swarm's
+// files.
 func Sweep(ctx context.Context, dir, run string, before int) error {
 	t := baseOf(dir)
 	blocks, err := listBlocks(t, run)

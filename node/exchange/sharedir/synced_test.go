@@ -18,14 +18,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// synced keeps the replicas of a folder in sync as badly as the services do: every file comes to every other replica
-// some day, once or more, late, out of order, first empty or half, under another name, and what was deleted may come
-// back.
+// synced imitates an unreliable sync service between replicas of a folder. Every file eventually reaches every other
+// replica. It may arrive several times, late, out of order, at first empty or incomplete, or under another name.
+// Deleted files may come back.
 type synced struct {
 	t        *testing.T
 	replicas []string
 	rng      *rand.Rand
-	known    []map[string]bool // by replica: paths that it has had, from whomever
+	known    []map[string]bool // per replica: paths that it has had, from any source
 	due      []delivery
 	step     int
 	stop     chan struct{}
@@ -35,7 +35,7 @@ type synced struct {
 	tricks   map[string]int
 }
 
-// seeds is how many schedules of the bad sync a test goes through.
+// seeds is the number of sync schedules that a test runs.
 var seeds = flag.Int("seeds", 0, "schedules of the badly synced folder to test; 0: a few")
 
 func schedules(few int) uint64 {
@@ -45,7 +45,7 @@ func schedules(few int) uint64 {
 	return uint64(few)
 }
 
-// quickDir is a test's folder in memory where there is such a file system: what is tested here isn't the disk.
+// quickDir returns a folder in memory if possible, because these tests do not test the disk.
 func quickDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "swarm-sharedir-")
@@ -116,7 +116,7 @@ func (s *synced) tick() {
 	s.due = later
 }
 
-// observe schedules what is new or gone in a replica.
+// observe schedules the changes of a replica: new and deleted files.
 func (s *synced) observe(i int) {
 	here := map[string]bool{}
 	_ = filepath.WalkDir(s.replicas[i], func(path string, e fs.DirEntry, err error) error {
@@ -133,7 +133,7 @@ func (s *synced) observe(i int) {
 			return nil
 		}
 		if e, ok := parseName(e.Name()); ok && (int64(len(content)) != e.size || hashOf(content) != e.hash) {
-			return nil // still being written: carried when whole
+			return nil // still being written: it is carried when complete
 		}
 		s.known[i][rel] = true
 		for to := range s.replicas {
@@ -156,11 +156,11 @@ func (s *synced) observe(i int) {
 	}
 }
 
-// carry decides how a file comes over.
+// carry decides how a file reaches another replica.
 func (s *synced) carry(from, to int, rel string, content []byte) {
 	at := s.step + s.rng.IntN(12)
 	if s.rng.IntN(10) == 0 {
-		at += 60 // lost, and found
+		at += 60 // lost and found later
 		s.tricks["late"]++
 	}
 	add := func(at int, path string, content []byte, final bool) {
@@ -215,7 +215,7 @@ func (s *synced) deliver(d delivery) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		s.t.Error(err)
 	}
-	if d.final && !strings.Contains(d.path, " (1)") { // a copy is a new file, and goes to all
+	if d.final && !strings.Contains(d.path, " (1)") { // a copy is a new file that goes to all replicas
 		s.known[d.to][d.path] = true
 	}
 	if err := os.WriteFile(path, d.content, 0o600); err != nil {
@@ -223,8 +223,8 @@ func (s *synced) deliver(d delivery) {
 	}
 }
 
-// Three nodes on three machines train rounds through a folder that is synced as badly as can be: everybody gets
-// everybody's batch of every round, once, and it is what was shared.
+// Three nodes on three machines train through a badly synced folder. Each node receives every other node's batch of
+// every round, once and unchanged.
 func TestRoundsThroughSyncedFolder(t *testing.T) {
 	tricks := map[string]int{}
 	for seed := range schedules(3) {
@@ -264,7 +264,7 @@ func TestRoundsThroughSyncedFolder(t *testing.T) {
 	}
 }
 
-// Without a barrier, each node sees each batch of the others as new exactly once, across a restart.
+// Without a barrier, each node sees each batch of the others as new exactly once, even across a restart.
 func TestRecentThroughSyncedFolder(t *testing.T) {
 	for seed := range schedules(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestRecentThroughSyncedFolder(t *testing.T) {
 			reader, writer := open(t, options), open(t, Options{Dir: s.folder(1), Run: testRun, Node: "writer"})
 			s.run()
 			const batches = 30
-			cameIn := map[int]int{} // the reader's round in which a batch came
+			cameIn := map[int]int{} // the reader's round in which each batch arrived
 			deadline := time.Now().Add(20 * time.Second)
 			for round := 0; len(cameIn) < batches; round++ {
 				require.True(t, time.Now().Before(deadline), "only %d of %d batches came", len(cameIn), batches)

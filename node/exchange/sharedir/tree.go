@@ -14,21 +14,20 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// maxEntries bounds a listing; more is somebody's mischief.
+// maxEntries bounds a listing. No honest folder has more.
 const maxEntries = 100_000
 
-// errPartial says that a file's content doesn't match its name, yet.
+// errPartial reports that a file's content doesn't match its name yet.
 var errPartial = errors.New("not whole yet")
 
-// tree reads and writes below one folder that is there already. The folder is opened anew for every operation: one that
-// was unmounted and mounted again goes on, and one that isn't there is never made on the disk below its mount point. No
-// link leads out of it.
+// tree reads and writes below an existing folder. It opens the folder for every operation. So it continues after a
+// remount, and never creates a missing folder on the disk below its mount point. No link leads out of the folder.
 type tree struct {
 	path   string
 	counts counts
 }
 
-// counts are the operations that cost something on a network drive.
+// counts counts the operations that are expensive on a network drive.
 type counts struct {
 	lists, names, reads, writes atomic.Int64
 }
@@ -37,8 +36,7 @@ func newTree(path string) *tree { return &tree{path: path} }
 
 func (t *tree) open() (*os.Root, error) { return os.OpenRoot(t.path) }
 
-// list returns the names in a folder, none where there is no such folder. An error says that the tree itself isn't
-// there.
+// list returns the names in a folder, none if the folder doesn't exist. An error means that the tree itself is missing.
 func (t *tree) list(dir string) ([]string, error) {
 	root, err := t.open()
 	if err != nil {
@@ -46,7 +44,7 @@ func (t *tree) list(dir string) ([]string, error) {
 	}
 	defer root.Close()
 	t.counts.lists.Add(1)
-	// A pipe by a folder's name would hold up an ordinary open.
+	// An ordinary open would block on a pipe in place of the folder.
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || !isFolder(root, dir) {
@@ -70,7 +68,8 @@ func (t *tree) list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// isFolder tells whether a path leads through folders alone, without links.
+// isFolder reports whether a path has no element that is a link or another non-folder. A missing path counts as a
+// folder.
 func isFolder(root *os.Root, dir string) bool {
 	for at := dir; at != "."; at = path.Dir(at) {
 		if info, err := root.Lstat(at); err == nil && !info.IsDir() {
@@ -80,7 +79,7 @@ func isFolder(root *os.Root, dir string) bool {
 	return true
 }
 
-// take returns the content of a file if it matches its name, and errPartial if it does not, or not yet.
+// take returns the content of a file that matches its name, errPartial if it doesn't match (yet).
 func (t *tree) take(dir string, e entry, limit int64) ([]byte, error) {
 	if e.size > limit {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", errUnpack, e.size, limit)
@@ -95,15 +94,15 @@ func (t *tree) take(dir string, e entry, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// read returns a regular file's content; errPartial where there is none, fs.ErrInvalid for what is no file or above
-// limit.
+// read returns a regular file's content. It returns errPartial if the file is missing, and fs.ErrInvalid if it is not a
+// regular file or larger than limit.
 func (t *tree) read(name string, limit int64) ([]byte, error) {
 	root, err := t.open()
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	info, err := root.Lstat(name) // before opening: a link is not followed, a device not touched
+	info, err := root.Lstat(name) // before opening, so that no link is followed and no device is opened
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errPartial
@@ -130,7 +129,7 @@ func (t *tree) read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// size tells how long a regular file is; -1 for anything else.
+// size returns a regular file's length in bytes, -1 for anything else.
 func (t *tree) size(name string) int64 {
 	root, err := t.open()
 	if err != nil {
@@ -144,8 +143,8 @@ func (t *tree) size(name string) int64 {
 	return info.Size()
 }
 
-// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the
-// file is there. It returns the name.
+// put writes a file durably: when it returns nil, the file survives a crash of this machine. It does nothing if the
+// file exists. It returns the file's name.
 func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
 	name := nameOf(stem, extension, data)
 	root, err := t.open()
@@ -157,12 +156,12 @@ func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
 	if present, err := t.read(full, int64(len(data))); err == nil && hashOf(present) == hashOf(data) && len(present) == len(data) {
 		return name, nil
 	}
-	err = write(root, dir, full, data) // what is there was torn by a crash, or planted
+	err = write(root, dir, full, data) // an existing file was torn by a crash, or planted
 	t.counts.writes.Add(1)
 	return name, err
 }
 
-// replace makes a file hold data, in place: for rl-swarm's files, whose names don't tell their content.
+// replace overwrites a file in place. Use it for rl-swarm's files, whose names don't describe their content.
 func (t *tree) replace(dir, name string, data []byte) error {
 	root, err := t.open()
 	if err != nil {
@@ -173,7 +172,7 @@ func (t *tree) replace(dir, name string, data []byte) error {
 	return write(root, dir, path.Join(dir, name), data)
 }
 
-// write makes a file hold data. On an error it leaves no file.
+// write overwrites a file. On an error it leaves no file.
 func write(root *os.Root, dir, full string, data []byte) error {
 	f, err := create(root, dir, full)
 	if err != nil {
@@ -181,18 +180,18 @@ func write(root *os.Root, dir, full string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		_ = root.Remove(full) // a torn one would do no harm but take space
+		_ = root.Remove(full) // a torn file is harmless but takes space
 		return err
 	}
 	return files.SyncFolderIn(root, dir)
 }
 
-// create opens an empty file, in a folder that it makes.
+// create opens an empty file and creates missing folders.
 func create(root *os.Root, dir, full string) (*os.File, error) {
 	if err := makeFolders(root, dir); err != nil {
 		return nil, err
 	}
-	if info, err := root.Lstat(full); err == nil && !info.Mode().IsRegular() { // a link's target is not ours to write
+	if info, err := root.Lstat(full); err == nil && !info.Mode().IsRegular() { // never write to a link's target
 		if err := root.Remove(full); err != nil {
 			return nil, err
 		}
@@ -200,7 +199,7 @@ func create(root *os.Root, dir, full string) (*os.File, error) {
 	return root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
 }
 
-// makeFolders makes a folder and those above it that are missing, with their names on the disk.
+// makeFolders creates a folder and its missing parents, and syncs them to disk.
 func makeFolders(root *os.Root, dir string) error {
 	if info, err := root.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -216,7 +215,7 @@ func makeFolders(root *os.Root, dir string) error {
 	return nil
 }
 
-// remove deletes a file; one that is gone is no error.
+// remove deletes a file. A missing file is no error.
 func (t *tree) remove(name string) error {
 	root, err := t.open()
 	if err != nil {
@@ -229,5 +228,5 @@ func (t *tree) remove(name string) error {
 	return nil
 }
 
-// baseOf is the tree of our files in an experiment's folder.
+// baseOf returns the tree of swarm's files in an experiment's folder.
 func baseOf(dir string) *tree { return newTree(filepath.Join(dir, base)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// explain returns the folder's problem and its fix.
+// explain adds the folder's problem and a remedy to an error.
 func explain(dir string, err error) error {
 	is := func(errnos ...syscall.Errno) bool {
 		for _, e := range errnos {
@@ -36,18 +36,18 @@ func explain(dir string, err error) error {
 	return fmt.Errorf("shared folder %s: %w", dir, err)
 }
 
-// finalError ends an exchange for good.
+// finalError ends an exchange permanently.
 type finalError struct{ line string }
 
 func (e *finalError) Error() string { return e.line }
 
-// Is makes it an exchange.ErrClosed: no call will succeed any more.
+// Is makes the error match exchange.ErrClosed: no later call will succeed.
 func (e *finalError) Is(target error) bool { return target == exchange.ErrClosed }
 
-// reportAgain is how long a lasting trouble is told of only once.
+// reportAgain is the minimum time between two reports of the same problem.
 const reportAgain = 10 * time.Minute
 
-// reporter reports each trouble once, and once that it is over.
+// reporter logs each problem once, and its end.
 type reporter struct {
 	logger *slog.Logger
 
@@ -56,10 +56,10 @@ type reporter struct {
 	bad      bool
 }
 
-// maxReported bounds what a hostile folder can make us remember.
+// maxReported bounds the memory that a hostile folder can cause.
 const maxReported = 256
 
-// warn logs a line about a thing, unless it did so lately.
+// warn logs a line about a subject, unless it did so recently.
 func (t *reporter) warn(thing, line string) {
 	t.mu.Lock()
 	now := time.Now()
@@ -77,7 +77,7 @@ func (t *reporter) warn(thing, line string) {
 	}
 }
 
-// trouble notes how an operation on the folder went.
+// trouble records the result of an operation on the folder.
 func (t *reporter) trouble(err error) {
 	if err != nil {
 		t.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mountedFolder is an experiment's folder on a file system of its own.
+// mountedFolder returns an experiment's folder on its own file system.
 func mountedFolder(t *testing.T, options string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -29,7 +29,8 @@ func mountedFolder(t *testing.T, options string) string {
 	return dir
 }
 
-// A full folder keeps a batch back until there is room again, says so once, and leaves no half file that counts.
+// A full folder delays a batch until there is space again. It is reported once and leaves no incomplete file that
+// counts.
 func TestFullFolder(t *testing.T) {
 	dir := mountedFolder(t, "size=256k")
 	var log logLines
@@ -61,7 +62,7 @@ func TestFullFolder(t *testing.T) {
 	require.Equal(t, 1, log.count("the shared folder is back"))
 }
 
-// A folder without write access is refused in one line.
+// A folder without write access fails with a one-line error.
 func TestReadOnlyFolder(t *testing.T) {
 	dir := mountedFolder(t, "size=256k")
 	a := open(t, Options{Dir: dir, Run: testRun, Node: "a"})
@@ -78,7 +79,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	share(t, a, 0)
 }
 
-// A folder that goes away is waited for, never made anew on the disk below it, and goes on when it is back.
+// If the folder disappears, calls wait. They never create it on the disk below, and continue when it is back.
 func TestFolderAwayAndBack(t *testing.T) {
 	dir := newFolder(t)
 	a, b := open(t, Options{Dir: dir, Run: testRun, Node: "a"}), open(t, Options{Dir: dir, Run: testRun, Node: "b"})
@@ -94,7 +95,7 @@ func TestFolderAwayAndBack(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { done <- a.Publish(t.Context(), batchOf("a", 1, "")) }()
 	go func() { gatherAll(t, b, 1, "a"); done <- nil }()
-	require.NoError(t, sleep(t.Context(), 50*time.Millisecond)) // both are under way; the test holds without it
+	require.NoError(t, sleep(t.Context(), 50*time.Millisecond)) // both calls are in progress; the test holds without this
 	require.NoError(t, os.Rename(away, experiments))
 	require.NoError(t, <-done)
 	require.NoError(t, <-done)

@@ -17,29 +17,29 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// UplinkOptions say whose messages go through which folder.
+// UplinkOptions configure a worker's uplink through a folder.
 type UplinkOptions struct {
 	Dir        string // the shared folder
 	Experiment string
 	Worker     string
-	State      string        // local folder that remembers the number of this worker's session; empty: the shared one alone does
-	Poll       time.Duration // how often answers are looked for; 0: a second, less often in a long wait
+	State      string        // local folder that keeps the worker's session number; empty: only the shared folder has it
+	Poll       time.Duration // time between looks for answers, longer in a long wait; 0: a second
 	Logger     *slog.Logger  // may be nil
 }
 
 const (
-	// BeatEvery is how often a worker's beat is written: a file each, and services that sync folders have quotas.
+	// BeatEvery is the time between a worker's beats. Each beat is a file, and sync services have quotas.
 	BeatEvery = 15 * time.Second
-	// SilentAfter is without how long a new file of the other side nothing is expected of it any more.
+	// SilentAfter is the time without a new file after which the other side counts as gone.
 	SilentAfter = 3 * time.Minute
 )
 
 const (
-	sayWaiting = 15 * time.Second // how often a wait is told of
+	sayWaiting = 15 * time.Second // time between log lines about a wait
 	keepBeats  = 2
 )
 
-// uplink is a worker's side.
+// uplink is a worker's side of the folder.
 type uplink struct {
 	o       UplinkOptions
 	logger  *slog.Logger
@@ -51,20 +51,20 @@ type uplink struct {
 	silence time.Duration
 	local   bool
 
-	mu      sync.Mutex // of number and pending
+	mu      sync.Mutex // guards number and pending
 	number  int64
 	pending map[string]bool // stems of requests that wait for an answer
 
-	beating sync.Mutex // one Beat at a time; of what follows
-	beats   []string   // own beat files that are there
-	beaten  time.Time  // when the last was written
+	beating sync.Mutex // allows one Beat at a time; guards the fields below
+	beats   []string   // this process's beat files in the folder
+	beaten  time.Time  // when the last beat was written
 	roster  membership.Roster
-	refusal *membership.Refusal // instead of a roster
+	refusal *membership.Refusal // the coordinator's answer, instead of a roster
 	seen    int64               // number of the coordinator's newest beat
-	heard   time.Time           // when it came
+	heard   time.Time           // when that beat arrived
 }
 
-// DialUplink waits for the experiment's description to come into the shared folder, until ctx ends, and begins a
+// DialUplink waits until ctx ends for the experiment's description to appear in the shared folder. Then it begins a
 // session of the worker.
 func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error) {
 	u, err := newUplink(o)
@@ -104,7 +104,7 @@ func newUplink(o UplinkOptions) (*uplink, error) {
 		pending: make(map[string]bool)}, nil
 }
 
-// findExperiment waits for the description.
+// findExperiment waits for the experiment's description.
 func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error) {
 	start, said := time.Now(), time.Time{}
 	for {
@@ -136,9 +136,9 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 	}
 }
 
-// experiments lists what the shared folder has.
+// experiments lists up to 16 experiments in the shared folder.
 func (u *uplink) experiments() []string {
-	entries, _ := os.ReadDir(filepath.Dir(u.dir)) // none: then there are none
+	entries, _ := os.ReadDir(filepath.Dir(u.dir)) // on an error the list is empty
 	var names []string
 	for _, e := range entries {
 		if plain(e.Name(), 64) && e.IsDir() && len(names) < 16 {
@@ -155,12 +155,12 @@ func (u *uplink) others() string {
 	return ""
 }
 
-// lastSession is the highest number of a session.
+// lastSession is the highest session number.
 const lastSession = 999_999
 
-// nextSession is the number after the one that the worker remembers and those in the folder. One that no process of
-// this worker can have taken was planted, and where even the last number was taken it begins again with the first: the
-// coordinator takes any number of a worker whose session has been silent.
+// nextSession returns the number after the remembered one and those in the folder. It ignores numbers that no process
+// of this worker can have reached: they were planted. After the last number it starts at 1 again. The coordinator
+// accepts any number from a worker whose session has been silent.
 func nextSession(remembered int, there []letter) int {
 	numbers := make([]int, 0, len(there))
 	for _, l := range there {
@@ -178,7 +178,7 @@ func nextSession(remembered int, there []letter) int {
 	return remembered + 1
 }
 
-// beginSession takes a number above all that the worker had, and clears away its old messages.
+// beginSession takes the next session number and deletes the worker's old messages.
 func (u *uplink) beginSession() error {
 	remembered := 0
 	path := filepath.Join(u.o.State, "session")
@@ -187,7 +187,7 @@ func (u *uplink) beginSession() error {
 			return err
 		}
 		if data, err := os.ReadFile(path); err == nil {
-			_ = json.Unmarshal(data, &remembered) // 0: then the folder tells
+			_ = json.Unmarshal(data, &remembered) // 0 on an error: then the folder decides
 		}
 	}
 	mine, err := u.out.letters()
@@ -219,17 +219,17 @@ func (u *uplink) Hello(ctx context.Context, hello membership.Hello) (w membershi
 	return w, u.call(ctx, verbHello, hello, &w)
 }
 
-// Join asks for node assignments.
+// Join requests node assignments.
 func (u *uplink) Join(ctx context.Context, join membership.Join) (j membership.Joined, err error) {
 	return j, u.call(ctx, verbJoin, join, &j)
 }
 
-// Deliver sends events; their file is deleted once the receipt is there.
+// Deliver sends events. It deletes their file once the receipt has arrived.
 func (u *uplink) Deliver(ctx context.Context, delivery membership.Delivery) (r membership.Receipt, err error) {
 	return r, u.call(ctx, verbDeliver, delivery, &r)
 }
 
-// call writes a request and waits for its answer. A folder that is full or away is tried again until ctx ends.
+// call writes a request and waits for its answer. If the folder is full or unavailable, it retries until ctx ends.
 func (u *uplink) call(ctx context.Context, verb string, body, answer any) error {
 	e := envelope{Verb: verb, Session: u.session, Number: u.next()}
 	u.expect(e.stem(), true)
@@ -279,7 +279,7 @@ func (u *uplink) next() int64 {
 	return u.number
 }
 
-// expect notes that a request waits for its answer, or doesn't any more.
+// expect records whether a request waits for its answer.
 func (u *uplink) expect(stem string, waits bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -290,17 +290,17 @@ func (u *uplink) expect(stem string, waits bool) {
 	}
 }
 
-// needed tells whether an own message must stay.
+// needed reports whether one of this worker's messages must stay.
 func (u *uplink) needed(l letter) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pending[l.stem] || l.session > u.session || slices.Contains(u.beats, l.name)
 }
 
-// drop deletes a request that was answered or given up.
+// drop deletes a request that was answered or abandoned.
 func (u *uplink) drop(name string) {
 	if name != "" {
-		_ = u.out.remove(name) // the next session clears what stays
+		_ = u.out.remove(name) // the next session deletes remaining files
 	}
 }
 
@@ -321,5 +321,5 @@ func (u *uplink) answer(e envelope) (envelope, bool, error) {
 	return envelope{}, false, nil
 }
 
-// Close ends the session; its last beat, if it said that the worker left, stays for the coordinator.
+// Close ends the session. The last beat stays in the folder, so that the coordinator learns that the worker left.
 func (u *uplink) Close() error { return nil }

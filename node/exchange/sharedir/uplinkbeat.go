@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Beat writes the worker's beat, if it is time for one or the last, and returns the coordinator's newest: a beat needs
-// no answer of its own. It waits for the first one of a session. Once nothing new came for SilentAfter, that is an
-// error.
+// Beat writes the worker's beat if it is due or the last one. It returns the coordinator's newest roster, because beats
+// are not answered one by one. It waits for the first roster of a session. It returns an error once nothing new has
+// arrived for SilentAfter.
 func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Roster, error) {
 	u.beating.Lock()
 	defer u.beating.Unlock()
@@ -25,7 +25,7 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 		case u.refusal != nil:
 			return membership.Roster{}, u.refusal
 		case beat.Left && failure == nil:
-			return u.current(beat.Roster), nil // nobody waits for what comes now
+			return u.current(beat.Roster), nil // the worker does not wait for an answer to its last beat
 		case u.seen > 0 && failure != nil:
 			return membership.Roster{}, fmt.Errorf("beat through the shared folder: %w", explain(u.dir, failure))
 		case u.seen > 0 && time.Since(u.heard) > u.silence:
@@ -48,7 +48,7 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 	}
 }
 
-// current is the newest roster; without the members where the worker knows them.
+// current returns the newest roster, without the members if the worker already has this version.
 func (u *uplink) current(known int64) membership.Roster {
 	r := u.roster
 	if r.Version == known {
@@ -57,7 +57,7 @@ func (u *uplink) current(known int64) membership.Roster {
 	return r
 }
 
-// writeBeat writes a beat and deletes the oldest of too many.
+// writeBeat writes a beat and deletes old ones beyond keepBeats.
 func (u *uplink) writeBeat(beat membership.Beat) error {
 	if !beat.Left && !u.beaten.IsZero() && time.Since(u.beaten) < u.every {
 		return nil
@@ -77,7 +77,7 @@ func (u *uplink) writeBeat(beat membership.Beat) error {
 	return u.out.tidy(u.needed)
 }
 
-// readBeat takes the coordinator's newest beat of this session.
+// readBeat reads the coordinator's newest beat of this session.
 func (u *uplink) readBeat() error {
 	letters, err := u.in.letters()
 	if err != nil {

@@ -12,28 +12,28 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// workerSession is one worker at the admission server. Only one goroutine at a time has it.
+// workerSession is the admission server's state of one worker. Only one goroutine at a time uses it.
 type workerSession struct {
 	server  *server
 	worker  string
 	in, out mailbox // the worker's messages, and the answers
 
 	met      bool
-	looked   bool // at all messages, once
+	looked   bool // all messages have been read once
 	attended int
 	session  int              // the newest
-	served   bool             // a request of this session was answered by this process
-	rival    bool             // another process of the worker was refused while this session lives
-	answered map[string]int64 // by verb: the highest number of the session
+	served   bool             // this process has answered a request of this session
+	rival    bool             // another process of the worker was refused while this session is active
+	answered map[string]int64 // highest answered number of the session, by verb
 	replies  map[string]letter
 
 	beat     membership.Beat
 	beatSeen int64 // number of the newest beat
 	beatAt   time.Time
-	since    time.Time // when this process first saw the session, or had looked for one
+	since    time.Time // when this process first saw the session, or first looked for messages
 	left     bool
 
-	number   int64 // of the last message to the worker
+	number   int64 // of the last beat to the worker
 	wrote    []string
 	roster   membership.Roster
 	rosterAt time.Time
@@ -44,7 +44,7 @@ func newWorkerSession(c *server, worker string) *workerSession {
 	return &workerSession{server: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
 }
 
-// attend answers what is new and beats for the worker.
+// attend answers new messages and beats to the admission server for the worker.
 func (v *workerSession) attend(ctx context.Context) error {
 	if !v.met {
 		if err := v.meet(); err != nil {
@@ -81,10 +81,10 @@ func (v *workerSession) attend(ctx context.Context) error {
 	return nil
 }
 
-// tidyEvery is how often, in looks at a worker's messages, what came back of the answers is deleted again.
+// tidyEvery is the number of looks at a worker's messages between deletions of restored answers.
 const tidyEvery = 30
 
-// meet learns what a previous process of the coordinator answered.
+// meet reads what a previous process of the coordinator answered.
 func (v *workerSession) meet() error {
 	letters, err := v.out.letters()
 	if err != nil {
@@ -112,8 +112,8 @@ func (v *workerSession) meet() error {
 	return nil
 }
 
-// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted
-// may come back; it is old then.
+// receive handles a new message: one of the newest session whose number exceeds the last answered number of its verb.
+// Deleted messages may come back, but their numbers are old.
 func (v *workerSession) receive(ctx context.Context, l letter) error {
 	switch {
 	case l.session < v.session && (l.verb == verbBeat || !v.dead()), l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
@@ -132,7 +132,7 @@ func (v *workerSession) receive(ctx context.Context, l letter) error {
 		return nil
 	}
 	if l.session > v.session && l.verb != verbHello && v.alive() {
-		return nil // of a process that the admission server hasn't let in; its hello comes
+		return nil // from a process that has not been admitted; its hello follows
 	}
 	if l.verb == verbBeat {
 		v.turnTo(l.session)
@@ -143,7 +143,7 @@ func (v *workerSession) receive(ctx context.Context, l letter) error {
 		return nil // the next coordinator answers
 	}
 	if refusal != nil && refusal.Code == membership.CodeName && l.session > v.session && l.verb == verbHello {
-		v.rival = true // the older process goes on, as long as it gives signs of process
+		v.rival = true // the older process continues while it shows signs of life
 	} else {
 		v.turnTo(l.session)
 		v.answered[l.verb], v.served = l.number, true
@@ -157,7 +157,7 @@ func (v *workerSession) receive(ctx context.Context, l letter) error {
 	return nil
 }
 
-// turnTo begins with another session of the worker.
+// turnTo begins another session of the worker.
 func (v *workerSession) turnTo(session int) {
 	if session == v.session {
 		return
@@ -168,16 +168,16 @@ func (v *workerSession) turnTo(session int) {
 	clear(v.answered)
 }
 
-// dead tells whether nothing has been heard in the session for so long that a request in any other begins that one. Or
-// else a planted message with the last number would keep the worker out for good. A request of old that comes back does
-// no harm: it is answered as it was, and the next real one counts again.
+// dead reports whether the session has been silent for so long that a request in any other session replaces it.
+// Otherwise a planted message with the last number would lock the worker out forever. An old request that comes back is
+// harmless: it gets its old answer, and the next real request counts again.
 func (v *workerSession) dead() bool {
 	silence := v.server.o.Silence
 	return time.Since(v.since) > silence && (v.beatAt.IsZero() || time.Since(v.beatAt) > silence)
 }
 
-// alive tells whether the session's beats still come. Where another process waits for its place, it has less time to
-// show that it lives.
+// alive reports whether the session's beats still arrive. If another process waits to replace it, the session has only
+// a third of the time.
 func (v *workerSession) alive() bool {
 	silence := v.server.o.Silence
 	if v.rival {
@@ -186,7 +186,7 @@ func (v *workerSession) alive() bool {
 	return !v.beatAt.IsZero() && time.Since(v.beatAt) <= silence
 }
 
-// serve asks the admission server.
+// serve passes a request to the admission server.
 func (v *workerSession) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
 	if e.Protocol != membership.Protocol {
 		return nil, membership.Refuse(membership.CodeVersion,
@@ -214,7 +214,8 @@ func answer[Q, A any](ctx context.Context, v *workerSession, e envelope, ask fun
 	return reply, nil
 }
 
-// acceptBeat notes the worker's newest beat. One that lay there when this process first looked may be a dead worker's.
+// acceptBeat records the worker's newest beat. A beat that was already there at this process's first look may be from a
+// worker that has ended, so it is no sign of life.
 func (v *workerSession) acceptBeat(l letter, e envelope) error {
 	var beat membership.Beat
 	if e.Protocol != membership.Protocol || json.Unmarshal(e.Body, &beat) != nil {
@@ -227,7 +228,7 @@ func (v *workerSession) acceptBeat(l letter, e envelope) error {
 	return nil
 }
 
-// answerBeat beats for a worker that isn't silent, and writes the roster when it is another, or old.
+// answerBeat beats for a worker that isn't silent. It writes the roster if it has changed or is old.
 func (v *workerSession) answerBeat(ctx context.Context) error {
 	if v.beatSeen == 0 || v.left || !v.alive() {
 		return nil
@@ -280,11 +281,11 @@ func (v *workerSession) writeBeat(e envelope, body any) error {
 	return nil
 }
 
-// keepReplies is how many answers of a verb stay at most, where the requests don't go: a copy that only this machine
-// has is nobody's to delete.
+// keepReplies is the maximum number of answers kept per verb if their requests stay: the worker can't delete a copy
+// that exists only on this machine.
 const keepReplies = 16
 
-// clear deletes answers whose requests are gone: the worker has them.
+// clear deletes answers whose requests are gone, because the worker has received them.
 func (v *workerSession) clear(waiting map[string]bool) error {
 	for stem, reply := range v.replies {
 		if waiting[stem] && (reply.session > v.session || reply.number > v.answered[reply.verb]-keepReplies) {

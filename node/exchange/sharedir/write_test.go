@@ -17,7 +17,7 @@ import (
 
 const killedFolder = "SWARM_TEST_KILLED_FOLDER"
 
-// TestMain lets the test's binary be the process that is killed.
+// TestMain lets the test binary be the process that is killed.
 func TestMain(m *testing.M) {
 	servePowerCuts()
 	if dir := os.Getenv(killedFolder); dir != "" {
@@ -41,8 +41,8 @@ func publishUntilKilled(dir string) {
 	}
 }
 
-// A process that is killed at any moment leaves no batch that it said was shared unreadable, and the next one goes on:
-// of every round, exactly one is there.
+// A process killed at any moment leaves readable every batch that it reported as shared. The next process continues,
+// and each round has exactly one batch.
 func TestKilledWhilePublishing(t *testing.T) {
 	dir := newFolder(t)
 	last := -1
@@ -82,7 +82,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 	}
 }
 
-// Cut at any byte, a file is not there yet; whole, it is.
+// A file cut at any byte does not count as shared. The complete file does.
 func TestTornFile(t *testing.T) {
 	dir := newFolder(t)
 	a, reader := open(t, Options{Dir: dir, Run: testRun, Node: "a"}), open(t, Options{Dir: dir, Run: testRun, Node: "reader"})
@@ -97,11 +97,11 @@ func TestTornFile(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, whole[:size], 0o600))
 		require.Nil(t, lookNow(t, reader, 0, "a"), size)
 	}
-	require.NoError(t, a.Publish(t.Context(), batchOf("a", 0, "0"))) // mends what is torn
+	require.NoError(t, a.Publish(t.Context(), batchOf("a", 0, "0"))) // replaces the torn file
 	require.Empty(t, lookNow(t, reader, 0, "a").Rejected)
 }
 
-// Two snapshots stay, the same content is written once, and a failed copy leaves nothing.
+// Two snapshots stay, unchanged content is written once, and a failed copy leaves nothing.
 func TestSnapshot(t *testing.T) {
 	dir := newFolder(t)
 	of := func(text string) func(context.Context, string) error {
@@ -128,7 +128,7 @@ func TestSnapshot(t *testing.T) {
 	require.ErrorContains(t, Snapshot(t.Context(), of("five"), filepath.Join(dir, "away"), testRun), "is missing")
 }
 
-// What remembers arrivals survives being cut at any byte.
+// The arrivals file can be read after a cut at any byte.
 func TestArrivalsTorn(t *testing.T) {
 	a := &arrivals{marks: map[int]int64{}, nodes: map[string]*seen{}}
 	for round := range 5 {
@@ -146,7 +146,7 @@ func TestArrivalsTorn(t *testing.T) {
 	}
 }
 
-// Many rounds of a node are forgotten from the oldest on, and are no news afterwards.
+// A node's oldest rounds are forgotten if there are too many. Forgotten rounds are not new.
 func TestArrivalsBounded(t *testing.T) {
 	a := &arrivals{marks: map[int]int64{}, nodes: map[string]*seen{}}
 	for round := range 2 * maxSeen {
