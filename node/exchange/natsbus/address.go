@@ -23,12 +23,12 @@ const (
 	maxAddressBytes = 4 << 10
 )
 
-// address is where servers are, and how to be sure that they are the right ones: nats://host:port, several with commas,
-// or tls://host:port?fp=FINGERPRINT. A coordinator begins with the TLS handshake; servers of an external cluster
-// (tls://...?handshake=later) say INFO first, as NATS does by default.
+// address holds the servers of a connection and how to authenticate them. Its text form is nats://host:port, several
+// separated by commas, or tls://host:port?fp=FINGERPRINT. A coordinator starts with the TLS handshake. Servers of an
+// external cluster (tls://...?handshake=later) send INFO first, NATS's default.
 type address struct {
 	scheme      string
-	hosts       []string // host:port, of an external cluster perhaps user:password@host:port
+	hosts       []string // host:port; for an external cluster optionally user:password@host:port
 	fingerprint string
 	later       bool // INFO comes before the TLS handshake
 }
@@ -66,7 +66,7 @@ func parseAddress(text string) (address, error) {
 	return a, nil
 }
 
-// addressOf is an invitation's.
+// addressOf returns an invitation's address.
 func addressOf(i membership.Invitation) address {
 	return address{scheme: i.Scheme, hosts: slices.Clone(i.Hosts), fingerprint: i.Fingerprint}
 }
@@ -80,7 +80,7 @@ func (a address) servers() string {
 	return strings.Join(servers, ",")
 }
 
-// String is the address without passwords, for messages.
+// String returns the address without passwords, for messages.
 func (a address) String() string {
 	hosts := make([]string, len(a.hosts))
 	for i, host := range a.hosts {
@@ -89,7 +89,8 @@ func (a address) String() string {
 	return a.scheme + "://" + strings.Join(hosts, ",")
 }
 
-// security are the options that make a connection to the address a safe one. caFile and credentials may be empty.
+// security returns the options that authenticate and encrypt a connection to the address. caFile and credentials may be
+// empty.
 func (a address) security(caFile, credentials string) ([]nats.Option, error) {
 	var options []nats.Option
 	if credentials != "" {

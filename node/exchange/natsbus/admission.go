@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	deskPending      = 64 << 20 // bytes of requests that came in and were not looked at: what comes beyond is asked again
+	deskPending      = 64 << 20 // bytes of unprocessed requests; requests beyond it are dropped, and their senders retry
 	deskPendingCalls = 16 << 10
-	handleTimeout    = 30 * time.Second // of one request at the Admission
+	handleTimeout    = 30 * time.Second // for one request at the Admission
 	maxInboxBytes    = 256
 	mismatchEvery    = time.Minute
 )
 
-// ServeAdmission answers the workers' requests at the admission server until ctx ends, and requests in progress with
-// it. A worker's requests wait for each other only, in bounded lanes: the broker and other workers never wait for a
-// slow one, nor for a slow admission server. Of one server, one admission server is served.
+// ServeAdmission passes the workers' requests to the admission server and sends the answers. When ctx ends, it cancels
+// the requests in progress and returns. Each worker has bounded lanes of its own. So neither a slow worker nor a slow
+// admission server blocks the broker or other workers. Call it once per Server.
 func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admission) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admiss
 	return nil
 }
 
-// admissionRequests takes requests off the bus, puts them in lanes and sends the Admission's answers back.
+// admissionRequests receives requests from the bus, queues them in lanes and sends the Admission's answers.
 type admissionRequests struct {
 	server    *Server
 	admission membership.Admission
@@ -62,11 +62,11 @@ type admissionRequests struct {
 	meter     *meter
 
 	mu         sync.Mutex
-	mismatched time.Time // when the last one was told
+	mismatched time.Time // when the last mismatch was logged
 }
 
-// mismatch refuses a request of another protocol, and says so here, too: once in a while, for anybody may send such
-// ones.
+// mismatch refuses a request of another protocol version and logs it. It logs at most once per mismatchEvery, because
+// anyone can send such requests.
 func (d *admissionRequests) mismatch(m *nats.Msg, who string, refusal error) {
 	d.refuse(m, refusal)
 	now := time.Now()
@@ -81,8 +81,8 @@ func (d *admissionRequests) mismatch(m *nats.Msg, who string, refusal error) {
 	}
 }
 
-// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other
-// one publish there, and the secret says it again.
+// worker handles a worker's request. The subject names the worker: the gate, or the cluster's permissions, let no one
+// else publish there. The secret confirms the name.
 func (d *admissionRequests) worker(m *nats.Msg) {
 	workerToken, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, workerPrefix), ".")
 	name, ok := untoken(workerToken)
@@ -129,7 +129,7 @@ func (d *admissionRequests) enrol(m *nats.Msg) {
 	})
 }
 
-// why tells one whom the gate turned away what is wrong with its credentials.
+// why tells a client that the gate rejected what is wrong with its credentials.
 func (d *admissionRequests) why(m *nats.Msg) {
 	if !enrolAnswerable(m.Reply) {
 		return
@@ -150,7 +150,7 @@ func (d *admissionRequests) admit(worker, secret string) error {
 	return d.server.admit(worker, secret)
 }
 
-// queue runs a request in its lane, or refuses it where the lane is full.
+// queue runs a request in its lane, or refuses it if the lane is full.
 func (d *admissionRequests) queue(lane string, m *nats.Msg, handle func(context.Context) (any, error)) {
 	taken := d.lanes.add(lane, len(m.Data), func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, handleTimeout)
@@ -198,7 +198,7 @@ func serve[Q, A any](ctx context.Context, worker string, data []byte, call func(
 	return call(ctx, worker, request)
 }
 
-// decode reads a request's JSON within its bound.
+// decode parses a request's JSON within its bound.
 func decode(data []byte, request any) error {
 	if len(data) > membership.MaxMessageBytes {
 		return membership.Refuse(membership.CodeMalformed, "a request of %d bytes, at most %d", len(data), membership.MaxMessageBytes)
@@ -223,7 +223,7 @@ func decodeOffer(m *nats.Msg) (membership.Offer, error) {
 	return membership.Offer{Node: node, Round: round, Data: m.Data}, nil
 }
 
-// checkProtocol refuses a request of another protocol, before anything of it is read.
+// checkProtocol refuses a request of another protocol version before its content is read.
 func checkProtocol(m *nats.Msg) error {
 	if protocol := m.Header.Get(protocolHeader); protocol != strconv.Itoa(membership.Protocol) {
 		return membership.Refuse(membership.CodeVersion, "the worker speaks protocol %.10q and the coordinator %d. "+
@@ -232,7 +232,7 @@ func checkProtocol(m *nats.Msg) error {
 	return nil
 }
 
-// read passes a worker's read on to JetStream, which answers into the worker's own inbox.
+// read forwards a worker's query to JetStream, which answers to the worker's own inbox.
 func (d *admissionRequests) read(worker string, m *nats.Msg) error {
 	if to, ok := d.admission.(accounts); ok {
 		if wait := d.meter.read(worker, to, time.Now()); wait > 0 {
@@ -265,7 +265,7 @@ func (d *admissionRequests) answer(m *nats.Msg, answer any) {
 	d.respond(m, nats.NewMsg(m.Reply), data)
 }
 
-// refuse answers with a refusal. What is none is the coordinator's own trouble.
+// refuse answers with a refusal. Errors that are no refusal become CodeInternal.
 func (d *admissionRequests) refuse(m *nats.Msg, err error) {
 	var refusal *membership.Refusal
 	if !errors.As(err, &refusal) {
@@ -285,12 +285,12 @@ func (d *admissionRequests) refuse(m *nats.Msg, err error) {
 func (d *admissionRequests) respond(m, answer *nats.Msg, data []byte) {
 	answer.Data = data
 	if err := d.server.conn.PublishMsg(answer); err != nil {
-		d.server.logger.Debug("a worker's request not answered", "subject", m.Subject, "error", err) // it asks again
+		d.server.logger.Debug("a worker's request not answered", "subject", m.Subject, "error", err) // the worker retries
 	}
 }
 
-// answerable tells whether an answer may be sent to a subject: it must be below the asker's own inbox, or the
-// coordinator would write for it wherever it names.
+// answerable reports whether an answer may be sent to a subject. The subject must be below the sender's own inbox.
+// Otherwise the coordinator would write to any subject that a sender names.
 func answerable(reply, inbox string) bool {
 	rest, below := strings.CutPrefix(reply, inbox+".")
 	return below && rest != "" && len(reply) <= maxInboxBytes && !strings.ContainsAny(rest, "*> \t\r\n") &&
@@ -302,8 +302,8 @@ func enrolAnswerable(reply string) bool {
 	return isNonce(nonce) && answerable(reply, enrolInbox(nonce))
 }
 
-// StoreOffer puts a worker's batch, which has been looked at, into a run's stream. The first one of a node and round
-// counts; a repeat is no error.
+// StoreOffer stores a worker's checked batch in a run's stream. The first batch of a node and round counts. A repeat is
+// no error.
 func (s *Server) StoreOffer(ctx context.Context, run string, offer membership.Offer) error {
 	subjects, err := newSubjects(run)
 	if err != nil {
@@ -322,13 +322,13 @@ func (s *Server) StoreOffer(ctx context.Context, run string, offer membership.Of
 	return fmt.Errorf("store round %d of %s: %w", offer.Round, offer.Node, err)
 }
 
-// takenAlready tells whether a batch was not stored because there is one.
+// takenAlready reports whether a batch was not stored because the stream already has one.
 func takenAlready(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
 }
 
-// untoken is token's inverse.
+// untoken is the inverse of token.
 func untoken(t string) (string, bool) {
 	if t == "" || len(t) > 3*maxNameBytes {
 		return "", false

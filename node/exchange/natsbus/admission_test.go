@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// office is a Admission that takes what its workers bring, and the list of who they are.
+// office is an Admission that accepts its workers' requests and knows their secrets.
 type office struct {
 	server *Server
 	run    string
@@ -23,10 +23,10 @@ type office struct {
 	mu     sync.Mutex
 	refuse map[string]*membership.Refusal // by worker
 	offers func(worker string, offer membership.Offer) error
-	block  chan struct{} // while open, beats hang
+	block  chan struct{} // while it is open, beats block
 	beats  int
 
-	registry *membership.Registry // whose workers are taken beside those with the secrets that tests guess
+	registry *membership.Registry // its workers are accepted too, beside those whose secrets the tests derive from their names
 	token    string
 }
 
@@ -104,7 +104,7 @@ func (o *office) Offer(ctx context.Context, worker string, offer membership.Offe
 	return o.server.StoreOffer(ctx, run, offer)
 }
 
-// openOffice starts a server with TLS and serves a admission on it.
+// openOffice starts a server with TLS and serves an admission on it.
 func openOffice(t testing.TB, options ServerOptions) *office {
 	t.Helper()
 	o := newOffice(t, "run")
@@ -175,7 +175,7 @@ func (o *office) uplink(t testing.TB, worker string) membership.Uplink {
 	return u
 }
 
-// A worker's node, over TLS and by offers, keeps all that an exchange promises.
+// A worker's node, over TLS and with offers, keeps the contract of an exchange.
 func TestConformanceOfWorkers(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
@@ -187,7 +187,7 @@ func TestConformanceOfWorkers(t *testing.T) {
 	})
 }
 
-// workerSwarm is a run all of whose nodes are workers'.
+// workerSwarm is a run in which workers own all nodes.
 type workerSwarm struct{ natsSwarm }
 
 func (s *workerSwarm) Join(t *testing.T, node string) exchange.Exchange {
@@ -229,7 +229,7 @@ func TestEnrolRefused(t *testing.T) {
 	}
 }
 
-// A worker with wrong credentials, or that was banned, learns why at once, instead of dialling for ever.
+// A worker that has wrong credentials or is banned learns why at once, and does not retry forever.
 func TestWorkerTurnedAway(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	o.refuse["bob"] = membership.Refuse(membership.CodeBanned, "worker bob is banned: spam")
@@ -254,7 +254,7 @@ func TestWorkerTurnedAway(t *testing.T) {
 	}
 }
 
-// A worker that is banned while it waits at a barrier, offers or beats is told so, everywhere.
+// A worker that is banned while it waits at a barrier, offers or beats gets that error from each of these calls.
 func TestBannedWhileConnected(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, ServerOptions{})
@@ -293,7 +293,7 @@ func TestBannedWhileConnected(t *testing.T) {
 	}
 }
 
-// What the Admission refuses comes back as ErrRefused with the reason; the next batch is looked at again.
+// A refusal of the Admission comes back as ErrRefused with the reason. The next batch is checked again.
 func TestOfferRefused(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	tries := 0
@@ -327,7 +327,7 @@ func TestOfferRefused(t *testing.T) {
 	}
 }
 
-// A worker whose requests hang at the Admission is the only one that waits.
+// A worker whose requests block in the Admission delays no other worker.
 func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	o.block = make(chan struct{})
@@ -358,7 +358,7 @@ func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	hanging.Wait()
 }
 
-// A coordinator that restarts on its port, with workers connected, finds them again by themselves.
+// If a coordinator restarts on its port, connected workers reconnect by themselves.
 func TestRestartWithWorkers(t *testing.T) {
 	t.Parallel()
 	dir, certificates := t.TempDir(), t.TempDir()

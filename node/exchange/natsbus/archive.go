@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	wantEvery = 2 * time.Second // a batch is looked up at most this often
-	wantQueue = 256             // asked for and not yet looked up; what comes beyond is asked for again
+	wantEvery = 2 * time.Second // minimum time between two lookups of a batch
+	wantQueue = 256             // pending requests; those beyond it are dropped, and the nodes ask again
 )
 
-// Find returns the batch that a node shared in a round, as the node's journal has it, or nil where it has none: the
-// node has not got there yet. It is called for the run's own nodes only.
+// Find returns the batch that a node shared in a round, from the node's journal. It returns nil if the journal has none
+// yet. It is called only for nodes of the coordinator's host.
 type Find func(node string, round int) ([]byte, error)
 
-// archive answers wants: what the stream has lost, or has dropped for its age, it stores there again, as the owner did.
-// The nodes' journals are the truth, the stream is a cache of them. One goroutine owns it.
+// archive answers requests for missing batches: it restores batches that the stream has lost or dropped. The nodes'
+// journals are the authoritative record. The stream is a cache of them. One goroutine owns an archive.
 type archive struct {
 	server   *Server
 	run      string
 	subjects subjects
 	nodes    map[string]string // by token
 	find     Find
-	answered map[string]time.Time // by subject, of the last wantEvery
+	answered map[string]time.Time // by subject, within the last wantEvery
 }
 
 func newArchive(s *Server, run string, subjects subjects, nodes []string, find Find) *archive {
@@ -40,7 +40,7 @@ func newArchive(s *Server, run string, subjects subjects, nodes []string, find F
 	return a
 }
 
-// serve answers one want after the other until ctx ends.
+// serve answers one request after the other until ctx ends.
 func (a *archive) serve(ctx context.Context, wants <-chan string) {
 	for {
 		select {
@@ -54,7 +54,7 @@ func (a *archive) serve(ctx context.Context, wants <-chan string) {
 	}
 }
 
-// answer serves one want. It skips batches that no node can have shared and those that were just answered.
+// answer handles one request. It skips batches that no node can have shared, and batches that it has just answered.
 func (a *archive) answer(ctx context.Context, subject string) error {
 	round, nodeToken, ok := a.subjects.wanted(subject)
 	node, known := a.nodes[nodeToken]
@@ -91,8 +91,8 @@ func (a *archive) answer(ctx context.Context, subject string) error {
 	return nil
 }
 
-// store puts a batch into the stream. Where the stream claims to have one it must be readable, or else the stream is
-// broken.
+// store writes a batch to the stream. If the stream claims to have one, that batch must be readable. Otherwise the
+// stream is broken.
 func (a *archive) store(ctx context.Context, round int, node string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -121,14 +121,14 @@ func (a *archive) store(ctx context.Context, round int, node string, data []byte
 	return reason
 }
 
-// unreadable begins the reason of a trouble that a write to another subject would not show.
+// unreadable begins the reason of a problem that a write to another subject would not reveal.
 const unreadable = "unreadable: "
 
-// damaged tells whether a stream counts a batch that it can't find: to one that expects the subject to be free it says
-// otherwise that the sequence is wrong.
+// damaged reports whether a stream counts a batch that it can't find. An intact stream that has the batch reports a
+// wrong last sequence instead.
 func damaged(reason string) bool {
 	return strings.HasPrefix(reason, unreadable) || strings.Contains(reason, "maximum messages per subject")
 }
 
-// full tells whether a stream refuses batches because it holds as much as it may.
+// full reports whether a stream refuses batches because it has reached its size limit.
 func full(reason string) bool { return strings.Contains(reason, "maximum bytes") }

@@ -10,8 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// BenchmarkRound is a round of eight nodes that all share eight questions of eight answers of 1 KB and wait for each
-// other. available-ms is the mean time from a Publish to the last of the others' Gathers that wait for nothing else.
+// BenchmarkRound runs rounds of eight nodes that each share eight questions with eight answers of 1 KB and wait for
+// each other. available-ms is the mean time from a Publish to the last of the other nodes' Gathers that wait only for
+// it.
 func BenchmarkRound(b *testing.B) {
 	const nodes = 8
 	server := startServer(b, ServerOptions{Dir: b.TempDir()})

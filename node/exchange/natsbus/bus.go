@@ -18,50 +18,50 @@ import (
 const (
 	connectTimeout = 2 * time.Second
 	reconnectWait  = 100 * time.Millisecond
-	requestTimeout = 5 * time.Second // of one request; the callers' loops ask again
+	requestTimeout = 5 * time.Second // for one request; the callers' loops retry
 	firstBackoff   = 50 * time.Millisecond
 	lastBackoff    = time.Second
 	complainEvery  = time.Second
 )
 
-// Options says which node of which run dials which server.
+// Options identify a node and its run, and select the server to dial.
 type Options struct {
-	URL         string // nats://host:port, or several with commas; tls://host:port?fp=FINGERPRINT of a coordinator with TLS
-	Token       string // the bus's own, or the worker's secret
+	URL         string // nats://host:port, several separated by commas; tls://host:port?fp=FINGERPRINT for a coordinator with TLS
+	Token       string // the bus's token, or the worker's secret
 	Run         string
 	Node        string
-	Worker      string       // whose node it is; empty: the coordinator's own. A worker's node offers its batches to the coordinator
-	CAFile      string       // of a server without a fingerprint; empty: the system's
-	Credentials string       // file, of an external cluster
+	Worker      string       // worker that runs the node, whose batches are offered to the coordinator; empty: the coordinator's host
+	CAFile      string       // for a server without a fingerprint; empty: the system's CAs
+	Credentials string       // file, for an external cluster
 	Logger      *slog.Logger // may be nil
 }
 
-// Bus is a node's Exchange over JetStream. A lost connection is dialled again for as long as the Bus is open.
+// Bus is a node's Exchange over JetStream. It reconnects for as long as it is open.
 type Bus struct {
 	run      string
 	node     string
-	worker   string // empty: of the coordinator's own host
+	worker   string // empty: on the coordinator's host
 	subjects subjects
 	dialer   dialer
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	link     *link
-	caller   caller        // of a worker
+	caller   caller        // for a worker
 	patience time.Duration // for one message of an answer
-	oneByOne atomic.Bool   // the server is older than queries of several batches
+	oneByOne atomic.Bool   // the server is too old for queries of several batches
 	arrivals arrivals
-	offers   offers // of a worker
+	offers   offers // for a worker
 
 	calls exchange.Calls
 
 	mu         sync.Mutex
-	complained time.Time // when the last trouble was told
+	complained time.Time // when the last problem was reported
 }
 
 var _ exchange.Exchange = (*Bus)(nil)
 
-// Dial connects to the server and finds the run's stream. A server or a stream that isn't there yet is waited for until
-// ctx ends; a wrong token, or another certificate than the pinned one, is an error at once.
+// Dial connects to the server and finds the run's stream. Until ctx ends it waits for a server or a stream that is
+// missing. A wrong token, or a certificate other than the pinned one, is an error at once.
 func Dial(ctx context.Context, options Options) (*Bus, error) {
 	s, err := newSubjects(options.Run)
 	if err != nil {
@@ -115,7 +115,7 @@ func newBus(options Options, s subjects, where address) *Bus {
 	return b
 }
 
-// findStream waits for the run's stream and notes how far it is: what comes from now on came after this node.
+// findStream waits for the run's stream and records its last sequence. Later sequences came after this node joined.
 func (b *Bus) findStream(ctx context.Context) error {
 	js, err := jetstream.New(b.conn)
 	if err != nil {
@@ -137,7 +137,7 @@ func (b *Bus) findStream(ctx context.Context) error {
 	})
 }
 
-// Publish shares the node's batch; see Exchange. The batch must be the bus's own node's.
+// Publish shares the node's batch; see Exchange. The batch must be from the bus's own node.
 func (b *Bus) Publish(ctx context.Context, batch exchange.Batch) error {
 	if batch.Node != b.node {
 		return fmt.Errorf("%w: of node %q, published by %q", exchange.ErrInvalid, batch.Node, b.node)
@@ -164,7 +164,7 @@ func (b *Bus) Publish(ctx context.Context, batch exchange.Batch) error {
 	return nil
 }
 
-// persist retries an attempt, and says of a worker that was shut out why.
+// persist retries an attempt. For a worker that was shut out, its error says why.
 func (b *Bus) persist(ctx context.Context, attempt func() (again bool, err error)) error {
 	err := retry(ctx, attempt)
 	if err != nil && b.worker != "" {
@@ -173,7 +173,7 @@ func (b *Bus) persist(ctx context.Context, attempt func() (again bool, err error
 	return err
 }
 
-// store makes one attempt to store a batch and tells whether another one could succeed where it failed.
+// store makes one attempt to store a batch. again reports whether another attempt could succeed.
 func (b *Bus) store(ctx context.Context, round int, data []byte) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -192,13 +192,13 @@ func (b *Bus) store(ctx context.Context, round int, data []byte) (again bool, er
 	case takenAlready(err):
 		return false, nil // shared before, perhaps by an attempt whose answer was lost
 	}
-	// Whatever is wrong with the stream, it is full or its disk, the server may mend it.
+	// The server may repair the stream, whether it is full, damaged or out of disk space.
 	b.complain(err)
 	return b.reachable(), err
 }
 
-// complain tells the server of a trouble with the stream, once a second at most. A worker's way to it has troubles of
-// its own.
+// complain reports a problem with the stream to the server, at most once a second. It does nothing for a worker, whose
+// own connection may be the cause.
 func (b *Bus) complain(err error) {
 	if b.worker != "" {
 		return
@@ -213,22 +213,21 @@ func (b *Bus) complain(err error) {
 	if again || !b.conn.IsConnected() {
 		return
 	}
-	_ = b.conn.Publish(b.subjects.trouble(), fmt.Appendf(nil, "%.200s", err)) // lost where the connection is: then there is more to mend
+	_ = b.conn.Publish(b.subjects.trouble(), fmt.Appendf(nil, "%.200s", err)) // lost without a connection: then there are bigger problems
 }
 
-// Close ends calls in progress with ErrClosed, waits for them, and disconnects. It can be called again.
+// Close cancels the calls in progress with ErrClosed, waits for them, and disconnects. Calling it again is safe.
 func (b *Bus) Close() error {
 	b.calls.Close()
 	b.conn.Close()
 	return nil
 }
 
-// reachable is false once the connection won't come back by itself, which is when a server that restarted refuses the
-// token.
+// reachable returns false if the connection is closed for good, because a restarted server rejects the token.
 func (b *Bus) reachable() bool { return !b.conn.IsClosed() }
 
-// retry calls attempt until it succeeds or says that trying again is of no use, or until ctx ends; then it
-// returns the cause of that end with the last failure.
+// retry calls attempt until it succeeds, reports that a retry can't help, or ctx ends. In the last case it returns the
+// cause of ctx's end together with the last failure.
 func retry(ctx context.Context, attempt func() (again bool, err error)) error {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		again, err := attempt()

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The server's care for its store, with journals that have nothing, changes nothing of what the exchange promises.
+// Tend, with empty journals, does not change the exchange's contract.
 func TestConformanceTended(t *testing.T) {
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
@@ -73,7 +73,7 @@ func join(t testing.TB, server *Server, run, node string) *Bus {
 	return bus
 }
 
-// plant is a client of no program of ours that has the token.
+// plant publishes as a foreign client that has the token.
 func plant(t testing.TB, server *Server, run string, round int, node string, data []byte) {
 	t.Helper()
 	if err := publishUnchecked(t, server, run, round, node, data); err != nil {

@@ -29,12 +29,12 @@ const (
 
 	certificateLife = 2 * 365 * 24 * time.Hour
 	renewBefore     = 60 * 24 * time.Hour
-	clockSlack      = 48 * time.Hour // clocks that are wrong by less still take a new certificate
+	clockSlack      = 48 * time.Hour // clocks that are slow by less than this accept a new certificate
 )
 
-// Certificate returns a coordinator's self-signed certificate for the hosts and its fingerprint. The key lies in dir
-// (0700) and stays; the certificate is made anew where it is about to expire or names other hosts, which changes no
-// fingerprint: invitations stay good.
+// Certificate returns a coordinator's self-signed certificate for the hosts, and its fingerprint. dir (mode 0700) keeps
+// the key permanently. The certificate is renewed before it expires or when hosts change. The fingerprint stays the
+// same, so invitations remain valid.
 func Certificate(dir string, hosts []string) (tls.Certificate, string, error) {
 	certificate, err := certificate(dir, hosts, time.Now())
 	if err != nil {
@@ -43,7 +43,7 @@ func Certificate(dir string, hosts []string) (tls.Certificate, string, error) {
 	return certificate, Fingerprint(certificate.Leaf), nil
 }
 
-// Fingerprint is the sha256 of a certificate's SubjectPublicKeyInfo in base64url: what an invitation pins.
+// Fingerprint returns the SHA-256 of a certificate's SubjectPublicKeyInfo in base64url. Invitations pin it.
 func Fingerprint(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -73,8 +73,8 @@ func certificate(dir string, hosts []string, now time.Time) (tls.Certificate, er
 	return pair(made, key)
 }
 
-// loadKey reads the key, or makes it where there is none. One that can't be read is never replaced: all invitations
-// hang on it.
+// loadKey reads the key, or creates it if there is none. It never replaces an unreadable key, because all invitations
+// depend on it.
 func loadKey(path string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func selfSigned(key *ecdsa.PrivateKey, hosts []string, now time.Time) ([]byte, e
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// pair is a certificate with the key that it was made for.
+// pair parses a certificate and combines it with its key.
 func pair(encoded []byte, key *ecdsa.PrivateKey) (tls.Certificate, error) {
 	block, _ := pem.Decode(encoded)
 	if block == nil {
@@ -148,7 +148,7 @@ func pair(encoded []byte, key *ecdsa.PrivateKey) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// names tells whether a certificate is for all these hosts.
+// names reports whether a certificate is valid for all the hosts.
 func names(leaf *x509.Certificate, hosts []string) bool {
 	for _, host := range hosts {
 		if leaf.VerifyHostname(host) != nil {

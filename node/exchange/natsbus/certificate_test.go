@@ -14,7 +14,8 @@ func pemOf(c tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
-// The fingerprint outlives restarts, renewals and other host names: invitations stay good as long as the key does.
+// The fingerprint survives restarts, renewals and changed host names. Invitations remain valid as long as the key
+// exists.
 func TestCertificateKeepsItsFingerprint(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	first, fingerprint, err := Certificate(dir, []string{"example.org", "10.0.0.1"})

@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxReplicas of a stream on an external cluster: one server may be lost.
+// maxReplicas is the number of copies of a stream on an external cluster. One server may fail.
 const maxReplicas = 3
 
-// Error codes of JetStream's for more replicas than the cluster has servers.
+// JetStream's error codes for more replicas than the cluster has servers.
 const (
 	errNoPeers        jetstream.ErrorCode = 10005
 	errNotClustered   jetstream.ErrorCode = 10074
@@ -21,35 +21,35 @@ const (
 	errFewerResources jetstream.ErrorCode = 10047 // storage
 )
 
-// cluster is a NATS cluster that others run. It must have JetStream, take messages of 9 MB (max_payload) and let the
-// coordinator's user do:
+// cluster is an external NATS cluster. It must have JetStream and accept messages of 9 MB (max_payload). The
+// coordinator's user needs these permissions:
 //
 //	publish    $JS.API.>  swarm.>  _INBOX.>  _INBOX_w.>  _INBOX_e.>
 //	subscribe  swarm.>  _INBOX.>
 //
-// and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two
-// hexadecimal digits:
+// A worker's user needs these. W is the worker's name, in which every byte that isn't a letter, digit, _ or - is
+// written as = and two hexadecimal digits:
 //
 //	publish    swarm.enrol  swarm.w.W.>  swarm.*.want.*.*
 //	subscribe  swarm.*.shared.>  _INBOX_w.W.>  _INBOX_e.>
 //
-// All workers hear the answers to enrolments, which is why nothing secret is in them. A worker
-// must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One
-// coordinator serves an account at a time.
+// All workers receive the answers to enrolments, so these contain no secrets. A worker must not have $JS.API.>, not
+// even for reading: a client with access to JetStream can direct its answers to any subject. An account serves one
+// coordinator at a time.
 //
-// A leaf node is a server near a worker's nodes that carries their requests to the cluster:
+// A leaf node is a server near a worker's nodes that forwards their requests to the cluster:
 //
 //	max_payload: 9MB
 //	leafnodes { remotes [ { url: "nats-leaf://user:password@hub:7422" } ] }
 //
-// The cluster listens for it (leafnodes { listen: "0.0.0.0:7422" }), and its user there has a worker's rights. Nodes
-// dial the leaf as they would dial the cluster. Only a worker's do: JetStream's own requests, which the coordinator's
-// nodes make, do not pass a leaf.
+// The cluster listens for leaf nodes (leafnodes { listen: "0.0.0.0:7422" }). The leaf node's user needs a worker's
+// permissions. Nodes dial a leaf node like the cluster. Only workers' nodes can use one: JetStream requests, which the
+// coordinator's nodes make, do not pass a leaf node.
 type cluster struct {
 	url string
 }
 
-// connectCluster is Start with a cluster instead of a broker.
+// connectCluster is Start with a cluster instead of an embedded broker.
 func connectCluster(options ServerOptions) (*Server, error) {
 	where, err := parseAddress(strings.Join(options.External, ","))
 	if err != nil {
@@ -82,7 +82,7 @@ func connectCluster(options ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// url is the address as Options.URL takes it.
+// url returns the address in the form of Options.URL.
 func (a address) url() string {
 	text := a.servers()
 	if a.scheme == schemeTLS && a.later {
@@ -91,8 +91,8 @@ func (a address) url() string {
 	return text
 }
 
-// createStream makes a run's stream, on a cluster with as many replicas as it has servers for, or takes the one that is
-// there.
+// createStream creates or opens a run's stream. On a cluster it uses up to maxReplicas replicas, as many as the cluster
+// has servers for.
 func (s *Server) createStream(ctx context.Context, run string) error {
 	if s.cluster == nil {
 		return createStream(ctx, s.js, run, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/exchangetest"
 )
 
-// natsServer starts a server of NATS' own from a configuration file, as its users do.
+// natsServer starts a stock NATS server from a configuration file.
 func natsServer(t testing.TB, config string) *natsserver.Server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nats.conf")
@@ -38,8 +38,8 @@ func natsServer(t testing.TB, config string) *natsserver.Server {
 	return broker
 }
 
-// hubConfig is a server that others run: a user for the coordinator, one for a worker with the rights that cluster's
-// comment names.
+// hubConfig returns the configuration of an external server. It has a user for the coordinator and one for a worker,
+// with the permissions in cluster's comment.
 func hubConfig(t testing.TB, more string) string {
 	return fmt.Sprintf(`
 		listen: "127.0.0.1:-1"
@@ -59,12 +59,13 @@ func startExternal(t testing.TB, o *office, urls ...string) *Server {
 	return o.server
 }
 
-// as is a server's address for a user.
+// as returns a server's address with a user.
 func as(broker *natsserver.Server, user string) string {
 	return "nats://" + user + "@" + broker.Addr().String()
 }
 
-// The suite on a cluster that others run: the coordinator's own nodes, and a worker's with a worker's rights only.
+// The suite runs on an external cluster, for the coordinator's own nodes and for a worker's nodes with a worker's
+// permissions only.
 func TestConformanceOnExternalServer(t *testing.T) {
 	hub := natsServer(t, hubConfig(t, ""))
 	o := newOffice(t, "")
@@ -80,7 +81,7 @@ func TestConformanceOnExternalServer(t *testing.T) {
 	}
 }
 
-// A worker's nodes over a leaf node: a server near them, without JetStream, that carries their requests to the hub.
+// A worker's nodes use a leaf node: a server near them, without JetStream, that forwards their requests to the hub.
 func TestConformanceOverLeaf(t *testing.T) {
 	hub := natsServer(t, hubConfig(t, `leafnodes { listen: "127.0.0.1:-1" }`))
 	info, err := hub.Varz(nil)
@@ -97,7 +98,7 @@ func TestConformanceOverLeaf(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return o.swarm(t, "nats://"+leaf.Addr().String(), true) })
 }
 
-// swarm makes a run on the office's server whose nodes dial a URL.
+// swarm creates a run on the office's server. Its nodes dial url.
 func (o *office) swarm(t *testing.T, url string, workers bool) *remoteSwarm {
 	createRun(t, o.server, t.Name())
 	o.mu.Lock()
@@ -135,7 +136,7 @@ func (s *remoteSwarm) Plant(t *testing.T, round int, node string, data []byte) {
 	}
 }
 
-// A stream that somebody deletes on the cluster is made anew, and what it lost is served again from the journals.
+// If the stream on the cluster is deleted, it is created again, and its batches are restored from the journals.
 func TestExternalStreamIsHealed(t *testing.T) {
 	hub := natsServer(t, hubConfig(t, ""))
 	o := newOffice(t, "run")

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// A worker's way is long, and may go silent without being closed: pings find that out.
+	// A worker's connection is long-distance and may go silent without being closed. Pings detect that.
 	farTimeout = 5 * time.Second
 	farWait    = 500 * time.Millisecond
 	farPing    = 5 * time.Second
 	farPings   = 2
 )
 
-// dialer makes connections of one client.
+// dialer creates connections of one client.
 type dialer struct {
 	address     address
 	name        string // shown in the broker's lists
-	token       string // of the run's own nodes
-	worker      string // with secret; empty: none
+	token       string // for the coordinator's own nodes
+	worker      string // with secret; empty: not a worker
 	secret      string
 	caFile      string
 	credentials string
@@ -38,8 +38,8 @@ type dialer struct {
 	logger      *slog.Logger
 }
 
-// dial connects, and again for as long as the connection is open. What another try won't change is an error at once;
-// for the rest it tries until ctx ends.
+// dial connects and keeps the connection alive. An error that a retry can't fix is returned at once. Otherwise dial
+// retries until ctx ends.
 func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 	options, err := d.options()
 	if err != nil {
@@ -59,7 +59,7 @@ func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 		}
 		if errors.Is(err, nats.ErrAuthorization) {
 			err = d.unauthorized(ctx, err)
-			return d.worker != "" && !errors.Is(err, exchange.ErrClosed), err // a registry can be read again, a place becomes free
+			return d.worker != "" && !errors.Is(err, exchange.ErrClosed), err // a retry may help: the registry becomes readable, or a connection closes
 		}
 		return true, err
 	})
@@ -74,9 +74,9 @@ func (d dialer) options() ([]nats.Option, error) {
 	options = append(options,
 		nats.Name(d.name),
 		nats.MaxReconnects(-1),
-		nats.ReconnectBufSize(-1), // requests fail while there is no connection; the callers' loops ask again
+		nats.ReconnectBufSize(-1), // requests fail without a connection; the callers' loops retry
 		nats.IgnoreDiscoveredServers(),
-		nats.SyncQueueLen(2*max(readSubjects, readBatches)), // an answer's messages at most, and some; the client's own 65,536 are half a megabyte a question
+		nats.SyncQueueLen(2*max(readSubjects, readBatches)), // twice the messages of one answer; the client's default of 65,536 takes half a megabyte per request
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				d.logger.Warn("message bus lost, dialling again", "error", err)
@@ -98,7 +98,7 @@ func (d dialer) options() ([]nats.Option, error) {
 		}
 		return append(options, nats.Timeout(connectTimeout), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait)), nil
 	}
-	if d.address.scheme == schemeTLS { // an external cluster knows users of its own
+	if d.address.scheme == schemeTLS { // an external cluster has its own users
 		options = append(options, nats.UserInfo(d.worker, d.secret))
 	}
 	return append(options, nats.CustomInboxPrefix(inboxOf(token(d.worker))), nats.Timeout(farTimeout),
@@ -111,7 +111,7 @@ func (d dialer) changed() {
 	}
 }
 
-// logOnce warns of a server that is there again and not the right one, once: the client goes on trying.
+// logOnce logs once if a restarted server has the wrong certificate. The client keeps retrying.
 func (d dialer) logOnce() nats.ConnErrHandler {
 	var once sync.Once
 	return func(_ *nats.Conn, err error) {
@@ -121,7 +121,7 @@ func (d dialer) logOnce() nats.ConnErrHandler {
 	}
 }
 
-// unauthorized explains why the server doesn't take this client.
+// unauthorized explains why the server rejected this client.
 func (d dialer) unauthorized(ctx context.Context, err error) error {
 	if d.worker == "" || d.address.scheme != schemeTLS {
 		return fmt.Errorf("wrong token: %w", err)
@@ -133,13 +133,13 @@ func (d dialer) unauthorized(ctx context.Context, err error) error {
 	if errors.As(why, &refusal) && final(refusal) {
 		return outcast{refusal}
 	}
-	if why == nil { // taken by now, or by name and secret: the gate knows other reasons
+	if why == nil { // the credentials are valid, so the gate has another reason
 		return fmt.Errorf("the coordinator takes no more connections of worker %s. Try: fewer nodes on this machine", d.worker)
 	}
 	return fmt.Errorf("the coordinator doesn't take worker %s: %w", d.worker, err)
 }
 
-// ask makes one request as somebody without credentials.
+// ask makes one request without credentials.
 func (d dialer) ask(ctx context.Context, subject string, question any) ([]byte, error) {
 	data, err := json.Marshal(question)
 	if err != nil {
@@ -173,26 +173,26 @@ func (d dialer) ask(ctx context.Context, subject string, question any) ([]byte, 
 	return read(answer, err)
 }
 
-// TLSOptions are what an invitation doesn't say about the way.
+// TLSOptions are the settings of a connection that an invitation doesn't contain.
 type TLSOptions struct {
-	CAFile      string // of a server without a fingerprint; empty: the system's
-	Credentials string // file, of an external cluster
-	Busy        func() // called once when the coordinator takes no newcomer at the moment; may be nil
+	CAFile      string // for a server without a fingerprint; empty: the system's CAs
+	Credentials string // file, for an external cluster
+	Busy        func() // called once when the coordinator has too many newcomers; may be nil
 }
 
-// errBusy says that the broker lets in no more newcomers at the moment: it refuses those who have no credentials for no
+// errBusy reports that the broker has too many newcomers at the moment. It rejects clients without credentials for no
 // other reason.
 var errBusy = fmt.Errorf("the coordinator takes no more newcomers at the moment (%d at a time from one address, %d in all). "+
 	"Try: the same command again in a minute, or a longer --wait", maxEnrollingOf, maxEnrolling)
 
-// Enrol exchanges an invitation for a worker's own credentials. A coordinator that isn't there is tried until ctx ends;
-// its no is a *membership.Refusal.
+// Enrol exchanges an invitation for a worker's own credentials. It retries an unreachable coordinator until ctx ends. A
+// refusal is a *membership.Refusal.
 func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptions) (membership.Credentials, error) {
 	d := dialer{address: addressOf(i), caFile: o.CAFile, credentials: o.Credentials, logger: slog.New(slog.DiscardHandler)}
 	if _, err := d.address.security(d.caFile, d.credentials); err != nil {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}
-	application := membership.Apply(i.Token, name) // the same one at every attempt: the answer to an earlier one may have been lost
+	application := membership.Apply(i.Token, name) // the same for every attempt, because the answer to an earlier one may have been lost
 	var credentials membership.Credentials
 	busy := false
 	err := retry(ctx, func() (_ bool, err error) {
@@ -232,7 +232,7 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	return credentials, nil
 }
 
-// plainly names what the client library hides: it reports a refused connection as a lack of servers.
+// plainly explains a client library's error: the library reports a refused connection as a lack of servers.
 func plainly(err error) error {
 	if errors.Is(err, nats.ErrNoServers) {
 		return fmt.Errorf("connection refused (%w)", err)
@@ -240,8 +240,8 @@ func plainly(err error) error {
 	return err
 }
 
-// nobodyAnswers is the error of a wait that ended at its deadline. err says how long it took, and what the last attempt
-// met.
+// nobodyAnswers returns the error of a wait that reached its deadline. err tells how long the wait took, and the last
+// attempt's failure.
 func nobodyAnswers(err error) error {
 	return fmt.Errorf("no answer from there: %w. Try: check that swarm up --listen runs there, and that its port is reachable from here "+
 		"(firewall, port forwarding, swarm up --advertise), or a longer --wait", err)
@@ -254,7 +254,7 @@ func decodeEnrolled(data []byte) (answer membership.Enrolled, err error) {
 	return answer, nil
 }
 
-// again tells whether a request that failed could succeed when it is made again.
+// again reports whether a failed request could succeed if repeated.
 func again(err error) bool {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) {

@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Users of a cluster: the coordinator's, one who wants to join and will be called ada, and a worker eve who listens.
-// With rights each has those that docs/WORKERS.md names; without, the account is open to all of them.
+// Users of a cluster: the coordinator, ada, who wants to join, and eve, a worker who listens. With rights, each user
+// has the permissions in docs/WORKERS.md. Without, the account is open to all of them.
 func sharedCluster(t *testing.T, rights bool) string {
 	permissions := func(worker string) string {
 		if !rights {
@@ -36,7 +36,7 @@ func sharedCluster(t *testing.T, rights bool) string {
 		] }`, t.TempDir(), permissions("ada"), permissions("eve"))
 }
 
-// ear keeps all that it hears.
+// ear records every message that it receives.
 type ear struct {
 	mu   sync.Mutex
 	all  []*nats.Msg
@@ -71,7 +71,7 @@ func (e *ear) hear(m *nats.Msg) {
 	e.all = append(e.all, m)
 }
 
-// heard is all of it as text, headers included.
+// heard returns all received messages as text, headers included.
 func (e *ear) heard(t *testing.T) (text string, questions [][]byte) {
 	t.Helper()
 	if err := e.conn.Flush(); err != nil {
@@ -88,7 +88,7 @@ func (e *ear) heard(t *testing.T) (text string, questions [][]byte) {
 	return text, questions
 }
 
-// Whoever may listen to all of an enrolment finds neither token nor secret in it, and gets nothing by asking again.
+// An eavesdropper on an enrolment finds neither token nor secret in it, and gains nothing by replaying it.
 func TestAnEavesdropperGetsNothingOfAnEnrolment(t *testing.T) {
 	for name, rights := range map[string]bool{"a worker's rights": true, "an open account": false} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAnEavesdropperGetsNothingOfAnEnrolment(t *testing.T) {
 			if err != nil || credentials.Worker != "ada" {
 				t.Fatalf("enrol: %+v, %v", credentials, err)
 			}
-			if rights { // then its requests, which carry the secret, are heard by nobody either
+			if rights { // with these permissions, eve can't receive its requests, which carry the secret
 				u, err := DialUplink(t.Context(), UplinkOptions{Invitation: invitation, Credentials: credentials})
 				if err != nil {
 					t.Fatal(err)
@@ -132,7 +132,7 @@ func TestAnEavesdropperGetsNothingOfAnEnrolment(t *testing.T) {
 	}
 }
 
-// replay asks again what another one asked.
+// replay repeats another client's request.
 func replay(t *testing.T, o *office, eve *ear, question []byte) {
 	t.Helper()
 	nonce := strings.Repeat("e", nonceDigits)
@@ -172,7 +172,7 @@ func replay(t *testing.T, o *office, eve *ear, question []byte) {
 	}
 }
 
-// Who speaks another protocol is told in one line, and so is the coordinator, once in a while.
+// A client of another protocol version gets a one-line error. The coordinator logs it too, but rarely.
 func TestAnotherProtocolIsToldOnBothSides(t *testing.T) {
 	var log lockedBuffer
 	o := openOffice(t, ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -193,7 +193,7 @@ func TestAnotherProtocolIsToldOnBothSides(t *testing.T) {
 	}
 }
 
-// FuzzEnrolled: an answer of whoever makes none of the asker a worker.
+// FuzzEnrolled: no forged answer makes the applicant a worker.
 func FuzzEnrolled(f *testing.F) {
 	application := membership.Apply("token", "ann")
 	f.Add([]byte(`{"worker":"ann","proof":""}`))

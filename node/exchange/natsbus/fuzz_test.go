@@ -91,7 +91,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzRequests sends anything to an admission server's verbs: a refusal or an answer comes back, and never a panic.
+// FuzzRequests sends arbitrary data to the admission server's verbs. It must answer or refuse, and never panic.
 func FuzzRequests(f *testing.F) {
 	f.Add("beat", []byte(`{"protocol":2}`), "a", "1")
 	f.Add("offer", []byte(`{"version":1,"node":"a","round":1}`), "a", "1")

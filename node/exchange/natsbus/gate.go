@@ -16,42 +16,42 @@ import (
 )
 
 const (
-	enrolUser = "enrol" // who has no credentials yet: it may ask for some, and why it was turned away
+	enrolUser = "enrol" // a client without credentials, which may request them or ask why it was rejected
 
-	enrolLife      = 30 * time.Second // of such a connection
-	maxEnrolling   = 256              // of them at a time
+	enrolLife      = 30 * time.Second // maximum duration of such a connection
+	maxEnrolling   = 256              // such connections at a time
 	maxEnrollingOf = 16               // from one address
 	maxConnections = membership.MaxNodes + 8
 
 	nonceDigits = 32
 )
 
-// gate decides who may connect to the embedded broker and what they may do there: with the token, the run's own nodes,
-// everything; a worker, under its name and secret, requests under its own subjects to the Admission, which takes and
-// reads for it; enrolUser next to nothing.
+// gate decides who may connect to the embedded broker, and with which permissions. A client with the token, one of the
+// coordinator's own nodes, may do everything. A worker with its name and secret may send requests to the Admission
+// under its own subjects. enrolUser may only request credentials or ask why it was rejected.
 //
-// No worker gets a right on JetStream's API, reading included: a direct get answers to whatever subject the asker
-// names, and the broker doesn't ask whether the asker may write there. The Admission passes a worker's reads on once it
-// has looked at that subject.
+// No worker has access to JetStream's API, not even for reading. A direct get answers to any subject that the client
+// names, and the broker doesn't check whether the client may publish there. Instead, the Admission checks the subject
+// and forwards a worker's reads.
 type gate struct {
 	token string
 	admit func(worker, secret string) error // nil: no workers
-	alive func(id uint64) bool              // whether a connection is still there
+	alive func(id uint64) bool              // reports whether a connection still exists
 
 	mu        sync.Mutex
-	workers   map[string][]uint64 // connections, by worker's token
+	workers   map[string][]uint64 // connections, by the worker's token
 	enrolling []newcomer
-	life      time.Duration // of a newcomer's connection; 0: enrolLife
+	life      time.Duration // maximum duration of a newcomer's connection; 0: enrolLife
 }
 
-// newcomer is a connection of enrolUser's.
+// newcomer is a connection of enrolUser.
 type newcomer struct {
 	id   uint64
 	from string // its address
 	at   time.Time
 }
 
-// Check implements natsserver.Authentication. The broker calls it from a connection's own goroutine.
+// Check implements natsserver.Authentication. The broker calls it from the connection's own goroutine.
 func (g *gate) Check(c natsserver.ClientAuthentication) bool {
 	if c.Kind() != natsserver.CLIENT {
 		return false
@@ -88,7 +88,7 @@ func allow(publish, subscribe []string) *natsserver.Permissions {
 	}
 }
 
-// note keeps a worker's connection in mind, or says no where it has too many.
+// note records a worker's connection. It returns false if the worker has too many.
 func (g *gate) note(worker string, id uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +110,7 @@ func (g *gate) note(worker string, id uint64) bool {
 	return true
 }
 
-// forget returns a worker's connections and forgets them.
+// forget removes a worker's connections from the record and returns them.
 func (g *gate) forget(worker string) []uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +119,7 @@ func (g *gate) forget(worker string) []uint64 {
 	return ids
 }
 
-// all returns all workers' connections.
+// all returns the connections of all workers.
 func (g *gate) all() (ids []uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,15 +129,15 @@ func (g *gate) all() (ids []uint64) {
 	return ids
 }
 
-// connections are a worker's that were let in and not forgotten.
+// connections returns a worker's recorded connections.
 func (g *gate) connections(worker string) []uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.workers[worker])
 }
 
-// mayEnrol lets a connection be one of enrolUser's, unless there are as many as may be, from its address or in all. One
-// that is closed makes room at once.
+// mayEnrol records a connection of enrolUser. It returns false if there are too many, from its address or in total.
+// Closed connections don't count.
 func (g *gate) mayEnrol(id uint64, from string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +151,7 @@ func (g *gate) mayEnrol(id uint64, from string, now time.Time) bool {
 	return true
 }
 
-// newcomersLife is how long a connection of enrolUser's may stay.
+// newcomersLife returns the maximum duration of an enrolUser connection.
 func (g *gate) newcomersLife() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,8 +168,7 @@ func (g *gate) crowded(from string) bool {
 	return len(g.enrolling) >= maxEnrolling || own >= maxEnrollingOf
 }
 
-// sourceOf is whose connections count together: an IPv4 address, or the 64 bits of an IPv6 address that a network is
-// given.
+// sourceOf returns the unit by which connections are counted: an IPv4 address, or an IPv6 network (/64).
 func sourceOf(address net.Addr) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -186,7 +185,8 @@ func sourceOf(address net.Addr) string {
 	return network.String()
 }
 
-// isNonce tells whether a name is one that nobody else guesses: answers to an enrolment go under it.
+// isNonce reports whether a name has the form of an unguessable random one. Answers to an enrolment go to an inbox with
+// this name.
 func isNonce(name string) bool {
 	return len(name) == nonceDigits && strings.Trim(name, "0123456789abcdef") == ""
 }

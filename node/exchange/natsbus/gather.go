@@ -11,11 +11,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Gather collects a round's batches; see Exchange. It reads from the stream what is there of all peers at once, then
-// subscribes to the announcements of those that are missing, and reads what is announced, once all are, together.
-// Announcements are only hints: after a reconnect, and before it gives up, it looks at everything that is missing. What
-// stays missing it asks for, now and then: the server may have it from its owner's journal. The server keeps no state
-// for it, and its cost grows with the peers asked for, not with the swarm.
+// Gather collects a round's batches; see Exchange. First it reads the available batches of all peers in one query. Then
+// it subscribes to the announcements of missing batches, and reads announced batches together. Announcements are only
+// hints: after a reconnect, and before it gives up, Gather queries everything that is missing. From time to time it
+// also asks for missing batches, because the server may find them in the owner's journal. The server keeps no state for
+// a Gather. Its cost grows with the number of peers, not with the size of the swarm.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := b.calls.Begin(ctx)
@@ -45,25 +45,25 @@ func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exc
 }
 
 const (
-	hintEach = 128 // up to so many missing peers are heard each for itself, more by a wildcard, which the whole swarm answers
-	hintRoom = 64  // announcements that are no use, of a repeat
+	hintEach = 128 // up to this many missing peers, one subscription each; beyond, one wildcard for the whole swarm
+	hintRoom = 64  // room for repeated announcements
 )
 
-// gathering is one Gather.
+// gathering is the state of one Gather.
 type gathering struct {
 	bus       *Bus
 	round     int
 	deadline  time.Duration // the barrier's
 	collector *exchange.Collector
-	byShared  map[string]string // peers by their announcements' subject
-	byStored  map[string]string // and by their batches'
+	byShared  map[string]string // peers by the subject of their announcements
+	byStored  map[string]string // peers by the subject of their batches
 
 	hints     chan *nats.Msg
 	heard     []*nats.Subscription
-	announced map[string]bool // peers, of whom nothing has been read since
+	announced map[string]bool // peers whose announced batch has not been read yet
 }
 
-// subscribe asks for the announcements of those that are missing.
+// subscribe subscribes to the announcements of missing peers.
 func (g *gathering) subscribe() error {
 	missing := g.collector.Missing()
 	subjects := []string{g.bus.subjects.anyShared(g.round)}
@@ -85,11 +85,11 @@ func (g *gathering) subscribe() error {
 
 func (g *gathering) unsubscribe() {
 	for _, heard := range g.heard {
-		_ = heard.Unsubscribe() // fails only where the connection is gone, and the subscription with it
+		_ = heard.Unsubscribe() // fails only if the connection, and so the subscription, is gone
 	}
 }
 
-// onHint notes announcements, this one and all that have come.
+// onHint records this announcement and all others in the queue.
 func (g *gathering) onHint(hint *nats.Msg) {
 	for {
 		if peer, asked := g.byShared[hint.Subject]; asked {
@@ -116,7 +116,7 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		looked = looked || all && (failure == nil || g.bus.worker != "") // from far away, what can't be read in time isn't there
+		looked = looked || all && (failure == nil || g.bus.worker != "") // a worker's node treats batches that it can't read in time as missing
 		elapsed := time.Since(start)
 		if done, err := g.collector.Done(elapsed, looked); done {
 			if err == nil {
@@ -138,10 +138,10 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			if err := g.subscribe(); err != nil && g.bus.reachable() {
 				return err
 			}
-			continue // with a look at what came before the subscription
+			continue // look again for batches that came before the subscription
 		}
 		timeout := min(g.collector.Next(elapsed), max(0, time.Until(asking.at)))
-		if failure != nil || len(g.announced) > 0 { // announced and not there: another replica has it, this one soon
+		if failure != nil || len(g.announced) > 0 { // announced but not readable: another replica has it, this one will soon
 			timeout = min(timeout, backoff)
 			backoff = min(2*backoff, lastBackoff)
 		}
@@ -163,14 +163,14 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	}
 }
 
-// enough tells whether what was announced is to be read now. Of this host's nodes it is once all of them have
-// announced, in one query rather than one a peer: a barrier has no use for a part. A worker's way is long, so that it
-// reads what there is at once.
+// enough reports whether to read the announced batches now. A node on the coordinator's host waits until all have been
+// announced and reads them in one query: a barrier has no use for some of them. A worker's node reads each at once,
+// because its connection is slow.
 func (g *gathering) enough() bool {
 	return g.bus.worker != "" || len(g.announced) == len(g.collector.Missing())
 }
 
-// lookInTime is look. A worker's way may be cut: what it can't read before the barrier's deadline it does without.
+// lookInTime calls look. A worker's connection may be cut, so its look ends at the barrier's deadline.
 func (g *gathering) lookInTime(ctx context.Context, all bool, start time.Time) error {
 	if g.bus.worker == "" {
 		return g.look(ctx, all)
@@ -181,11 +181,10 @@ func (g *gathering) lookInTime(ctx context.Context, all bool, start time.Time) e
 	return g.look(ctx, all)
 }
 
-// leastLook is what one look may take though the deadline has passed: a round trip to the other side of the world, and
-// some.
+// leastLook is the minimum time of one look, even after the deadline: more than a round trip around the world.
 const leastLook = time.Second
 
-// lost returns why a Gather can't go on: the connection won't come back, or the worker was shut out.
+// lost returns why a Gather can't continue: the connection is closed for good, or the worker was shut out.
 func (g *gathering) lost(failure error) error {
 	var out outcast
 	if err := asOutcast(failure); errors.As(err, &out) {
@@ -197,9 +196,8 @@ func (g *gathering) lost(failure error) error {
 	return nil
 }
 
-// look reads the batches of the missing peers, of all or of the announced ones. Where the server can't give them at
-// once, it is asked for each, so that one that can't be read doesn't keep the others from being read, unless the server
-// doesn't answer at all.
+// look reads the batches of the missing peers: of all, or of those that have been announced. If the server doesn't
+// support queries of several batches, look reads one batch at a time.
 func (g *gathering) look(ctx context.Context, all bool) error {
 	var subjects []string
 	for _, peer := range g.collector.Missing() {
@@ -219,26 +217,26 @@ func (g *gathering) look(ctx context.Context, all bool) error {
 	return err
 }
 
-// ask asks for what is missing. An answer is announced as any batch is.
+// ask requests the missing batches. Restored batches are announced like any others.
 func (g *gathering) ask() {
 	for _, peer := range g.collector.Missing() {
-		_ = g.bus.conn.Publish(g.bus.subjects.want(g.round, peer), nil) // lost with the connection, and asked again after it
+		_ = g.bus.conn.Publish(g.bus.subjects.want(g.round, peer), nil) // lost without a connection, and repeated after a reconnect
 	}
 }
 
 const (
-	firstWant  = time.Second // a peer that is about to share needs no archive
+	firstWant  = time.Second // gives a peer that is about to share time to do so
 	secondWant = 2 * time.Second
 	lastWant   = 30 * time.Second
 )
 
-// wants says when a Gather asks for what is missing.
+// wants schedules a Gather's requests for missing batches.
 type wants struct {
 	at   time.Time
 	next time.Duration
 }
 
-// due tells whether to ask now, and puts the next time off.
+// due reports whether to ask now, and schedules the next time.
 func (w *wants) due(now time.Time) bool {
 	if now.Before(w.at) {
 		return false

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	tryTimeout     = 3 * time.Second  // of one repair's step that talks to the broker
-	restartTimeout = 10 * time.Second // for the port to be free again
+	tryTimeout     = 3 * time.Second  // for each repair step that talks to the broker
+	restartTimeout = 10 * time.Second // for the port to become free
 )
 
-// heal makes a stream that doesn't work anew, empty; where that doesn't help it is the store that is broken, and the
-// broker is started again on its port with an empty one. reason is what was found. healing is held.
+// heal replaces a broken stream by an empty one. If that fails, the store is broken: then heal restarts the broker on
+// its port with an empty store. reason is the problem that was found. The caller holds healing.
 func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason error) error {
 	if s.shut() {
 		return errors.New("the message bus is shut down")
@@ -40,19 +40,19 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 	return s.create(ctx, run, subjects)
 }
 
-// reconnect ends the connections of all workers, which come back at once: the stream is empty, and they offer again
-// what they shared last.
+// reconnect disconnects all workers, which reconnect at once. Because the stream is empty, they offer their last
+// batches again.
 func (s *Server) reconnect() {
 	if s.gate == nil {
 		return
 	}
 	broker := s.current()
 	for _, id := range s.gate.all() {
-		_ = broker.DisconnectClientByID(id) // fails for one that is gone
+		_ = broker.DisconnectClientByID(id) // fails if the connection is gone
 	}
 }
 
-// replace deletes the stream and makes it anew. A broken one may refuse to be deleted: then it can't be made either.
+// replace deletes the stream and creates it again. If deleting a broken stream fails, creating it fails too.
 func (s *Server) replace(ctx context.Context, run string, subjects subjects) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (s *Server) replace(ctx context.Context, run string, subjects subjects) err
 	return nil
 }
 
-// create makes the run's stream, or takes the one that is there, and tries it.
+// create creates or opens the run's stream, and tests it.
 func (s *Server) create(ctx context.Context, run string, subjects subjects) error {
 	if err := s.createStream(ctx, run); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *Server) create(ctx context.Context, run string, subjects subjects) erro
 	if s.cluster != nil {
 		return nil
 	}
-	// Where the broker keeps it is its own affair; only what is found is watched.
+	// The broker chooses the stream's folder. Watch it only if it can be found.
 	found, err := filepath.Glob(filepath.Join(s.options.StoreDir, "jetstream", "*", "streams", subjects.stream, "msgs"))
 	if err != nil || len(found) != 1 {
 		return nil
@@ -85,7 +85,7 @@ func (s *Server) create(ctx context.Context, run string, subjects subjects) erro
 	return nil
 }
 
-// try writes to the stream, reads it back and drops it.
+// try writes to the stream, reads the message back and deletes it.
 func (s *Server) try(ctx context.Context, subjects subjects) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (s *Server) try(ctx context.Context, subjects subjects) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subjects.probe())); err != nil { // of one that was cut short
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subjects.probe())); err != nil { // of an interrupted try
 		return err
 	}
 	written := []byte(strconv.FormatInt(time.Now().UnixNano(), 10))
@@ -115,8 +115,8 @@ func (s *Server) try(ctx context.Context, subjects subjects) error {
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjects.probe()))
 }
 
-// restart replaces the broker by one with an empty store on the same port, with the same token; its clients find it by
-// themselves.
+// restart replaces the broker by one with an empty store, on the same port and with the same token. Clients reconnect
+// by themselves.
 func (s *Server) restart(ctx context.Context) error {
 	broker := s.current()
 	broker.Shutdown()
@@ -129,20 +129,20 @@ func (s *Server) restart(ctx context.Context) error {
 	if err := retry(ctx, func() (bool, error) { return true, s.launch() }); err != nil {
 		return err
 	}
-	return retry(ctx, func() (bool, error) { return true, s.conn.FlushWithContext(ctx) }) // its own connection is back
+	return retry(ctx, func() (bool, error) { return true, s.conn.FlushWithContext(ctx) }) // wait until the server's own connection is back
 }
 
-// damagedSuffix is that of a store on its way out.
+// damagedSuffix marks a store that is being deleted.
 const damagedSuffix = ".damaged"
 
-// discard moves a store's folder away and deletes it: what lies there is only a cache.
+// discard renames a store's folder and deletes it. The store is only a cache.
 func discard(dir string) error {
 	away := dir + damagedSuffix
 	if err := remove(away); err != nil {
 		return fmt.Errorf("drop a damaged store: %w", err)
 	}
 	if err := os.Rename(dir, away); err != nil && !errors.Is(err, os.ErrNotExist) {
-		away = filepath.Join(dir, "jetstream") // a mount point can't be moved
+		away = filepath.Join(dir, "jetstream") // a mount point can't be renamed
 	}
 	if err := remove(away); err != nil {
 		return fmt.Errorf("drop a damaged store: %w", err)
@@ -150,14 +150,14 @@ func discard(dir string) error {
 	return nil
 }
 
-// remove deletes a folder, also one whose permissions are in the way.
+// remove deletes a folder, even if its permissions forbid that.
 func remove(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if entry != nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700) // before it is read
+			_ = os.Chmod(path, 0o700) // before its content is read
 		}
 		return nil
 	})

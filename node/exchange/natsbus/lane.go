@@ -7,23 +7,23 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of the work that requests are.
+// Bounds of queued requests.
 const (
-	laneRunning = 4        // requests of one lane that run at a time
-	laneWaiting = 256      // and that wait
-	laneBytes   = 24 << 20 // of what waits and runs in one lane, unless it is one request
+	laneRunning = 4        // running requests per lane
+	laneWaiting = 256      // waiting requests per lane
+	laneBytes   = 24 << 20 // bytes of waiting and running requests per lane, unless there is only one
 	allRunning  = 64
 	allBytes    = 512 << 20
 )
 
-// lanes runs work in lanes, each bounded, in the order of its coming. It is safe for concurrent use.
+// lanes runs tasks in bounded lanes. Each lane starts its tasks in order of arrival. It is safe for concurrent use.
 type lanes struct {
-	ctx     context.Context // of all work, until the end
+	ctx     context.Context // for all tasks
 	slots   *semaphore.Weighted
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	lanes map[string]*lane // those that have work
+	lanes map[string]*lane // lanes with tasks
 	bytes int
 }
 
@@ -42,8 +42,8 @@ func newLanes(ctx context.Context) *lanes {
 	return &lanes{ctx: ctx, slots: semaphore.NewWeighted(allRunning), lanes: map[string]*lane{}}
 }
 
-// add queues work in the lane of that name, or returns false where the lane, or all of them together, hold too much. It
-// doesn't block.
+// add queues a task in the named lane. It returns false if that lane, or all of them together, are full. It doesn't
+// block.
 func (l *lanes) add(name string, bytes int, do func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *lanes) add(name string, bytes int, do func(context.Context)) bool {
 	return true
 }
 
-// work runs what waits in a lane until nothing does.
+// work runs a lane's tasks until none is waiting.
 func (l *lanes) work(name string, own *lane) {
 	for {
 		l.mu.Lock()
@@ -92,5 +92,5 @@ func (l *lanes) work(name string, own *lane) {
 	}
 }
 
-// wait returns when no work runs any more; the context has ended by then.
+// wait returns when no task is running. Cancel the context first.
 func (l *lanes) wait() { l.running.Wait() }

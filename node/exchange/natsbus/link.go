@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// errInterrupted says that the connection was lost, or is another one: an answer to what was asked over the old one
-// won't come.
+// errInterrupted reports that the connection was lost or replaced. Answers to requests over the old connection will not
+// arrive.
 var errInterrupted = errors.New("the connection was interrupted")
 
-// link tells of a connection's losses and returns.
+// link signals losses and recoveries of a connection.
 type link struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -18,7 +18,7 @@ type link struct {
 
 func newLink() *link { return &link{changed: make(chan struct{})} }
 
-// change says that the connection was lost, or is there again.
+// change signals that the connection was lost or is back.
 func (l *link) change() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *link) next() <-chan struct{} {
 	return l.changed
 }
 
-// during calls a request with a context that ends when the connection changes, too.
+// during calls request with a context that also ends when the connection changes.
 func (l *link) during(ctx context.Context, request func(context.Context) error) error {
 	within, cancel := context.WithCancel(ctx)
 	changed := l.next()

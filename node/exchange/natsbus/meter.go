@@ -9,44 +9,45 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// What a worker reads the broker sends it directly, so that its size is known only afterwards: by what has gone over
-// the worker's connections. The meter looks every so often, and passes no more reads on while the worker has drawn more
-// than it may, or takes less than it asks for.
+// The broker sends a worker's reads directly to the worker. So their size is known only afterwards, from the bytes sent
+// over the worker's connections. The meter checks them regularly. It forwards no more reads while the worker has
+// exceeded its allowance, or receives less than it requests.
 const (
 	meterEvery    = 100 * time.Millisecond
-	meterReads    = 8       // passed on between two looks
-	workerPending = 8 << 20 // bytes that wait to be sent to a worker, above which it may not ask for more
+	meterReads    = 8       // reads forwarded between two checks
+	workerPending = 8 << 20 // bytes waiting to be sent to a worker; above it, its reads are refused
 	slowRetry     = time.Second
 )
 
-// accounts is an Admission that counts what a worker has read, and says how long it must wait before it may read more.
+// accounts is an Admission that counts what a worker has read. Drawn returns how long the worker must wait before it
+// may read more.
 type accounts interface {
 	Drawn(worker string, bytes int64) time.Duration
 }
 
 // meter counts what workers read. It is safe for concurrent use.
 type meter struct {
-	sent func(worker string) map[uint64]traffic // by connection of the worker's
+	sent func(worker string) map[uint64]traffic // by the worker's connection
 
 	mu      sync.Mutex
 	workers map[string]*metered
 }
 
-// traffic is what went over a connection to a client, and what waits to be sent, in bytes.
+// traffic is the bytes sent to a client over a connection, and the bytes waiting to be sent.
 type traffic struct{ sent, waiting int64 }
 
 type metered struct {
-	sent   map[uint64]int64 // by connection: what was there at the last look
+	sent   map[uint64]int64 // bytes sent at the last check, by connection
 	looked time.Time
-	passed int       // reads since then
-	until  time.Time // it may read nothing before
+	passed int       // reads since the last check
+	until  time.Time // no reads before this time
 }
 
 func newMeter(sent func(worker string) map[uint64]traffic) *meter {
 	return &meter{sent: sent, workers: map[string]*metered{}}
 }
 
-// read tells whether a worker may read now: 0, or how long it must wait.
+// read returns how long a worker must wait before it may read, 0 if it may read now.
 func (m *meter) read(worker string, to accounts, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +82,8 @@ func (m *meter) read(worker string, to accounts, now time.Time) time.Duration {
 	return wait
 }
 
-// traffic is what went over a worker's connections to it; none of an external cluster, whose own limits count.
+// traffic returns the traffic of a worker's connections. It returns nil for an external cluster, which has its own
+// limits.
 func (s *Server) traffic(worker string) map[uint64]traffic {
 	if s.cluster != nil {
 		return nil

@@ -13,11 +13,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// offerTimeout bounds one attempt to offer a batch: eight megabytes over a slow line take long.
+// offerTimeout bounds one attempt to offer a batch. Eight megabytes over a slow line take long.
 const offerTimeout = 60 * time.Second
 
-// offer makes one attempt to have the coordinator take a batch, and tells whether another one could succeed where it
-// failed.
+// offer makes one attempt to offer a batch to the coordinator. again reports whether another attempt could succeed.
 func (b *Bus) offer(ctx context.Context, round int, data []byte) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, offerTimeout)
 	defer cancel()
@@ -45,7 +44,7 @@ func (b *Bus) offer(ctx context.Context, round int, data []byte) (again bool, er
 	return false, fmt.Errorf("%w: %w", exchange.ErrRefused, refusal)
 }
 
-// mayAsk tells whether a worker's request that failed could succeed when it is made again.
+// mayAsk reports whether a worker's failed request could succeed if repeated.
 func (b *Bus) mayAsk(err error) bool {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) {
@@ -54,7 +53,7 @@ func (b *Bus) mayAsk(err error) bool {
 	return b.reachable()
 }
 
-// explain says why a worker's connection was closed for good, where that is what an error comes from.
+// explain returns why a worker's connection was closed for good, if that is the cause of err. Otherwise it returns err.
 func (b *Bus) explain(ctx context.Context, err error) error {
 	if b.worker == "" || b.reachable() || ctx.Err() != nil || !errors.Is(b.conn.LastError(), nats.ErrAuthorization) {
 		return asOutcast(err)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// pinned is the TLS of one who knows a coordinator by its key rather than by its name: whoever has that key is the
-// coordinator, wherever it is reached.
+// pinned returns a TLS configuration that identifies a coordinator by its key instead of its name: the holder of the
+// key is the coordinator, at any address.
 func pinned(fingerprint string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // the chain and the name; checkPin is stricter
+		InsecureSkipVerify: true, // skips the check of chain and name; checkPin is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
 				return &pinError{"the server has no certificate"}
@@ -24,7 +24,7 @@ func pinned(fingerprint string) *tls.Config {
 	}
 }
 
-// pinError says that the server is not the one that was meant. Dialling again is of no use.
+// pinError reports that the server is not the expected one. Retrying does not help.
 type pinError struct{ line string }
 
 func (e *pinError) Error() string { return e.line }
@@ -45,7 +45,7 @@ func checkPin(certificate *x509.Certificate, fingerprint string, now time.Time) 
 	return nil
 }
 
-// untrusted returns the line that says why a server's certificate wasn't taken, or nil where that isn't what is wrong.
+// untrusted returns why a server's certificate was rejected, or nil if err has another cause.
 func untrusted(err error) error {
 	var pin *pinError
 	if errors.As(err, &pin) {

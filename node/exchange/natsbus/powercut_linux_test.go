@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 
 func anybody(string, string) error { return nil }
 
-// An offer that was taken is in the stream after any power cut of the coordinator: its worker's node offers it once.
-// NATS syncs no folders, so that this holds on file systems with a journal.
+// An accepted offer is in the stream after any power failure of the coordinator, because the worker's node offers it
+// only once. NATS doesn't sync folders, so this holds only on file systems with a journal.
 func TestPowerCutLosesNoOffer(t *testing.T) {
 	fs := powercut.Mount(t)
 	start := func(t *testing.T, home string) *Server {
@@ -56,7 +56,7 @@ func TestPowerCutLosesNoOffer(t *testing.T) {
 		require.NoError(t, err)
 		for round := range powercut.Promised(taken, n) {
 			if round < 4 && n >= taken[10].Changes {
-				continue // it was, or was about to be, purged
+				continue // it was purged or about to be
 			}
 			found, err := stream.GetLastMsgForSubject(t.Context(), subjects.rollouts(round, "anna_0"))
 			require.NoError(t, err, "round %d of %d", round, powercut.Promised(taken, n))
@@ -66,7 +66,7 @@ func TestPowerCutLosesNoOffer(t *testing.T) {
 	})
 }
 
-// Invitations hang on the key: it is on the disk before its fingerprint is handed out.
+// Invitations depend on the key. It is on disk before its fingerprint is handed out.
 func TestPowerCutKeepsTheKey(t *testing.T) {
 	fs := powercut.Mount(t)
 	_, fingerprint, err := Certificate(filepath.Join(fs.Dir, "home", "workers"), []string{"localhost"})

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	readSubjects = 256     // subjects of one query
-	readBytes    = 4 << 20 // of one query's answer, unless a single batch is larger: nothing may make its asker a slow consumer
-	readBatches  = 256     // of one query
+	readSubjects = 256     // subjects per query
+	readBytes    = 4 << 20 // bytes per answer, unless a single batch is larger; keeps the client from becoming a slow consumer
+	readBatches  = 256     // batches per query
 	maxQuery     = 128 << 10
 
 	lastSequenceHeader = "Nats-Sequence"
@@ -28,18 +28,18 @@ const (
 	descriptionHeader  = "Description"
 )
 
-// query is a direct get of JetStream's (ADR-31). Several batches come as several messages and an end; a server before
-// 2.11 knows only one batch at a time.
+// query is a direct get of JetStream (ADR-31). Several batches come as several messages and an end marker. A server
+// before 2.11 returns one batch at a time.
 type query struct {
-	Last     []string `json:"multi_last,omitempty"`   // the last of each subject, in the order of their sequences
-	LastOne  string   `json:"last_by_subj,omitempty"` // the last of a subject, which may have wildcards
-	Next     string   `json:"next_by_subj,omitempty"` // what follows Sequence in a subject, which may have wildcards
-	Sequence uint64   `json:"seq,omitempty"`          // the least
+	Last     []string `json:"multi_last,omitempty"`   // the last batch of each subject, in the order of their sequences
+	LastOne  string   `json:"last_by_subj,omitempty"` // the last batch of a subject, which may have wildcards
+	Next     string   `json:"next_by_subj,omitempty"` // the batches from Sequence on in a subject, which may have wildcards
+	Sequence uint64   `json:"seq,omitempty"`          // the lowest
 	Batch    int      `json:"batch,omitempty"`
 	MaxBytes int      `json:"max_bytes,omitempty"`
 }
 
-// decodeQuery reads a worker's query: of this run's batches only, and bounded.
+// decodeQuery parses a worker's query. It accepts only bounded queries for this run's batches.
 func decodeQuery(data []byte, s subjects) (query, error) {
 	var q query
 	if len(data) > maxQuery {
@@ -73,18 +73,18 @@ func decodeQuery(data []byte, s subjects) (query, error) {
 	return q, nil
 }
 
-// stored is a batch as the stream has it.
+// stored is a batch in the stream.
 type stored struct {
 	subject  string
 	sequence uint64
 	data     []byte
 }
 
-// errOneByOne says that the server doesn't know queries of several batches.
+// errOneByOne reports that the server doesn't support queries of several batches.
 var errOneByOne = errors.New("the server reads one batch at a time")
 
-// fetch makes one query, calls each for every batch in the order of their sequences, and returns how many the server
-// left for a next one. What isn't there is no error.
+// fetch makes one query and calls each for every batch in the order of their sequences. It returns how many batches the
+// server left for a next query. Missing batches are no error.
 func (b *Bus) fetch(ctx context.Context, q query, each func(stored)) (pending int, err error) {
 	data, err := json.Marshal(q)
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *Bus) collect(ctx context.Context, answers *nats.Subscription, batch boo
 			return more, nil
 		}
 		each(*found)
-		if m.Header.Get(pendingHeader) == "" { // one batch alone has no end
+		if m.Header.Get(pendingHeader) == "" { // a single batch has no end marker
 			if batch {
 				b.oneByOne.Store(true)
 			}
@@ -130,7 +130,7 @@ func (b *Bus) collect(ctx context.Context, answers *nats.Subscription, batch boo
 	}
 }
 
-// question is a query as a message: to the stream itself, or to the Admission that passes it on.
+// question returns a query as a message: to the stream itself, or to the Admission, which forwards it.
 func (b *Bus) question(inbox string, data []byte) *nats.Msg {
 	m := nats.NewMsg(b.subjects.direct())
 	if b.worker != "" {
@@ -148,7 +148,7 @@ func (b *Bus) next(ctx context.Context, answers *nats.Subscription) (*nats.Msg, 
 	return answers.NextMsgWithContext(ctx)
 }
 
-// parseAnswer reads one message of an answer: a batch, or the end (nil) and how many were left.
+// parseAnswer parses one message of an answer: a batch, or the end marker (nil) with the number of batches left.
 func parseAnswer(m *nats.Msg) (_ *stored, pending int, _ error) {
 	if refusal := refused(m); refusal != nil {
 		return nil, 0, refusal
@@ -177,7 +177,7 @@ func parseAnswer(m *nats.Msg) (_ *stored, pending int, _ error) {
 	return &stored{last(m.Header.Values(subjectHeader)), sequence, m.Data}, 0, nil
 }
 
-// last is a header that the server added: what a sender wrote under the same name comes before.
+// last returns the header that the server added. A sender's header of the same name comes earlier.
 func last(values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -185,7 +185,7 @@ func last(values []string) string {
 	return values[len(values)-1]
 }
 
-// lasts calls each for the batch of every subject that has one, of sequences from least on.
+// lasts calls each for the last batch of every subject, if its sequence is at least least.
 func (b *Bus) lasts(ctx context.Context, subjects []string, least uint64, each func(stored)) error {
 	for len(subjects) > 0 {
 		some := subjects[:min(len(subjects), readSubjects)]
@@ -226,7 +226,7 @@ func (b *Bus) lastsAtOnce(ctx context.Context, subjects []string, least uint64, 
 	}
 }
 
-// readable tells whether a worker may read a subject: batches of the run.
+// readable reports whether a worker may read a subject: only batches of the run.
 func (s subjects) readable(subject string) bool {
 	rest, ok := strings.CutPrefix(subject, s.prefix+".rollouts.")
 	round, node, _ := strings.Cut(rest, ".")
@@ -237,7 +237,7 @@ func readableToken(t string) bool {
 	return t == "*" || t != "" && !strings.ContainsAny(t, ".*> \t\r\n")
 }
 
-// wait is how long until a refused request may be made again.
+// wait returns how long to wait before a refused request is repeated.
 func wait(refusal *membership.Refusal) time.Duration {
 	seconds := min(max(refusal.RetryAfter, firstBackoff.Seconds()), lastWait.Seconds())
 	return units.Seconds(seconds)

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	recentPatience = 20 * time.Second // of a Recent that meets a broker on its way back
+	recentPatience = 20 * time.Second // how long Recent retries while the broker restarts
 	recentAtOnce   = 8                // peers that are read at a time
-	keptMarks      = 1024             // own rounds whose arrival is kept in mind
+	keptMarks      = 1024             // own rounds whose sequences are kept
 )
 
-// Recent returns what peers shared lately; see Exchange. The stream's sequences tell what came before what: a batch's
-// age is how many own batches came after it. A peer's batches that an earlier call fetched are not fetched again.
+// Recent returns what the peers shared recently; see Exchange. The stream's sequences give the order. A batch's age is
+// the number of own batches after it. Batches that an earlier call fetched are not fetched again.
 func (b *Bus) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
 	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
@@ -49,19 +49,18 @@ func (b *Bus) Recent(ctx context.Context, window exchange.Window) ([]*exchange.R
 	return found, nil
 }
 
-// arrivals is what a Bus knows of the order in which batches arrived.
+// arrivals records the order in which batches arrived.
 type arrivals struct {
 	call sync.Mutex // one Recent at a time
 
 	mu     sync.Mutex
-	joined uint64         // the stream's last sequence when this node came
-	marks  map[int]uint64 // own rounds' sequences
-	newest uint64         // of marks
+	joined uint64         // the stream's last sequence when this node joined
+	marks  map[int]uint64 // sequences of own rounds
+	newest uint64         // highest sequence in marks
 	peers  map[string]*history
 }
 
-// history is what is kept of one peer's batches, for as long as they are asked for: the newest limit of what came after
-// since.
+// history caches a peer's batches while the peer is requested: the newest limit batches after since.
 type history struct {
 	since   uint64
 	limit   int
@@ -78,8 +77,8 @@ func newArrivals() arrivals {
 	return arrivals{marks: map[int]uint64{}, peers: map[string]*history{}}
 }
 
-// note keeps the sequence of an own batch in mind. Sequences only grow. If the stream was created again, all earlier
-// knowledge is void.
+// note records the sequence of an own batch. Sequences only grow. If one is lower, the stream was created again, and
+// note discards all earlier records.
 func (a *arrivals) note(round int, sequence uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +90,7 @@ func (a *arrivals) note(round int, sequence uint64) {
 	a.learn(round, sequence)
 }
 
-// learn keeps the sequence of an own batch that was found. mu is held.
+// learn records the sequence of an own batch that was found in the stream. The caller holds mu.
 func (a *arrivals) learn(round int, sequence uint64) {
 	a.marks[round] = sequence
 	a.newest = max(a.newest, sequence)
@@ -100,7 +99,7 @@ func (a *arrivals) learn(round int, sequence uint64) {
 	}
 }
 
-// unknown lists the own rounds of a window whose sequences are not known.
+// unknown lists the own rounds of a window whose sequences are not recorded.
 func (a *arrivals) unknown(window exchange.Window) []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,14 +112,14 @@ func (a *arrivals) unknown(window exchange.Window) []int {
 	return rounds
 }
 
-// since is the sequence after which a window begins.
+// since returns the sequence after which a window begins.
 func (a *arrivals) since(window exchange.Window) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if sequence, shared := a.marks[window.Round-window.Staleness]; shared {
 		return sequence
 	}
-	since := a.joined // of this process; an own batch of a previous one is older
+	since := a.joined // of this process; own batches of an earlier process are older
 	for round := max(0, window.Round-window.Staleness); round <= window.Round; round++ {
 		if sequence, shared := a.marks[round]; shared {
 			since = min(since, sequence)
@@ -129,7 +128,7 @@ func (a *arrivals) since(window exchange.Window) uint64 {
 	return since
 }
 
-// age is how many of the caller's rounds ago a sequence came.
+// age returns how many of the caller's rounds ago a sequence arrived.
 func (a *arrivals) age(window exchange.Window, sequence uint64) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +140,7 @@ func (a *arrivals) age(window exchange.Window, sequence uint64) int {
 	return 0
 }
 
-// history returns what is kept of a peer, where that reaches far enough, or an empty one.
+// history returns a peer's cached history if it covers the window, or an empty one.
 func (a *arrivals) history(peer string, since uint64, limit int) *history {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,7 +152,7 @@ func (a *arrivals) history(peer string, since uint64, limit int) *history {
 	return h
 }
 
-// retain drops what is kept of other peers.
+// retain drops the histories of other peers.
 func (a *arrivals) retain(peers []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +197,7 @@ func (b *Bus) recent(ctx context.Context, window exchange.Window) ([]*exchange.R
 	return found, nil
 }
 
-// findMarks looks up when own batches arrived that this process of the node has no answer for.
+// findMarks looks up the sequences of own rounds that this process has not recorded.
 func (b *Bus) findMarks(ctx context.Context, rounds []int) error {
 	subjects := make([]string, len(rounds))
 	byName := make(map[string]int, len(rounds))
@@ -215,7 +214,7 @@ func (b *Bus) findMarks(ctx context.Context, rounds []int) error {
 	})
 }
 
-// after returns the newest batches after a sequence, oldest first.
+// after returns the newest limit batches after a sequence, oldest first.
 func (h *history) after(since uint64, limit int) []arrival {
 	first, _ := slices.BinarySearchFunc(h.batches, since+1, func(a arrival, s uint64) int {
 		if a.sequence < s {
@@ -226,7 +225,7 @@ func (h *history) after(since uint64, limit int) []arrival {
 	return h.batches[max(first, len(h.batches)-limit):]
 }
 
-// add keeps a batch that was read.
+// add records a batch that was read.
 func (h *history) add(s subjects, peer string, found stored) {
 	h.next = max(h.next, found.sequence+1)
 	round, err := strconv.Atoi(s.roundToken(found.subject))
@@ -236,7 +235,7 @@ func (h *history) add(s subjects, peer string, found stored) {
 	h.batches = append(h.batches, arrival{found.sequence, exchange.Receive(found.data, peer, round)})
 }
 
-// follow reads what a peer has shared since it was last asked. Where that is more than limit, it reads the newest ones
+// follow reads what a peer has shared since the last call. If that is more than limit batches, it reads the newest ones
 // instead.
 func (b *Bus) follow(ctx context.Context, h *history, peer string, since uint64, limit int) error {
 	h.since, h.limit = since, limit
@@ -261,7 +260,7 @@ func (b *Bus) follow(ctx context.Context, h *history, peer string, since uint64,
 	}
 }
 
-// newest reads the newest batches of a peer, by their rounds back from its last one: there may be thousands.
+// newest reads a peer's newest batches, going back from its last round, because there may be thousands.
 func (b *Bus) newest(ctx context.Context, h *history, peer string, since uint64, limit int) error {
 	var last stored
 	if _, err := b.fetch(ctx, query{LastOne: b.subjects.anyRound(peer)}, func(found stored) { last = found }); err != nil {
@@ -269,7 +268,7 @@ func (b *Bus) newest(ctx context.Context, h *history, peer string, since uint64,
 	}
 	round, err := strconv.Atoi(b.subjects.roundToken(last.subject))
 	if err != nil {
-		return nil // nothing, or nothing that is a batch
+		return nil // no batch, or an invalid subject
 	}
 	var subjects []string
 	for r := max(0, round-limit+1); r <= round; r++ {

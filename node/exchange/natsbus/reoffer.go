@@ -8,26 +8,25 @@ import (
 )
 
 const (
-	keptRounds   = 2               // whose offers are kept: nodes at a barrier are one round apart
-	reofferAfter = 2 * time.Second // at most, so that a swarm that comes back doesn't do so at once
+	keptRounds   = 2               // rounds whose offers are kept: nodes at a barrier are at most one round apart
+	reofferAfter = 2 * time.Second // maximum random delay, so that a swarm doesn't offer everything at once after an outage
 	reofferLimit = 2 * time.Minute
 )
 
-// offered is a batch that the coordinator has taken.
+// offered is a batch that the coordinator has accepted.
 type offered struct {
 	round int
 	data  []byte
 }
 
-// offers are a worker's newest batches that the coordinator took. It says that they are on its disk, and yet its disk
-// may be lost, or the stream made anew: the batches are offered again whenever the connection comes back, and those
-// that are still there change nothing.
+// offers holds a worker's newest accepted batches. The coordinator has them on disk, but its disk may be lost or its
+// stream created again. So the worker offers them again after each reconnect. Repeats change nothing.
 type offers struct {
 	mu   sync.Mutex
 	kept []offered
 }
 
-// keep notes a batch that was taken.
+// keep records an accepted batch.
 func (o *offers) keep(round int, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +42,7 @@ func (o *offers) all() []offered {
 	return append([]offered(nil), o.kept...)
 }
 
-// offerAgain offers what is kept each time the connection is back, until Close.
+// offerAgain offers the kept batches after each reconnect, until Close.
 func (b *Bus) offerAgain() {
 	ctx, end, err := b.calls.Begin(context.Background())
 	if err != nil {
@@ -72,7 +71,7 @@ func (b *Bus) offerAgain() {
 			within, cancel := context.WithTimeout(ctx, reofferLimit)
 			err := retry(within, func() (bool, error) {
 				again, err := b.offer(within, batch.round, batch.data)
-				return again && b.conn.IsConnected(), err // another connection begins anew
+				return again && b.conn.IsConnected(), err // after a reconnect, the loop starts over
 			})
 			cancel()
 			if err != nil {

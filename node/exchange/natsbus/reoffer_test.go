@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A coordinator whose stream is lost, with its disk or because it had to be made anew, gets from workers' nodes what
-// they shared last.
+// If a coordinator loses its stream, with its disk or because the stream was created again, workers' nodes offer their
+// last batches again.
 func TestWorkersOfferAgainWhatTheCoordinatorLost(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	anna := o.bus(t, "anna", "anna_0")

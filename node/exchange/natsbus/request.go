@@ -12,14 +12,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Requests of workers, and the answers, which go to the asker's own inbox:
+// Requests of workers. Answers go to the sender's own inbox:
 //
 //	swarm.w.<worker>.<verb>   hello join beat deliver offer read
 //	swarm.enrol               membership.Enrol -> membership.Enrolled
-//	swarm.why                 membership.Credentials -> why they are not taken
+//	swarm.why                 membership.Credentials -> why they are rejected
 //
-// A request carries the worker's secret and the protocol as headers; an answer is JSON, and a membership.Refusal where
-// it has the header refusedHeader.
+// A request carries the worker's secret and the protocol version as headers. An answer is JSON. With the header
+// refusedHeader it is a membership.Refusal.
 const (
 	enrolSubject = "swarm.enrol"
 	whySubject   = "swarm.why"
@@ -29,8 +29,8 @@ const (
 	verbJoin    = "join"
 	verbBeat    = "beat"
 	verbDeliver = "deliver"
-	verbOffer   = "offer" // headers nodeHeader and roundHeader, data exchange.Encode's
-	verbRead    = "read"  // header runHeader, data a query
+	verbOffer   = "offer" // headers nodeHeader and roundHeader; data from exchange.Encode
+	verbRead    = "read"  // header runHeader; data is a query
 
 	protocolHeader = "Swarm-Protocol"
 	secretHeader   = "Swarm-Secret"
@@ -51,7 +51,7 @@ type caller struct {
 	secret string
 }
 
-// message is a request for a verb.
+// message returns a request for a verb.
 func (c caller) message(verb string, data []byte) *nats.Msg {
 	m := nats.NewMsg(workerPrefix + c.worker + "." + verb)
 	m.Data = data
@@ -60,7 +60,7 @@ func (c caller) message(verb string, data []byte) *nats.Msg {
 	return m
 }
 
-// call makes one request and returns the answer's data, or the *membership.Refusal.
+// call makes one request. It returns the answer's data, or a *membership.Refusal as the error.
 func (c caller) call(ctx context.Context, m *nats.Msg) ([]byte, error) {
 	var answer *nats.Msg
 	err := c.link.during(ctx, func(ctx context.Context) (err error) {
@@ -70,7 +70,8 @@ func (c caller) call(ctx context.Context, m *nats.Msg) ([]byte, error) {
 	return read(answer, err)
 }
 
-// errNoConnection is what the client calls an exceeded buffer: it keeps nothing to send later.
+// errNoConnection replaces the client library's error of an exceeded buffer. The client keeps no requests to send
+// later.
 var errNoConnection = errors.New("there is no connection to the coordinator")
 
 func read(answer *nats.Msg, err error) ([]byte, error) {
@@ -86,7 +87,7 @@ func read(answer *nats.Msg, err error) ([]byte, error) {
 	return answer.Data, nil
 }
 
-// refused returns the refusal that an answer is, or nil.
+// refused returns the answer's refusal, or nil.
 func refused(answer *nats.Msg) *membership.Refusal {
 	if answer.Header.Get(refusedHeader) == "" {
 		return nil
@@ -102,7 +103,7 @@ func decodeRefusal(data []byte) *membership.Refusal {
 	return refusal.Shown()
 }
 
-// final tells whether a refusal is of the worker rather than of one request: nothing that it asks will be granted.
+// final reports whether a refusal concerns the worker rather than one request: all its requests will be refused.
 func final(refusal *membership.Refusal) bool {
 	switch refusal.Code {
 	case membership.CodeToken, membership.CodeRevoked, membership.CodeBanned, membership.CodeVersion:
@@ -111,14 +112,14 @@ func final(refusal *membership.Refusal) bool {
 	return false
 }
 
-// outcast is the error of a worker that is not, or no longer, one of the swarm: its refusal, and exchange.ErrClosed,
-// for there is nothing to wait for.
+// outcast is the error of a worker that is not a member of the swarm. It wraps the refusal and exchange.ErrClosed,
+// because retrying is useless.
 type outcast struct{ refusal *membership.Refusal }
 
 func (o outcast) Error() string   { return o.refusal.Message }
 func (o outcast) Unwrap() []error { return []error{o.refusal, exchange.ErrClosed} }
 
-// asOutcast turns a final refusal into an outcast and leaves other errors as they are.
+// asOutcast converts a final refusal to an outcast and returns other errors unchanged.
 func asOutcast(err error) error {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) && final(refusal) {

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// BenchmarkGather64 reads a round of 64 peers, 64 KB each, that is there: of a local node, and of a worker's over TLS.
+// BenchmarkGather64 reads an available round of 64 peers with 64 KB each: from a local node, and from a worker's node
+// over TLS.
 func BenchmarkGather64(b *testing.B) {
 	o := openOffice(b, ServerOptions{})
 	var peers []string
@@ -36,7 +37,8 @@ func BenchmarkGather64(b *testing.B) {
 	}
 }
 
-// BenchmarkConnections tells what a thousand idle workers' nodes cost this process, both ends of each connection in it.
+// BenchmarkConnections measures what a thousand idle workers' nodes cost, with both ends of each connection in this
+// process.
 func BenchmarkConnections(b *testing.B) {
 	const connections = 1000
 	o := openOffice(b, ServerOptions{})

@@ -23,7 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// hostile is a worker's connection without a program of ours around it.
+// hostile opens a worker's connection with a plain NATS client.
 func hostile(t *testing.T, o *office, user, secret, name, inbox string) *nats.Conn {
 	t.Helper()
 	where, err := parseAddress(o.server.URL())
@@ -43,7 +43,7 @@ func hostile(t *testing.T, o *office, user, secret, name, inbox string) *nats.Co
 	return conn
 }
 
-// flush waits until the server has seen all that was sent, and processed what follows from it.
+// flush waits until the server has processed everything that was sent.
 func flush(t *testing.T, o *office, conn *nats.Conn) {
 	t.Helper()
 	for _, c := range []*nats.Conn{conn, o.server.conn} {
@@ -53,8 +53,8 @@ func flush(t *testing.T, o *office, conn *nats.Conn) {
 	}
 }
 
-// A worker writes nowhere but to the admission server: not into the stream, not to JetStream, not for others, not by
-// way of an answer.
+// A worker can write only to the admission server: not to the stream, not to JetStream, not for others, and not through
+// an answer.
 func TestWorkerWritesNowhere(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	s := o.bus(t, "ada", "a").subjects
@@ -82,7 +82,8 @@ func TestWorkerWritesNowhere(t *testing.T) {
 		if err := conn.Publish(subject, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		// The coordinator and JetStream answer to the asker's inbox only, or they would write there for it.
+		// The coordinator and JetStream answer only to the sender's inbox. Otherwise they would write to any subject
+		// for the sender.
 		reflect(verbRead, subject, query)
 		reflect(verbRead, subject, nobody)
 		reflect(verbBeat, subject, []byte("{}"))
@@ -106,7 +107,7 @@ func TestWorkerWritesNowhere(t *testing.T) {
 	}
 }
 
-// A worker hears only its own answers and the announcements.
+// A worker receives only its own answers and the announcements.
 func TestWorkerHearsNothingOfOthers(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	conn := hostile(t, o, "ada", "secret of ada", "ada", inboxOf("ada"))
@@ -124,7 +125,7 @@ func TestWorkerHearsNothingOfOthers(t *testing.T) {
 	overhearsNothing(t, o, conn, heard)
 }
 
-// overhearsNothing has another worker share and a third one enrol, of which a connection must hear nothing.
+// overhearsNothing lets another worker share and a third one enrol. The connection must receive nothing of that.
 func overhearsNothing(t *testing.T, o *office, conn *nats.Conn, heard <-chan *nats.Msg) {
 	t.Helper()
 	publish(t, o.bus(t, "bob", "b"), batch("b", 0, ""))
@@ -139,7 +140,7 @@ func overhearsNothing(t *testing.T, o *office, conn *nats.Conn, heard <-chan *na
 	}
 }
 
-// Who has no credentials may ask for some, under a name that nobody guesses, and do nothing else.
+// A client without credentials can only request them, under an unguessable name.
 func TestEnrolUserMayDoNothingElse(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	nonce := strings.Repeat("0123456789abcdef", 2)
@@ -156,7 +157,7 @@ func TestEnrolUserMayDoNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// An enrolment answered to another's inbox would be one for it.
+	// Answering an enrolment to another client's inbox would write there for the sender.
 	question, err := json.Marshal(membership.Apply(o.token, "eve").Enrol)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestEnrolUserMayDoNothingElse(t *testing.T) {
 	}
 }
 
-// Requests that break the rules get one line back, and the admission server never sees them.
+// Invalid requests get a one-line error, and the admission server never sees them.
 func TestAdmissionRefusesMalformedRequests(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	conn := hostile(t, o, "ada", "secret of ada", "ada", inboxOf("ada"))
@@ -228,7 +229,7 @@ func TestAdmissionRefusesMalformedRequests(t *testing.T) {
 	}
 }
 
-// The certificate is the coordinator's, still good, or there is one clear line.
+// A certificate must be the coordinator's and valid. Otherwise the client gets a clear one-line error.
 func TestCertificateIsChecked(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, ServerOptions{})
@@ -266,7 +267,7 @@ func TestCertificateIsChecked(t *testing.T) {
 	}
 }
 
-// With a certificate of an authority's that the worker names, no fingerprint is needed.
+// If a worker names the CA of a certificate, it needs no fingerprint.
 func TestOwnCertificate(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	certificate := o.server.options.TLSConfig.Certificates[0]
@@ -284,7 +285,7 @@ func TestOwnCertificate(t *testing.T) {
 	}
 }
 
-// Bytes that are no client's, silence, and half a handshake end, and hold up nobody.
+// Invalid bytes, silent connections and incomplete handshakes are closed, and delay no one else.
 func TestStrangersOnThePort(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, ServerOptions{})
@@ -319,7 +320,7 @@ func TestStrangersOnThePort(t *testing.T) {
 			}
 		})
 	}
-	group.Go(func() { // TLS, and then nothing: the authentication has its end, too
+	group.Go(func() { // TLS, then silence: the authentication times out, too
 		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			t.Error(err)
@@ -339,7 +340,7 @@ func TestStrangersOnThePort(t *testing.T) {
 	group.Wait()
 }
 
-// One worker can't take all connections.
+// One worker can't use up all connections.
 func TestConnectionsOfOneWorkerAreBounded(t *testing.T) {
 	g := &gate{workers: map[string][]uint64{}, alive: func(id uint64) bool { return id%2 == 0 }}
 	taken := 0
@@ -353,7 +354,8 @@ func TestConnectionsOfOneWorkerAreBounded(t *testing.T) {
 	}
 }
 
-// Newcomers are bounded, by their address and in all; who is gone makes room at once, and who stays does after a while.
+// Newcomers are limited per address and in total. A closed connection frees its place at once, an open one after a
+// while.
 func TestNewcomersAreBounded(t *testing.T) {
 	gone := map[uint64]bool{}
 	g := &gate{workers: map[string][]uint64{}, alive: func(id uint64) bool { return !gone[id] }}
@@ -403,12 +405,11 @@ func (f from) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(f.address)}, Timeout: 30 * time.Second}).Dial(network, address)
 }
 
-// Anonymous connections keep nobody out: not from elsewhere, and from the friend's own address only as long as they are
-// there.
+// Anonymous connections don't block other addresses, and block their own address only while they exist.
 func TestAFloodOfNewcomersKeepsNobodyOut(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	o.server.gate.mu.Lock()
-	o.server.gate.life = time.Hour // a busy machine takes its time
+	o.server.gate.life = time.Hour // long enough for a busy machine
 	o.server.gate.mu.Unlock()
 	where, err := parseAddress(o.server.URL())
 	if err != nil {
@@ -460,7 +461,7 @@ func TestAFloodOfNewcomersKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// reader is an office that lets its workers read so much.
+// reader is an office that limits the bytes that its workers read.
 type reader struct {
 	*office
 	mu    sync.Mutex
@@ -478,7 +479,7 @@ func (r *reader) Drawn(_ string, bytes int64) time.Duration {
 	return 0
 }
 
-// What a worker reads counts, however small its questions are.
+// A worker's reads count by the size of the answers, however small the requests are.
 func TestReadsAreCounted(t *testing.T) {
 	r := &reader{office: newOffice(t, "run"), left: 8 << 20}
 	certificate, _, err := Certificate(t.TempDir(), []string{"127.0.0.1"})

@@ -1,8 +1,9 @@
-// Package natsbus carries a swarm's rollouts over NATS JetStream: the broker that a coordinator embeds (Server) and the
-// Exchange that its nodes dial (Bus). A run is a stream, a batch one message of it; the stream keeps the first batch of
-// a (round, node) and refuses others, whoever sends them. Workers, on other hosts, come over TLS with credentials of
-// their own and write nothing themselves: they offer their batches to the coordinator's admission server
-// (Server.ServeAdmission, DialUplink). The package imports nothing of this module but exchange and membership.
+// Package natsbus implements a swarm's transport over NATS JetStream: the broker that a coordinator embeds (Server) and
+// the Exchange that its nodes dial (Bus). A run is a stream, and a batch is one message of it. The stream keeps the
+// first batch of a (round, node) and refuses others, whoever sends them. Workers on other hosts connect over TLS with
+// their own credentials and have no write access to the stream. They offer their batches to the coordinator's admission
+// server (Server.ServeAdmission, DialUplink). Of this module the package imports only exchange, membership and internal
+// packages.
 package natsbus
 
 import (
@@ -31,48 +32,50 @@ import (
 const (
 	startTimeout = 10 * time.Second
 
-	// A direct read answers with the message and a few headers of the server's own.
+	// A direct read returns the message with a few headers that the server adds.
 	headerRoom = 64 << 10
 
-	// JetStream syncs its files this often where no worker may connect. A killed process loses nothing, for the kernel
-	// has the writes; a machine that loses power loses this much, which its own nodes' journals have. A worker's offer
-	// is synced before it is taken: its node shares it once.
+	// JetStream syncs its files this often if no worker may connect. A killed process loses nothing, because the kernel
+	// has the writes. A power failure loses up to this much, which the nodes' journals restore. With workers, each
+	// write is synced before the offer is accepted, because a worker's node shares it only once.
 	syncInterval = 10 * time.Second
 
-	// The embedded broker serves one host's nodes; nothing of ours is stored in memory.
+	// The embedded broker serves one host's nodes and stores no stream in memory.
 	memoryStoreBytes = 16 << 20
 	defaultStore     = 64 << 30
 
-	// What unknown clients' connections may cost.
+	// Bounds of what connections of unknown clients can cost.
 	maxClients       = 16 << 10
-	maxClosed        = 256  // connections that are over and remembered; the server's own 10,000 are a few kilobytes each
-	maxSubscriptions = 4096 // of one connection
+	maxClosed        = 256  // remembered closed connections; the server's default of 10,000 takes a few kilobytes each
+	maxSubscriptions = 4096 // per connection
 	maxControlLine   = 4096
-	maxPending       = 32 << 20 // waiting to be sent to one connection: beyond that it is closed
+	maxPending       = 32 << 20 // bytes waiting for one connection; beyond it the connection is closed
 	authTimeout      = 5 * time.Second
-	writeDeadline    = 30 * time.Second // a client that reads nothing for so long is closed
+	writeDeadline    = 30 * time.Second // a client that reads nothing for this long is disconnected
 )
 
-// ServerOptions configures the embedded broker.
+// ServerOptions configure the embedded broker, or the external cluster.
 type ServerOptions struct {
-	Dir        string      // where streams are stored; one server a folder
-	Listen     string      // host:port, port 0 for any free one; empty is 127.0.0.1:0. Beyond loopback only with TLS
-	Token      string      // what the run's own nodes must present: they may do anything; empty makes a new one
-	StoreBytes int64       // bound of all streams together; 0 is 64 GiB
-	TLS        *tls.Config // with one certificate; nil: none, and loopback only
+	Dir        string      // folder of the streams; one server per folder
+	Listen     string      // host:port, port 0 for any free one; empty: 127.0.0.1:0. Beyond loopback only with TLS
+	Token      string      // token of the coordinator's own nodes, which may do everything; empty: a new one
+	StoreBytes int64       // bound of all streams together; 0: 64 GiB
+	TLS        *tls.Config // with one certificate; nil: no TLS, and loopback only
 
-	// Admit tells whether a worker's credentials are good: nil, or a *membership.Refusal. Nil: no worker may connect.
+	// Admit checks a worker's credentials. It returns nil or a *membership.Refusal. If Admit is nil, no worker may
+	// connect.
 	Admit func(worker, secret string) error
 
-	// External are the URLs of a NATS cluster with JetStream that is used instead of an embedded broker; Dir and Listen
-	// don't count then.
+	// External lists URLs of a NATS cluster with JetStream to use instead of an embedded broker. Then Dir and Listen
+	// are ignored.
 	External    []string
-	Credentials string // file, of the cluster; empty: none, or in the URLs
-	CAFile      string // of the cluster's certificates; empty: the system's
+	Credentials string // file, for the cluster; empty: none, or in the URLs
+	CAFile      string // for the cluster's certificates; empty: the system's CAs
 	Logger      *slog.Logger
 }
 
-// Server is a NATS server inside this process. Its methods are safe for concurrent use.
+// Server is a NATS server inside this process, or a connection to an external cluster. Its methods are safe for
+// concurrent use.
 type Server struct {
 	options natsserver.Options
 	cluster *cluster // external, instead of a broker
@@ -81,20 +84,20 @@ type Server struct {
 	gate    *gate
 	admit   func(worker, secret string) error
 	logger  *slog.Logger
-	conn    *nats.Conn // in-process; it finds the broker that is there
+	conn    *nats.Conn // in-process; reconnects to a restarted broker
 	js      jetstream.JetStream
-	pokes   chan string // why the store should be looked at: the broker logged a trouble, or a client met one
+	pokes   chan string // reasons to check the store: the broker logged an error, or a client reported one
 
 	healing sync.Mutex // one repair at a time
 	mu      sync.Mutex
 	broker  *natsserver.Server
 	closed  bool
-	folders map[string]string // run -> where its stream lies
+	folders map[string]string // run -> folder of its stream
 }
 
-// Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is
-// there, unless it is so damaged that the broker refuses it: then the store begins empty, with a warning. With External
-// it connects to the cluster instead.
+// Start starts the broker and returns when it accepts connections. It keeps the streams in the folder. If they are so
+// damaged that the broker refuses them, it starts with an empty store and logs a warning. With External it connects to
+// the cluster instead.
 func Start(options ServerOptions) (*Server, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -131,7 +134,7 @@ func Start(options ServerOptions) (*Server, error) {
 			return nil, fmt.Errorf("start the message bus: %w", err)
 		}
 	}
-	if err := files.MakeFolder(options.Dir, 0o750); err != nil { // as the broker does, but with its name on the disk
+	if err := files.MakeFolder(options.Dir, 0o750); err != nil { // like the broker, but with a sync of the folder's name
 		return nil, fmt.Errorf("start the message bus: %w", err)
 	}
 	if err := server.begin(); err != nil {
@@ -169,8 +172,8 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 	}
 }
 
-// secure gives the broker its certificate: the handshake comes before anything else, so that an untrusted sender learns
-// nothing.
+// secure gives the broker its certificate. The handshake comes before anything else, so that an unauthenticated client
+// learns nothing.
 func (s *Server) secure(config *tls.Config) error {
 	if len(config.Certificates) != 1 || len(config.Certificates[0].Certificate) == 0 {
 		return errors.New("TLS with one certificate is needed")
@@ -191,9 +194,9 @@ func (s *Server) secure(config *tls.Config) error {
 	return nil
 }
 
-// begin starts the first broker, keeps its port for later ones, and opens the server's own connection.
+// begin starts the first broker, records its port for later ones, and opens the server's own connection.
 func (s *Server) begin() error {
-	if err := remove(s.options.StoreDir + damagedSuffix); err != nil { // of a process that was killed meanwhile
+	if err := remove(s.options.StoreDir + damagedSuffix); err != nil { // left by a process that was killed
 		return err
 	}
 	err := s.launch()
@@ -220,10 +223,10 @@ func (s *Server) begin() error {
 	return err
 }
 
-// errStore says that the broker doesn't start because of what is in its folder.
+// errStore reports that the broker doesn't start because of its folder's content.
 var errStore = errors.New("the broker refuses its store")
 
-// launch starts a broker and waits until it is up.
+// launch starts a broker and waits until it is ready.
 func (s *Server) launch() error {
 	broker, err := natsserver.NewServer(s.options.Clone())
 	if err != nil {
@@ -254,10 +257,10 @@ func (s *Server) current() *natsserver.Server {
 	return s.broker
 }
 
-// InProcessConn connects to the broker that is there now: nats.Connect dials it, and again after a restart.
+// InProcessConn connects to the current broker. nats.Connect calls it, also after the broker restarts.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
 
-// Addr is where the broker listens, nil of an external cluster.
+// Addr returns the address on which the broker listens, nil for an external cluster.
 func (s *Server) Addr() net.Addr {
 	if s.cluster != nil {
 		return nil
@@ -265,8 +268,8 @@ func (s *Server) Addr() net.Addr {
 	return s.current().Addr()
 }
 
-// URL is where clients on this host connect: nats://127.0.0.1:port, with TLS tls://127.0.0.1:port?fp=FINGERPRINT, or
-// the external cluster.
+// URL returns the address for clients on this host: nats://127.0.0.1:port, with TLS
+// tls://127.0.0.1:port?fp=FINGERPRINT, or the external cluster's address.
 func (s *Server) URL() string {
 	if s.cluster != nil {
 		return s.cluster.url
@@ -282,25 +285,24 @@ func (s *Server) URL() string {
 	return schemeTLS + "://" + where + "?fp=" + s.pin
 }
 
-// Token is the secret the run's own nodes must present, empty of an external cluster. It belongs into a node's
-// assignment, not into argv or logs.
+// Token returns the secret of the coordinator's own nodes, empty for an external cluster. Pass it in a node's
+// assignment, never in argv or logs.
 func (s *Server) Token() string { return s.token }
 
-// Disconnect ends a worker's connections, which was revoked or banned: Admit keeps it from coming back.
+// Disconnect closes the connections of a worker that was revoked or banned. Admit keeps the worker from coming back.
 func (s *Server) Disconnect(worker string) {
 	if s.cluster != nil {
 		return
 	}
 	broker := s.current()
 	for _, id := range s.gate.forget(token(worker)) {
-		_ = broker.DisconnectClientByID(id) // fails for one that is gone
+		_ = broker.DisconnectClientByID(id) // fails if the connection is gone
 	}
 }
 
 func (s *Server) connected(id uint64) bool { return s.current().GetClient(id) != nil }
 
-// CreateStream creates the stream of a run, or opens the existing one. One that is damaged is made anew, empty, with a
-// warning.
+// CreateStream creates or opens the stream of a run. It replaces a damaged stream by an empty one and logs a warning.
 func (s *Server) CreateStream(ctx context.Context, run string) error {
 	subjects, err := newSubjects(run)
 	if err != nil {
@@ -315,19 +317,19 @@ func (s *Server) CreateStream(ctx context.Context, run string) error {
 	return s.heal(ctx, run, subjects, err)
 }
 
-// Purge drops a run's rounds below beforeRound. Gathers of them no longer find anything.
+// Purge drops a run's rounds below beforeRound. A later Gather doesn't find them.
 func (s *Server) Purge(ctx context.Context, run string, beforeRound int) error {
 	return purge(ctx, s.js, run, beforeRound)
 }
 
-// DeleteStream drops all rollouts of a run. A run that has none is no error.
+// DeleteStream drops all rollouts of a run. It is no error if there are none.
 func (s *Server) DeleteStream(ctx context.Context, run string) error {
 	return deleteStream(ctx, s.js, run)
 }
 
-// Shutdown stops the broker, with what it stored flushed, and waits until it has stopped.
+// Shutdown flushes the stores, stops the broker and waits for its end.
 func (s *Server) Shutdown() {
-	s.healing.Lock() // a repair comes to its end first
+	s.healing.Lock() // wait for a repair in progress
 	defer s.healing.Unlock()
 	s.mu.Lock()
 	broker := s.broker
@@ -342,7 +344,7 @@ func (s *Server) Shutdown() {
 	}
 }
 
-// listenOn splits a listening address; port 0 becomes -1, which NATS understands as any.
+// listenOn splits a listening address. Port 0 becomes -1, NATS's value for any free port.
 func listenOn(listen string, secure bool) (string, int, error) {
 	if listen == "" {
 		listen = "127.0.0.1:0"

@@ -22,10 +22,10 @@ import (
 
 const soon = 2 * time.Minute
 
-// promptly is the time within which the server must have acted, or told why it doesn't.
+// promptly bounds the time in which the server must act, or report why it can't.
 const promptly = 20 * time.Second
 
-// batch makes a batch that mark tells from others.
+// batch returns a batch. mark distinguishes it from others.
 func batch(node string, round int, mark string) exchange.Batch {
 	return exchange.Batch{Version: exchange.Version, Node: node, Round: round, Rollouts: []exchange.Rollout{
 		{Question: mark, Metadata: []byte(`{}`), Completions: []exchange.Completion{{Text: "<answer>1</answer>"}}},
@@ -39,7 +39,7 @@ func publish(t testing.TB, bus *Bus, b exchange.Batch) {
 	}
 }
 
-// marks gathers what is there and returns the marks, "" for a peer that hasn't shared.
+// marks gathers without waiting and returns the marks, "" for a peer that hasn't shared.
 func marks(t testing.TB, bus *Bus, round int, peers ...string) []string {
 	t.Helper()
 	got, err := bus.Gather(t.Context(), round, peers, exchange.Barrier{})
@@ -90,7 +90,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestKill starts a server on what another one has on disk at the moment Publish returns, as after SIGKILL.
+// TestKill starts a server on a copy of another server's files, taken when Publish returns, as after SIGKILL.
 func TestKill(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	first := startServer(t, ServerOptions{Dir: dir})
@@ -124,7 +124,7 @@ func TestWrongToken(t *testing.T) {
 	}
 }
 
-// TestTokenChanged restarts the server with another token: nodes must fail instead of waiting for ever.
+// TestTokenChanged restarts the server with another token: nodes must fail instead of waiting forever.
 func TestTokenChanged(t *testing.T) {
 	dir := t.TempDir()
 	first := startServer(t, ServerOptions{Dir: dir})
@@ -166,7 +166,7 @@ func TestDialWithoutRun(t *testing.T) {
 	}
 }
 
-// TestStrangerCannotReplace publishes to a node's subject without saying that it expects it to be free.
+// TestStrangerCannotReplace publishes to a node's subject without requiring that it be free.
 func TestStrangerCannotReplace(t *testing.T) {
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	createRun(t, server, "run")
@@ -178,7 +178,7 @@ func TestStrangerCannotReplace(t *testing.T) {
 	if got := marks(t, reader, 0, "a")[0]; got != "original" {
 		t.Errorf("found %q", got)
 	}
-	// An announcement that nothing was stored for changes nothing either.
+	// An announcement without a stored batch changes nothing.
 	if err := reader.conn.Publish(reader.subjects.shared(1, "a"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// TestForeignServer uses a NATS server with its default of 1 MB a message.
+// TestForeignServer uses a stock NATS server, with its default limit of 1 MB per message.
 func TestForeignServer(t *testing.T) {
 	broker, err := natsserver.NewServer(&natsserver.Options{
 		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,

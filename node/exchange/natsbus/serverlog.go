@@ -10,11 +10,11 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
-// serverLog is the broker's logger. The broker is chatty about itself, so its notices are debug lines; and it reports
-// a failed start only by a fatal line, which is kept.
+// serverLog is the broker's logger. The broker's notices become debug lines, because they are many. The broker reports
+// a failed start only by a fatal line, so serverLog keeps the first one.
 type serverLog struct {
 	logger  *slog.Logger
-	trouble func(reason string) // hears of every error
+	trouble func(reason string) // receives every error
 
 	mu        sync.Mutex
 	firstFail error
@@ -31,8 +31,8 @@ func (l *serverLog) Errorf(format string, args ...any) {
 	l.trouble(fmt.Sprintf(format, args...))
 }
 
-// Warnf is for a debugger: what the broker warns of, recovering its files after a kill for one, it mends; what it
-// can't, is an error.
+// Warnf logs at debug level. The broker repairs what it warns about, for example when it recovers its files after a
+// kill. What it can't repair, it reports as an error.
 func (l *serverLog) Warnf(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 
 func (l *serverLog) Fatalf(format string, args ...any) {

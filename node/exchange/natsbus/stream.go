@@ -14,8 +14,9 @@ import (
 // streamBytes bounds what one run stores. A round of eight nodes is about half a megabyte.
 const streamBytes = 1 << 30
 
-// streamConfig describes a run's stream. One message a subject and no replacing makes the first batch of a (round,
-// node) the only one; when full it refuses instead of dropping rounds that somebody may still wait for.
+// streamConfig returns the configuration of a run's stream. With one message per subject and no replacing, the first
+// batch of a (round, node) is the only one. A full stream refuses batches instead of dropping rounds that a node may
+// still wait for.
 func streamConfig(s subjects) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:                 s.stream,
@@ -84,8 +85,8 @@ func purge(ctx context.Context, js jetstream.JetStream, run string, beforeRound 
 	return nil
 }
 
-// storedRounds returns the rounds that a stream holds, by their subjects' token. One that isn't a number is an
-// untrusted sender's and as good as over: -1.
+// storedRounds returns the rounds in a stream, by their subject token. A token that isn't a number comes from an
+// untrusted sender. It maps to -1, so that purges drop it.
 func storedRounds(s subjects, info *jetstream.StreamInfo) map[string]int {
 	rounds := make(map[string]int)
 	for subject := range info.State.Subjects {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// maxNameBytes bounds a run's and a node's name: encoded, a stream's name must stay a legal file name.
+// maxNameBytes bounds the names of a run and a node. The encoded name of a stream must be a legal file name.
 const maxNameBytes = 64
 
-// Subjects of a run. Batches are stored under rollouts; JetStream announces each under shared once it is stored,
+// Subjects of a run. JetStream stores batches under rollouts. After storing a batch it announces it under shared,
 // without its payload.
 //
 //	swarm.<run>.rollouts.<round>.<node>
 //	swarm.<run>.shared.<round>.<node>
 //
-// What a node misses it asks for under want, and what goes wrong with the stream it tells under trouble; neither is
-// stored. The server tries the stream under probe.
+// A node requests missing batches under want and reports problems with the stream under trouble. Neither is stored. The
+// server tests the stream under probe.
 //
 //	swarm.<run>.want.<round>.<node>
 //	swarm.<run>.trouble
@@ -33,7 +33,7 @@ func newSubjects(run string) (subjects, error) {
 	}
 	name := token(run)
 	if name == "w" {
-		name = "=77" // swarm.w is the workers'
+		name = "=77" // swarm.w is reserved for workers
 	}
 	return subjects{stream: "swarm-" + name, prefix: "swarm." + name}, nil
 }
@@ -42,12 +42,12 @@ func (s subjects) rollouts(round int, node string) string {
 	return s.prefix + ".rollouts." + strconv.Itoa(round) + "." + token(node)
 }
 
-// anyRound is a node's batches.
+// anyRound matches a node's batches of all rounds.
 func (s subjects) anyRound(node string) string { return s.prefix + ".rollouts.*." + token(node) }
 
 func (s subjects) anyRollouts() string { return s.prefix + ".rollouts.*.*" }
 
-// direct is where JetStream answers queries of the stream.
+// direct returns the subject on which JetStream answers queries of the stream.
 func (s subjects) direct() string { return "$JS.API.DIRECT.GET." + s.stream }
 
 func (s subjects) shared(round int, node string) string {
@@ -89,7 +89,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// token makes a subject token of a name: letters, digits, _ and - stay, any other byte becomes = and two hexadecimal
+// token encodes a name as a subject token: letters, digits, _ and - stay, any other byte becomes = and two hexadecimal
 // digits. Different names give different tokens.
 func token(name string) string {
 	var t strings.Builder

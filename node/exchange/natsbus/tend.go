@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	tendEvery  = 2 * time.Second  // between two looks at the stream
-	lastRepair = 30 * time.Second // the longest between two repairs of a store that can't be repaired, a disk that is full
-	silences   = 3                // looks in a row without an answer in time: fewer are a busy machine, or a process that was stopped
+	tendEvery  = 2 * time.Second  // between two checks of the stream
+	lastRepair = 30 * time.Second // maximum time between repair attempts, for example while the disk is full
+	silences   = 3                // consecutive timeouts before a repair; fewer may be a busy machine or a stopped process
 )
 
-// Tend keeps a run's rollouts available until ctx ends: it serves again out of the nodes' journals what the stream has
-// not, or no longer, and makes the stream anew, and if need be the whole store, when it has vanished or doesn't work.
-// Nodes ride over that: they go on asking. Whatever is wrong is logged. It returns an error only where the run's name
-// is none.
+// Tend keeps a run's rollouts available until ctx ends. It restores batches that the stream lacks from the nodes'
+// journals. If the stream is missing or broken, it creates the stream again, and if necessary the whole store. Nodes
+// retry meanwhile. Tend logs all problems. It returns an error if the run's name is invalid or a subscription fails.
 func (s *Server) Tend(ctx context.Context, run string, nodes []string, find Find) error {
 	subjects, err := newSubjects(run)
 	if err != nil {
@@ -59,16 +58,16 @@ func (s *Server) Tend(ctx context.Context, run string, nodes []string, find Find
 func (s *Server) poke(reason string) {
 	select {
 	case s.pokes <- reason:
-	default: // one is on its way
+	default: // a check is already pending
 	}
 }
 
-// watch looks at the stream every tendEvery, and closer when somebody met a trouble, and repairs what is broken.
+// watch checks the stream every tendEvery, more thoroughly after a reported problem, and repairs it if necessary.
 func (s *Server) watch(ctx context.Context, run string, subjects subjects) {
 	look := time.NewTicker(tendEvery)
 	defer look.Stop()
 	var repaired, examined time.Time
-	var backoff time.Duration // after a repair that failed
+	var backoff time.Duration // after a failed repair
 	silent := 0
 	for {
 		var err error
@@ -83,7 +82,7 @@ func (s *Server) watch(ctx context.Context, run string, subjects subjects) {
 			}
 		case reason := <-s.pokes:
 			if time.Since(examined) < complainEvery/2 && !damaged(reason) {
-				continue // who still has the trouble complains again
+				continue // nodes repeat their complaint if the problem lasts
 			}
 			err = s.examine(ctx, run, subjects, reason)
 			examined = time.Now()
@@ -97,7 +96,7 @@ func (s *Server) watch(ctx context.Context, run string, subjects subjects) {
 			continue
 		}
 		if err == nil || time.Since(repaired) < backoff {
-			continue // what is still broken the next look finds again
+			continue // the next check finds a remaining problem again
 		}
 		s.healing.Lock()
 		err = s.heal(ctx, run, subjects, err)
@@ -129,7 +128,7 @@ func (s *Server) glance(ctx context.Context, run string, subjects subjects) erro
 	return err
 }
 
-// examine is the thorough look, after somebody met a trouble: it also writes and reads.
+// examine is the thorough check after a reported problem. It also writes and reads.
 func (s *Server) examine(ctx context.Context, run string, subjects subjects, reason string) error {
 	if damaged(reason) {
 		return errors.New(strings.TrimPrefix(reason, unreadable))
@@ -144,7 +143,7 @@ func (s *Server) examine(ctx context.Context, run string, subjects subjects, rea
 	return s.try(ctx, subjects)
 }
 
-// trim drops the older half of the rounds of a full stream. The journals keep them.
+// trim drops the older half of a full stream's rounds. The journals keep them.
 func (s *Server) trim(ctx context.Context, run string, subjects subjects) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -30,7 +30,7 @@ type journals struct {
 
 func journalKey(node string, round int) string { return fmt.Sprintf("%s/%d", node, round) }
 
-// share journals a batch and publishes it, as a node does.
+// share journals a batch and publishes it, like a node.
 func (j *journals) share(t *testing.T, bus *Bus, b exchange.Batch) {
 	t.Helper()
 	j.record(t, b)
@@ -75,7 +75,7 @@ func (j *journals) found(node string, round int) int {
 	return j.finds[journalKey(node, round)]
 }
 
-// tend tends a run for as long as the test lasts.
+// tend runs Tend for a run until the test ends.
 func tend(t *testing.T, server *Server, run string, j *journals, nodes ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func tend(t *testing.T, server *Server, run string, j *journals, nodes ...string
 	})
 }
 
-// shared gathers with patience and returns the marks.
+// shared gathers with a long deadline and returns the marks.
 func shared(t *testing.T, bus *Bus, round int, peers ...string) string {
 	t.Helper()
 	got, err := bus.Gather(t.Context(), round, peers, exchange.Barrier{Deadline: 2 * soon, Quorum: len(peers), Limit: 2 * soon})
@@ -111,8 +111,8 @@ func shared(t *testing.T, bus *Bus, round int, peers ...string) string {
 	return text
 }
 
-// What a stream loses comes back out of the journals: the rounds of nodes that are gone, and of rounds that retention
-// dropped.
+// Batches that a stream has lost are restored from the journals, for nodes that have ended and for rounds that
+// retention dropped.
 func TestLostRolloutsComeBack(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *Server){
 		"stream deleted": func(t *testing.T, s *Server) {
@@ -129,7 +129,7 @@ func TestLostRolloutsComeBack(t *testing.T) {
 			if err := os.RemoveAll(filepath.Join(s.options.StoreDir, "jetstream")); err != nil {
 				t.Fatal(err)
 			}
-			// It is only seen by who looks: a node that gathers now may still be served.
+			// Only a check detects the loss. Until then a Gather may still succeed.
 			awaitFolder(t, s, "run")
 		},
 	} {
@@ -150,7 +150,7 @@ func TestLostRolloutsComeBack(t *testing.T) {
 				t.Errorf("found %q", got)
 			}
 			j.share(t, b, batch("b", 1, "b1"))
-			j.share(t, b, batch("b", 0, "again")) // the first wins, also out of the journal
+			j.share(t, b, batch("b", 0, "again")) // the first batch wins, also from the journal
 			if got := shared(t, c, 1, "b") + shared(t, c, 0, "b"); got != "b1b0" {
 				t.Errorf("after it found %q", got)
 			}
@@ -181,8 +181,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A disk that was full and has room again: nodes that were refused meanwhile are served, and so is what was there
-// before.
+// After a full disk has space again, batches that were refused and batches from before are available.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir).CombinedOutput(); err != nil {
@@ -224,7 +223,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A stream that holds as much as it may drops its older half, which the journals have.
+// A stream that has reached its size limit drops its older half, which the journals have.
 func TestFullStreamIsTrimmed(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
@@ -247,7 +246,7 @@ func TestFullStreamIsTrimmed(t *testing.T) {
 	}
 }
 
-// Whatever lies in the folder, the bus starts, and the journals fill it again.
+// Whatever the folder contains, the bus starts, and the journals fill it again.
 func TestDamagedStore(t *testing.T) {
 	overwrite := func(pattern string, change func([]byte) []byte) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -337,7 +336,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// Permissions that are in the way are no reason not to start. Root has none in its way.
+// Wrong permissions in the store don't keep the bus from starting. Root is not subject to permissions.
 func TestUnreadableStore(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root reads everything")
@@ -362,13 +361,13 @@ func TestUnreadableStore(t *testing.T) {
 	}
 }
 
-// The archive serves only what the run's own nodes shared, checked, and is asked no more often than it says.
+// The archive serves only checked batches of the run's own nodes, and looks each up at most once per wantEvery.
 func TestArchiveIsCareful(t *testing.T) {
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	createRun(t, server, "run")
 	var j journals
 	j.record(t, batch("a", 0, "a0"))
-	j.plant("a", 1, []byte(`{"version":1,"node":"a","round":7,"rollouts":[]}`)) // another round's
+	j.plant("a", 1, []byte(`{"version":1,"node":"a","round":7,"rollouts":[]}`)) // of another round
 	j.plant("../x", 0, []byte(`{}`))
 	tend(t, server, "run", &j, "a", "b")
 	conn, err := nats.Connect(server.URL(), nats.Token(server.Token()))
@@ -389,7 +388,7 @@ func TestArchiveIsCareful(t *testing.T) {
 	if got := shared(t, b, 0, "a"); got != "a0" {
 		t.Errorf("found %q", got)
 	}
-	// The queue is bounded: what came beyond it is asked for again.
+	// The queue is bounded. Dropped requests are repeated.
 	await(t, "the bad batch to be looked up", func() bool {
 		for _, subject := range []string{"0.=2E=2E=2Fx", "-1.a", "x.a", "0.b", "99999999999999999999.a", "1.a"} {
 			ask(subject)
@@ -407,7 +406,7 @@ func TestArchiveIsCareful(t *testing.T) {
 	}
 }
 
-// Nobody is asked for what is about to be shared, and the archive is not asked in vain more and more.
+// A batch that is about to be shared is not requested, and repeated requests become rarer.
 func TestWantsBackOff(t *testing.T) {
 	begin := time.Unix(0, 0)
 	asking := wants{at: begin.Add(firstWant), next: secondWant}
@@ -422,7 +421,7 @@ func TestWantsBackOff(t *testing.T) {
 	}
 }
 
-// A repair leaves the server's clients connected to the same address, and the stream free of its own traces.
+// A repair keeps the server's address and clients, and leaves no probe in the stream.
 func TestRestartedStore(t *testing.T) {
 	server := startServer(t, ServerOptions{Dir: filepath.Join(t.TempDir(), "exchange")})
 	createRun(t, server, "run")
@@ -453,7 +452,7 @@ func TestRestartedStore(t *testing.T) {
 	}
 }
 
-// Repairs leave nothing behind: no goroutine, no descriptor, no folder.
+// Repairs leak no goroutine, descriptor or folder.
 func TestRepairsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	server := startServer(t, ServerOptions{Dir: filepath.Join(dir, "exchange")})

@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// callTimeout bounds one request of an uplink; the delivery client makes it again.
+// callTimeout bounds one request of an uplink. The delivery client repeats it.
 const callTimeout = 15 * time.Second
 
-// UplinkOptions say which worker dials which coordinator.
+// UplinkOptions select the worker and the coordinator to dial.
 type UplinkOptions struct {
-	Invitation      membership.Invitation // its token doesn't count
+	Invitation      membership.Invitation // its token is ignored
 	Credentials     membership.Credentials
-	CAFile          string // of a server without a fingerprint; empty: the system's
-	NATSCredentials string // file, of an external cluster
+	CAFile          string // for a server without a fingerprint; empty: the system's CAs
+	NATSCredentials string // file, for an external cluster
 	Logger          *slog.Logger
 }
 
@@ -32,13 +32,13 @@ type uplink struct {
 	caller caller
 
 	mu     sync.Mutex
-	reason error // why the connection won't come back
+	reason error // why the connection is closed for good
 }
 
 var _ membership.Uplink = (*uplink)(nil)
 
-// DialUplink connects a worker to its coordinator. One that isn't there is tried until ctx ends; one that doesn't take
-// the worker's credentials says why: *membership.Refusal.
+// DialUplink connects a worker to its coordinator. It retries an unreachable coordinator until ctx ends. If the
+// coordinator rejects the worker's credentials, the error is a *membership.Refusal with the reason.
 func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error) {
 	logger := o.Logger
 	if logger == nil {
@@ -82,7 +82,7 @@ func (u *uplink) Close() error {
 	return nil
 }
 
-// ask makes one request. An answer that can't be read is the coordinator's refusal: a version apart.
+// ask makes one request. An unreadable answer counts as a refusal because of another version.
 func ask[A any](ctx context.Context, u *uplink, verb string, question any) (A, error) {
 	var answer A
 	data, err := json.Marshal(question)
@@ -107,7 +107,7 @@ func ask[A any](ctx context.Context, u *uplink, verb string, question any) (A, e
 	return answer, nil
 }
 
-// explain asks, once, why a connection was closed for good.
+// explain asks the coordinator once why the connection was closed for good.
 func (u *uplink) explain(ctx context.Context, err error) error {
 	if !u.caller.conn.IsClosed() || !errors.Is(u.caller.conn.LastError(), nats.ErrAuthorization) {
 		return err

@@ -12,5 +12,5 @@
 // into the folder, like the coordinator's nodes. If the coordinator passed on their offers, each batch would be synced
 // twice, and security would not improve.
 //
-// It imports exchange, membership, node/protocol, zstd and internal packages.
+// Of this module it imports only exchange, membership and internal packages.
 package sharedir
