@@ -1,7 +1,7 @@
-// Package attempt runs one attempt of a training command: in a session of its own, its output passed on unchanged, to a
-// log and through launcher/job/shortage, the memory of its whole process tree sampled, and nothing of it left running
-// in the end. It takes argv and an environment; what the attempt is for, and whether there is another one, is the
-// caller's. It imports launcher/job/shortage and launcher/supervise.
+// Package attempt runs one attempt of a training command in its own session. It passes the output on unchanged, and
+// also to a log and to launcher/job/shortage. It samples the memory of the whole process tree and leaves no process
+// running at the end. It accepts argv and an environment. The caller decides what the attempt is for, and whether
+// another one follows. The package imports launcher/job/shortage and launcher/supervise.
 package attempt
 
 import (
@@ -13,62 +13,64 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Spec is what to start.
+// Spec describes the command to start.
 type Spec struct {
 	Path  string
-	Args  []string // without the program's name
-	Env   []string // whole environment; nil: ours
-	Dir   string   // empty: ours
-	Stdin *os.File // nil: nothing to read
+	Args  []string // without the program name
+	Env   []string // whole environment; nil: this process's environment
+	Dir   string   // empty: this process's directory
+	Stdin *os.File // nil: no input
 
-	// Stdout and Stderr get the command's bytes as they come. A writer that blocks makes the command wait as it would
-	// in a pipe; one that fails gets nothing more.
+	// Stdout and Stderr receive the command's bytes at once. A writer that blocks makes the command wait, as a pipe
+	// would. A writer that fails receives nothing more.
 	Stdout, Stderr io.Writer
-	// Together sends both to Stdout, through one pipe: in the order in which they were written.
+	// Together sends both streams to Stdout, through one pipe, in the order in which the command wrote them.
 	Together bool
-	// Log gets both streams as they come, one Write at a time; nil: none. What it can't write is missing in it.
+	// Log receives both streams at once, one Write at a time; nil: no log. The attempt ignores failures of Log.
 	Log io.Writer
 
-	// Grace is how long the command has to end once it was told to, and what it leaves behind once it has ended; 0: 10
-	// s.
+	// Grace is the time for the command to end after it was told to, and for its remaining processes after the
+	// command has ended; 0: 10 s.
 	Grace time.Duration
-	// Interval is that of sampling, which takes longer where it would cost more than half a percent of a core; 0: 1 s.
+	// Interval is the time between samples. It grows if sampling would cost more than half a percent of a core; 0: 1
+	// s.
 	Interval time.Duration
-	// GPUMemory says how much GPU memory processes hold, false where nobody can tell; nil: nobody can. It must return
+	// GPUMemory returns the GPU memory of processes, or false if it is unknown; nil: always unknown. It must return
 	// within bounded time.
 	GPUMemory func(pids []int) (bytes int64, ok bool)
-	// Sampled, if set, gets every sample. Like Warn it is called from a goroutine of the attempt, before Wait returns.
+	// Sampled, if set, receives every sample. Like Warn it is called from a goroutine of the attempt, before Wait
+	// returns.
 	Sampled func(Usage)
-	// Warn, if set, gets lines for a person: about processes that were left behind, and output that could not be passed
-	// on.
+	// Warn, if set, receives messages for the user: about remaining processes, and about output that could not be
+	// passed on.
 	Warn func(line string)
 }
 
-// Usage is what the process tree of a command uses.
+// Usage is the resource usage of a command's process tree.
 type Usage struct {
 	Time      time.Time `json:"time"`
 	Processes int       `json:"processes"`
-	// HostBytes is proportional: memory that processes share counts once (PSS), where Proportional says so; else the
-	// sum of what each has resident, in which shared memory counts more than once.
+	// HostBytes is proportional set size (PSS), which counts shared memory once, if Proportional is set. Else it is
+	// the sum of resident sizes, which counts shared memory more than once.
 	HostBytes    int64 `json:"host_bytes"`
 	Proportional bool  `json:"proportional"`
-	GPUBytes     int64 `json:"gpu_bytes"` // 0 where nobody can tell
+	GPUBytes     int64 `json:"gpu_bytes"` // 0 if unknown
 }
 
-// Outcome is everything known about an attempt that has ended.
+// Outcome describes an attempt that has ended.
 type Outcome struct {
 	ExitCode  int              // -1: ended by Signal
 	Signal    syscall.Signal   // 0: none
-	Seconds   float64          // from its start until all of it was gone
-	Stopped   bool             // it was told to end, by Stop, Kill or Signal
-	OOMKilled bool             // the kernel's out-of-memory killer ended it, or what it could not do without
-	Shortage  *shortage.Report // memory ran out and that ended it; nil: not so
-	Fault     *shortage.Fault  // it failed, and this is the last failure that its output tells of, memory aside
-	Peak      Usage            // the largest of each
-	Left      []int            // processes that outlived it and were ended
+	Seconds   float64          // from the start until all processes are gone
+	Stopped   bool             // Stop, Kill or Signal told it to end
+	OOMKilled bool             // the kernel's out-of-memory killer ended the command or a process that it needed
+	Shortage  *shortage.Report // a memory shortage ended the attempt; nil: no shortage
+	Fault     *shortage.Fault  // the last failure in the output of a failed attempt, except memory; nil: none
+	Peak      Usage            // the maximum of each field
+	Left      []int            // processes that outlived the command and that the attempt ended
 }
 
-// Status is the exit code to pass on, by the custom of shells: 128 + n for signal n.
+// Status returns the exit code to pass on, by the convention of shells: 128 + n for signal n.
 func (o Outcome) Status() int {
 	if o.Signal != 0 {
 		return 128 + int(o.Signal)

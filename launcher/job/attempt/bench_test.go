@@ -12,7 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// BenchmarkStart tells what an attempt adds to the start of a command that does nothing, target 5 ms, and to all of it.
+// BenchmarkStart measures the time that an attempt adds to the start (target 5 ms) and to the whole run of a command
+// that does nothing.
 func BenchmarkStart(b *testing.B) {
 	var plain, ours, plainStart, oursStart time.Duration
 	for b.Loop() {
@@ -38,8 +39,8 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric((ours-plain).Seconds()*1e3/float64(b.N), "ms-added")
 }
 
-// BenchmarkSample tells what one sample of 50 processes takes of a thread, with and without its proportional part;
-// target: 10 ms at 1 Hz.
+// BenchmarkSample measures the thread time of one sample of 50 processes, with and without its proportional part.
+// Target: 10 ms at 1 Hz.
 func BenchmarkSample(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -7,20 +7,20 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// A command that goes on for so many lines after a shortage has dealt with it: one that it does not survive is followed
-// by tracebacks and the farewells of loggers. It is fewer if the attempt was asked to end.
+// A command that writes so many lines after a shortage has survived it. A command that does not survive only writes
+// tracebacks and last log messages. The limit is lower if the attempt was told to end.
 const (
 	survivedLines = 2000
 	askedLines    = 200
 )
 
-// oomExit is what a shell, or Slurm, exits with for a program that was killed.
+// oomExit is the exit code of a shell, or of Slurm, for a killed program.
 const oomExit = 128 + int(syscall.SIGKILL)
 
-// judge says whether memory ended the attempt. It did where the attempt failed without having been stopped, and the
-// last failure that the output tells of is a shortage which the command did not survive; or where the kernel's
-// out-of-memory killer has struck and the command, or what it waited for, was killed. The scanner leaves out failures
-// that only echo a shortage.
+// judge decides whether a memory shortage ended the attempt. That is so in two cases, unless the attempt succeeded or
+// was stopped. First, the last failure in the output is a shortage that the command did not survive. Second, the
+// kernel's out-of-memory killer has acted, and the command or a process that it waited for was killed. The scanner
+// ignores failures that only repeat a shortage.
 func (o *Outcome) judge(read *shortage.Scanner, kernelKills int64) {
 	if o.Stopped || o.ExitCode == 0 {
 		return
@@ -37,7 +37,7 @@ func (o *Outcome) judge(read *shortage.Scanner, kernelKills int64) {
 	}
 	short = short && (o.Fault == nil || o.Fault.LineNumber < report.LineNumber) && read.Lines()-report.LineNumber <= after
 	switch {
-	case o.OOMKilled && (!short || !report.OnHost): // which is later than anything it could say
+	case o.OOMKilled && (!short || !report.OnHost): // the kill came after everything in the output
 		o.Shortage = &shortage.Report{
 			Kind: shortage.HostKilled, OnHost: true, GPU: -1, Line: "killed by the kernel's out-of-memory killer", LineNumber: read.Lines(), Times: 1,
 		}
@@ -49,7 +49,7 @@ func (o *Outcome) judge(read *shortage.Scanner, kernelKills int64) {
 	}
 }
 
-// saysKilled tells whether the last failure was that a worker was killed, as DataLoader and torchrun report it.
+// saysKilled reports whether the last failure is a killed worker, as DataLoader and torchrun report it.
 func saysKilled(f *shortage.Fault) bool {
 	return f != nil && f.Kind == "signal" && strings.Contains(strings.ToLower(f.Line), "kill")
 }

@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	settle     = 500 * time.Millisecond // for workers to end by themselves once the command has
-	termLimit  = 2 * time.Second        // from SIGTERM to SIGKILL, for what was left behind
-	killLimit  = 5 * time.Second        // for the kernel to end what was killed
+	settle     = 500 * time.Millisecond // time for workers to end after the command has
+	termLimit  = 2 * time.Second        // from SIGTERM to SIGKILL, for remaining processes
+	killLimit  = 5 * time.Second        // time for the kernel to end killed processes
 	drainLimit = 2 * time.Second
 )
 
-// Signal passes a signal on to the command's whole group. One that asks it to end makes the attempt a stopped one.
+// Signal passes a signal on to the command's whole group. A signal that tells the command to end marks the attempt as
+// stopped.
 func (p *Process) Signal(s os.Signal) error {
 	number, ok := s.(syscall.Signal)
 	if !ok {
@@ -30,30 +31,31 @@ func (p *Process) Signal(s os.Signal) error {
 	}
 	err := p.group(number)
 	if err == nil && asksToEnd && number != syscall.SIGKILL {
-		err = p.group(syscall.SIGCONT) // a stopped process would keep the other one pending
+		err = p.group(syscall.SIGCONT) // a stopped process would not act on the other signal
 	}
 	return err
 }
 
-// Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to whatever of it is left. It returns when all
-// of it is gone and its output passed on, or supervise.ErrUnkillable: that it hangs in the kernel.
+// Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to the remaining processes. It returns when
+// all of them are gone and their output is passed on. It returns supervise.ErrUnkillable if a process hangs in the
+// kernel.
 func (p *Process) Stop() error {
 	p.stop()
 	p.asked()
-	_ = p.group(syscall.SIGTERM) // fails where it is gone
-	_ = p.group(syscall.SIGCONT) // a stopped process would keep the other one pending
+	_ = p.group(syscall.SIGTERM) // fails if the group is gone
+	_ = p.group(syscall.SIGCONT) // a stopped process would not act on the other signal
 	if p.doneWithin(p.grace) {
 		return nil
 	}
 	return p.Kill()
 }
 
-// Kill ends the command and whatever it started at once; see Stop.
+// Kill ends the command and its processes at once. See Stop.
 func (p *Process) Kill() error {
 	p.stop()
 	p.asked()
 	p.hurry()
-	p.tree.look() // once it is gone nobody can tell what it had started
+	p.tree.look() // after the command's end its descendants can't be found
 	_ = p.group(syscall.SIGKILL)
 	signalAll(p.tree.others(), syscall.SIGKILL)
 	if p.doneWithin(killLimit + killLimit + drainLimit) {
@@ -66,13 +68,13 @@ func (p *Process) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-p.ended: // by itself
+	case <-p.ended: // ended without Stop
 	default:
 		p.out.Stopped = true
 	}
 }
 
-// group sends to the command's group, never to a number that may have been given to someone else.
+// group signals the command's group, and never a reused process id.
 func (p *Process) group(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +98,7 @@ func (p *Process) doneWithin(limit time.Duration) bool {
 	return false
 }
 
-// endLeft sees to it that nothing which the command started outlives it for long, and returns the pids of those that
-// had to be ended.
+// endLeft ends the command's remaining processes. It returns the pids of the processes that it had to signal.
 func (p *Process) endLeft() (ended []int) {
 	left := p.tree.goneBy(time.Now().Add(settle), p.rush)
 	if len(left) == 0 {
@@ -115,7 +116,7 @@ func (p *Process) endLeft() (ended []int) {
 		left = p.tree.goneBy(time.Now().Add(termLimit), p.rush)
 	}
 	for limit := time.Now().Add(killLimit); len(left) > 0 && time.Now().Before(limit); {
-		for _, pid := range pids(left) { // what a dying one started meanwhile too
+		for _, pid := range pids(left) { // also processes that a dying process has just started
 			if !slices.Contains(ended, pid) {
 				ended = append(ended, pid)
 			}

@@ -6,32 +6,33 @@ import (
 	"strings"
 )
 
-// Names in a command's environment.
+// Names of environment variables.
 const (
 	visibleVariable    = "CUDA_VISIBLE_DEVICES"
 	orderVariable      = "CUDA_DEVICE_ORDER"
-	allocatorVariable  = "PYTORCH_CUDA_ALLOC_CONF" // every torch knows it; from 2.9 on it is the older of two names
+	allocatorVariable  = "PYTORCH_CUDA_ALLOC_CONF" // every torch reads it; since 2.9 it is the older of two names
 	allocatorVariable2 = "PYTORCH_ALLOC_CONF"
 	unbufferedVariable = "PYTHONUNBUFFERED"
 )
 
-// Settings of torch's allocator against fragmentation. MaxSplit is guide 0's and what a command gets: torch 1.13 knows
-// it as today's does. Before torch 2.1 Expandable ends the program ("Unrecognized CachingAllocator option"), and vLLM's
-// sleep mode, which verl uses, refused it for a year; so it is only for somebody whose torch has proposed it.
+// Settings of torch's allocator against fragmentation. MaxSplit is guide 0's setting and the default for commands.
+// Torch 1.13 and current versions accept it. Expandable ends a program with torch before 2.1 ("Unrecognized
+// CachingAllocator option"), and vLLM's sleep mode, which verl uses, rejected it for a year. So only users whose
+// torch has proposed Expandable should set it.
 const (
 	MaxSplit   = "max_split_size_mb:512"
 	Expandable = "expandable_segments:True"
 )
 
-// Device is where a command is to compute.
+// Device is the device that a command computes on.
 type Device struct {
 	CPU   bool
-	Index int    // NVML's, which is that of CUDA in PCI order; -1: unknown
+	Index int    // NVML's index, which equals CUDA's in PCI order; -1: unknown
 	UUID  string // GPU-… or MIG-…
 }
 
-// Visible is the CUDA_VISIBLE_DEVICES that shows the device alone. That is its index where it has one: vLLM and others
-// take a number alone. A MIG instance has only its UUID.
+// Visible returns the CUDA_VISIBLE_DEVICES value that shows only the device. It is the index if known, because vLLM
+// and other programs accept only numbers. A MIG instance has only a UUID.
 func (d Device) Visible() string {
 	switch {
 	case d.CPU:
@@ -42,8 +43,8 @@ func (d Device) Visible() string {
 	return d.UUID
 }
 
-// Environment is base for a command that is to compute on a device, with extra (NAME=value) set last. On a GPU torch's
-// allocator gets MaxSplit unless base sets it up.
+// Environment returns base for a command on a device, with extra (NAME=value) set last. On a GPU it sets MaxSplit for
+// torch's allocator unless base configures the allocator.
 func Environment(base []string, device Device, extra ...string) []string {
 	env := set(slices.Clone(base), visibleVariable, device.Visible())
 	if !device.CPU {
@@ -59,8 +60,8 @@ func Environment(base []string, device Device, extra ...string) []string {
 	return env
 }
 
-// Unbuffered is env with PYTHONUNBUFFERED=1, unless it says something about that already: a person who watches a
-// terminal wants to see progress at once, which Python keeps back from a pipe.
+// Unbuffered returns env with PYTHONUNBUFFERED=1, unless env sets that variable. Python buffers output to a pipe, and
+// users want to see progress at once.
 func Unbuffered(env []string) []string {
 	if has(env, unbufferedVariable) {
 		return env
@@ -72,7 +73,7 @@ func has(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// set is a copy of env in which a name has one value.
+// set returns a copy of env in which a name has exactly one value.
 func set(env []string, name, value string) []string {
 	kept := slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 	return append(kept, name+"="+value)

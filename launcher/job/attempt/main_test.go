@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 )
 
-// The test binary plays a launcher where this is set to what that is to do.
+// playVariable selects the launcher role that the test binary plays.
 const playVariable = "COMMAND_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(p.PID())
 		p.Wait()
-	case "closed stdout": // whose reader is gone
+	case "closed stdout": // its reader is gone
 		p, err := attempt.Start(attempt.Spec{Path: "/bin/sh", Args: []string{"-c", "echo one; echo two; exit 7"}, Stdout: os.Stdout})
 		if err != nil {
 			os.Exit(1)
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record keeps what it gets, and may be read meanwhile.
+// record keeps its input and is readable at any time.
 type record struct {
 	mu   sync.Mutex
 	data bytes.Buffer
@@ -56,13 +56,13 @@ func (r *record) String() string {
 	return r.data.String()
 }
 
-// run is one attempt, with what it said.
+// run is one attempt with its output.
 type run struct {
 	*attempt.Process
 	out, err, log, warned record
 }
 
-// begin starts an attempt; change may be nil. The rest of it is killed with the test.
+// begin starts an attempt. change may be nil. The test's end kills the rest of the attempt.
 func begin(t testing.TB, change func(*attempt.Spec), path string, args ...string) *run {
 	t.Helper()
 	r := &run{}
@@ -87,7 +87,7 @@ func shell(t testing.TB, script string) *run {
 	return begin(t, nil, "/bin/sh", "-c", script)
 }
 
-// hasty gives what a script leaves behind little time.
+// hasty gives a script's remaining processes a short grace time.
 func hasty(t testing.TB, script string) *run {
 	t.Helper()
 	return begin(t, func(s *attempt.Spec) { s.Grace = 100 * time.Millisecond }, "/bin/sh", "-c", script)
@@ -102,14 +102,14 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// said waits for a text in the output and returns all of it.
+// said waits for a text in the output and returns the whole output.
 func (r *run) said(t testing.TB, text string) string {
 	t.Helper()
 	eventually(t, "the output has "+text, func() bool { return strings.Contains(r.out.String(), text) })
 	return r.out.String()
 }
 
-// numbers waits for so many numbers in the output.
+// numbers waits for n numbers in the output.
 func (r *run) numbers(t testing.TB, n int) (found []int) {
 	t.Helper()
 	eventually(t, "the output has its numbers", func() bool { return strings.Count(r.out.String(), "\n") >= n })
@@ -123,7 +123,7 @@ func (r *run) numbers(t testing.TB, n int) (found []int) {
 	return found
 }
 
-// runs tells whether a process is there and is no zombie.
+// runs reports whether a process exists and is not a zombie.
 func runs(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -25,7 +25,7 @@ func needPython(t *testing.T) {
 	}
 }
 
-// limited is a Python program that may have 512 MiB of address space.
+// limited makes a Python program limit its address space to 512 MiB.
 const limited = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))\n"
 
 func TestPythonThatRunsOutOfMemory(t *testing.T) {
@@ -74,7 +74,7 @@ func TestTorchThatRunsOutOfHostMemory(t *testing.T) {
 	}
 }
 
-// inGroup is a shell line that moves the shell into a fresh memory cgroup of 64 MiB.
+// inGroup returns a shell line that moves the shell into a new memory cgroup of 64 MiB.
 func inGroup(t *testing.T) string {
 	t.Helper()
 	for _, layout := range []struct{ root, limit string }{

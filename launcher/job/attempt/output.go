@@ -14,29 +14,29 @@ import (
 
 const (
 	chunk      = 64 << 10
-	heldBack   = 16 << 10 // of a line whose end has not come
+	heldBack   = 16 << 10 // most bytes of an incomplete line
 	drainPause = 200 * time.Millisecond
-	drainMost  = 1 << 20 // a pipe holds no more
+	drainMost  = 1 << 20 // capacity of a pipe
 )
 
-// sink is where both streams go besides their writers: the log, and the scanner.
+// sink receives both streams in addition to their writers. It writes them to the log and the scanner.
 type sink struct {
 	mu      sync.Mutex
 	log     io.Writer // nil: none
 	scanner *shortage.Scanner
 }
 
-// stream is one of the command's two.
+// stream is one of the command's output streams.
 type stream struct {
 	name string
 	from *os.File
-	to   io.Writer // nil: nobody, or nobody any more
+	to   io.Writer // nil: no writer, or the writer has failed
 	sink *sink
 	warn func(string)
-	line []byte // held back for the scanner, so that the streams don't meet within a line
+	line []byte // held back for the scanner, so that the streams don't mix within a line
 }
 
-// pump passes everything on until the stream's end.
+// pump passes all output on until the stream ends.
 func (s *stream) pump() {
 	buffer := make([]byte, chunk)
 	for rest, draining := drainMost, false; rest > 0; {
@@ -46,7 +46,8 @@ func (s *stream) pump() {
 			rest -= n
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// All of the command is gone, so that only a stranger can hold the pipe open; what is in it is read.
+			// All processes of the command are gone, so only an unrelated process can keep the pipe open. Read the
+			// rest of its content.
 			if draining && n == 0 {
 				break
 			}
@@ -65,10 +66,10 @@ func (s *stream) pump() {
 	s.scan(s.line)
 }
 
-// drain bounds the rest of the stream; for when nobody who should write is left.
+// drain limits the time for the rest of the stream. Call it when all writers of the command are gone.
 func (s *stream) drain() { s.from.SetReadDeadline(time.Now().Add(drainPause)) }
 
-// pass hands bytes on: to the log and the scanner first, which never wait.
+// pass passes bytes on. The log and the scanner, which never block, come first.
 func (s *stream) pass(p []byte) {
 	if len(p) == 0 {
 		return

@@ -44,7 +44,7 @@ func TestOutputComesAtOnceAndEachStreamToItsWriter(t *testing.T) {
 	defer in.Close()
 	defer feed.Close()
 	r := begin(t, func(s *attempt.Spec) { s.Stdin = in }, "/bin/sh", "-c", "printf half; read line; echo $line >&2")
-	r.said(t, "half") // no end of the line has come
+	r.said(t, "half") // the line has no end yet
 	if _, err := feed.WriteString("whole\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestALauncherSurvivesItsClosedStdout(t *testing.T) {
 	}
 }
 
-// stuck never returns from a write until it is let go.
+// stuck blocks each write until the test releases it.
 type stuck chan struct{}
 
 func (s stuck) Write(p []byte) (int, error) {
@@ -150,7 +150,7 @@ func TestAStuckReaderDoesNotHoldAStopUp(t *testing.T) {
 
 func TestTheScannerReadsWholeLinesThoughStreamsMix(t *testing.T) {
 	t.Parallel()
-	// Each stream stops in the middle of the line that tells.
+	// Each stream pauses within the line of the shortage.
 	r := shell(t, `printf 'RuntimeError: CUDA out of' >&2; sleep 0.1; printf 'loss '; sleep 0.1
 		printf ' memory. Tried to allocate 2.00 GiB\n' >&2; echo 0.1; exit 1`)
 	out := r.Wait()
@@ -165,7 +165,7 @@ func TestAPipeThatAStrangerHoldsOpenDoesNotHoldTheEndUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The helper, which is not of the command's tree, opens the command's stdout and keeps it.
+	// The helper is not in the command's process tree. It opens the command's stdout and keeps it open.
 	helper := exec.Command("/bin/sh", "-c", `read pid; exec 4>/proc/$pid/fd/1; echo open; read end`)
 	helper.Stdin = reader
 	opened, err := helper.StdoutPipe()

@@ -16,7 +16,7 @@ import (
 
 const defaultGrace = 10 * time.Second
 
-// Process is an attempt that was started. It has one owner goroutine, which is the only one to wait for the command.
+// Process is a started attempt. Only its owner goroutine waits for the command.
 type Process struct {
 	cmd     *exec.Cmd
 	grace   time.Duration
@@ -31,20 +31,22 @@ type Process struct {
 	asked func()        // closes asks
 	hurry func()        // closes rush
 	asks  chan struct{} // closed when the command was told to end
-	rush  chan struct{} // closed when it has no more time for that
-	ended chan struct{} // closed when the command has ended; others of its tree may run, and it is not reaped
-	done  chan struct{} // closed when all of it is gone
+	rush  chan struct{} // closed when the grace time is over
+	ended chan struct{} // closed when the command has ended; its descendants may run, and it is not reaped
+	done  chan struct{} // closed when all processes are gone
 
 	mu     sync.Mutex
 	reaped bool
 	out    Outcome // complete after done
 }
 
-// Start starts a command and returns while it runs. It runs in a session of its own: Ctrl-C reaches it only as Signal,
-// and it may read a terminal's input but has none of its own. Its output streams are pipes, even where ours are
-// terminals. It gets SIGTERM should this program die. When Start fails no process is left.
+// Start starts a command and returns while it runs. The command has its own session: Ctrl-C reaches it only through
+// Signal, and it has no controlling terminal, but may read a terminal's input. Its output streams are pipes, even if
+// this process's are terminals. The command receives SIGTERM if this process dies. If Start fails, it leaves no
+// process behind.
 //
-// A write to a standard stream whose reader is gone ends a Go program; while an attempt runs it does not.
+// Normally SIGPIPE ends a Go program that writes to a standard stream without a reader. While an attempt runs, it
+// does not.
 func Start(spec Spec) (*Process, error) {
 	mark, err := newMark()
 	if err != nil {
@@ -104,8 +106,8 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// own is the owner's goroutine. It keeps its thread: the kernel sends the death signal when the thread dies that
-// started the command.
+// own is the owner goroutine. It keeps its thread, because the kernel sends the death signal when the thread that
+// started the command ends.
 func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -120,7 +122,7 @@ func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	signal.Notify(pipeSignals, syscall.SIGPIPE) // not Ignore, which the command would inherit
 	defer signal.Stop(pipeSignals)
 	id, err := supervise.Identify(p.PID())
-	if err != nil { // /proc is not there
+	if err != nil { // /proc is missing
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		started <- err
@@ -147,8 +149,8 @@ func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	close(p.done)
 }
 
-// awaitOutput waits until everything written has been passed on: as long as it takes, unless the command was told to
-// end.
+// awaitOutput waits until all output has been passed on. After the command was told to end, it waits at most
+// drainLimit.
 func (p *Process) awaitOutput(pumps *sync.WaitGroup) {
 	for _, s := range p.streams {
 		s.drain()
@@ -170,11 +172,11 @@ func (p *Process) awaitOutput(pumps *sync.WaitGroup) {
 	}
 }
 
-// finish reaps the command and says what became of it.
+// finish reaps the command and completes the Outcome.
 func (p *Process) finish(left []int, kernelKills int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.cmd.Wait() // its error is in ProcessState
+	_ = p.cmd.Wait() // ProcessState has its error
 	p.reaped = true
 	state := p.cmd.ProcessState
 	p.out.ExitCode = state.ExitCode()
@@ -184,25 +186,25 @@ func (p *Process) finish(left []int, kernelKills int64) {
 	p.out.Seconds = time.Since(p.began).Seconds()
 	p.out.Left = left
 	p.out.Peak = p.meter.atMost(state.SysUsage())
-	p.sink.mu.Lock() // a reader that hangs may hold a pump back
+	p.sink.mu.Lock() // a reader that hangs may block a pump
 	defer p.sink.mu.Unlock()
 	p.sink.scanner.Close()
 	p.out.judge(p.sink.scanner, kernelKills)
 }
 
-// PID is the process's id, which is also its session's and its group's.
+// PID returns the process id, which is also the id of the session and the group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when all of it is gone.
+// Done is closed when all processes are gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the command has ended, nothing that it started runs any more, and all its output is passed on.
+// Wait waits until the command and all its descendants have ended and all output has been passed on.
 func (p *Process) Wait() Outcome {
 	<-p.done
 	return p.out
 }
 
-// oneAtATime makes a function that may be nil one that may be called by several.
+// oneAtATime wraps a function, which may be nil, for concurrent use.
 func oneAtATime(f func(string)) func(string) {
 	var mu sync.Mutex
 	return func(line string) {

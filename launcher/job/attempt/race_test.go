@@ -2,5 +2,5 @@
 
 package attempt_test
 
-// raced says that the race detector slows every byte down.
+// raced reports that the race detector slows down every byte.
 const raced = true

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// startError says what is wrong with a command that could not be started, and what to do.
+// startError explains why a command could not start, with a remedy.
 func startError(spec Spec, err error) error {
 	try := ""
 	_, missing := os.Stat(filepath.Join(spec.Dir, spec.Path))

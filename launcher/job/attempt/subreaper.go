@@ -11,14 +11,14 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// markVariable names the attempt in the environment of its processes: whoever loses its parent and its session still
-// has it.
+// markVariable names the attempt in its processes' environment. A process keeps it after it loses its parent and its
+// session.
 const markVariable = "SWARM_ATTEMPT"
 
-// attempts counts those of this process, for their marks.
+// attempts numbers the attempts of this process, for their marks.
 var attempts atomic.Int64
 
-// newMark is a mark that no other attempt on this machine has.
+// newMark returns a mark that is unique on this machine.
 func newMark() (string, error) {
 	id, err := supervise.Identify(os.Getpid())
 	if err != nil {
@@ -27,16 +27,15 @@ func newMark() (string, error) {
 	return fmt.Sprintf("%d-%d-%d", id.PID, id.Start, attempts.Add(1)), nil
 }
 
-// subreaper makes this process the parent of what its descendants leave behind, for as long as an attempt runs. It is a
-// property of the whole process, but touches nobody else's children: a tree reaps only processes that it knows for its
-// own.
+// subreaper makes this process the parent of its descendants' orphans while an attempt runs. The setting applies to
+// the whole process but does not affect other children: a tree reaps only its own processes.
 var subreaper struct {
 	mu   sync.Mutex
 	uses int
 }
 
-// adoptOrphans is undone by calling what it returns. Where the kernel refuses, orphans go to the init process, and are
-// still found by their session.
+// adoptOrphans sets the subreaper until release is called. If the kernel refuses, orphans go to the init process, and
+// the tree still finds them by their session.
 func adoptOrphans() (release func()) {
 	subreaper.mu.Lock()
 	defer subreaper.mu.Unlock()

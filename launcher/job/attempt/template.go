@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Places that a template may have. Values of Optional places may be empty or have several words.
+// Places in a template. The value of an Optional place may be empty or have several words.
 const (
 	BatchSize             = "batch_size"
 	Accumulate            = "accumulate"
@@ -24,7 +24,7 @@ const (
 var (
 	places   = []string{BatchSize, Accumulate, EffectiveBatch, GradientCheckpointing, Offload, DevicePlace, GPUPlace}
 	optional = []string{GradientCheckpointing, Offload}
-	// meant are other names that people have for a place.
+	// meant maps common names to places.
 	meant = map[string]string{
 		"batch": BatchSize, "bs": BatchSize, "micro_batch_size": BatchSize, "accumulation": Accumulate, "accumulation_steps": Accumulate,
 		"gradient_accumulation": Accumulate, "gradient_accumulation_steps": Accumulate, "grad_accum": Accumulate, "grad_accumulation": Accumulate,
@@ -33,21 +33,21 @@ var (
 	}
 )
 
-// braced is a name in braces, in as many as there are, and the dollar sign in front of them, which makes it somebody
-// else's.
+// braced matches a name in any number of braces, and a preceding dollar sign, which marks it as another program's
+// syntax.
 var braced = regexp.MustCompile(`(\$?)(\{+)([A-Za-z][A-Za-z0-9_-]{0,63})(\}+)`)
 
-// Template is argv, or any other texts, with places for values.
+// Template is argv, or other texts, with places for values.
 //
-// {batch_size} is a place, {{batch_size}} the text {batch_size}, {{{batch_size}}} the value in braces, and so on.
-// Braces around anything else stay what they are, as do ${batch_size} and its like, so that JSON, shells, Hydra and the
-// format strings of others need no care.
+// {batch_size} is a place, {{batch_size}} is the text {batch_size}, {{{batch_size}}} is the value in braces, and so
+// on. Parse leaves other braces alone, and also ${batch_size}. So JSON, shells, Hydra and format strings need no
+// escaping.
 type Template struct {
 	args []string
 	used map[string]bool
 }
 
-// Parse finds the places in args. A name that is nearly one of ours is a *configs.Error.
+// Parse finds the places in args. A name that is a likely misspelling of a place is a *configs.Error.
 func Parse(args []string) (Template, error) {
 	t := Template{args: slices.Clone(args), used: map[string]bool{}}
 	for _, arg := range args {
@@ -69,11 +69,11 @@ func Parse(args []string) (Template, error) {
 	return t, nil
 }
 
-// Has tells whether there is a place for a value.
+// Has reports whether the template has a place.
 func (t Template) Has(name string) bool { return t.used[name] }
 
-// Expand puts the values in their places. An argument that is an optional place alone becomes as many arguments as its
-// text has words, which may be none.
+// Expand replaces the places by their values. An argument that is only an optional place becomes one argument per
+// word of its value, or none.
 func (t Template) Expand(values map[string]string) ([]string, error) {
 	for name := range t.used {
 		if _, ok := values[name]; t.used[name] && !ok {
@@ -91,8 +91,8 @@ func (t Template) Expand(values map[string]string) ([]string, error) {
 	return args, nil
 }
 
-// expand is what becomes of a name in braces. Pairs of braces stand for one, from the name outwards; what has no
-// partner stays.
+// expand replaces one name in braces. Each pair of brace pairs, counted from the name outwards, becomes one pair.
+// Unpaired braces stay.
 func expand(text string, values map[string]string) string {
 	m := braced.FindStringSubmatch(text)
 	open, name, closing := m[2], m[3], m[4]
@@ -106,7 +106,8 @@ func expand(text string, values map[string]string) string {
 	return open[pairs:] + strings.Repeat("{", pairs/2) + name + strings.Repeat("}", pairs/2) + closing[pairs:]
 }
 
-// nearest is the place that a name is a slip for; empty where it is one, or none.
+// nearest returns the place that a misspelled name means. It returns "" if the name is a place or is not similar to
+// one.
 func nearest(name string) string {
 	if slices.Contains(places, name) {
 		return ""
@@ -123,7 +124,7 @@ func nearest(name string) string {
 	if at := slices.Index(bare, plain); at >= 0 {
 		return places[at]
 	}
-	// Braces around a name are mostly somebody else's: a short name has to be right.
+	// Braces around a name mostly belong to other programs, so a short name must match exactly.
 	near := units.NearestWithin(plain, bare, func(place string) int { return min(max(len(place)/3-1, 0), 2) })
 	if near == "" {
 		return ""

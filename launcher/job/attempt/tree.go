@@ -19,28 +19,28 @@ import (
 
 const (
 	poll        = 10 * time.Millisecond
-	forgetAfter = 60 // looks after which every process of the machine is looked at again: pids are used again
+	forgetAfter = 60 // number of looks after which the tree checks every process again, because pids are reused
 )
 
-// tree are the processes of an attempt: the command, its descendants, the members of its session, and those of either
-// that lost their parents. A process that cannot be shown to belong to it is not in it, and is never signalled or
-// reaped.
+// tree holds the processes of an attempt: the command, its descendants, the members of its session, and the orphans
+// of these. The tree excludes every process that it can't prove to be its own, and never signals or reaps such a
+// process.
 type tree struct {
 	main int
-	self int    // us, whom orphans come to
+	self int    // this process, the parent of orphans
 	mark string // NAME=value in the environment
 
 	mu      sync.Mutex
 	looks   int
-	members map[int]member // the command itself included
-	foreign map[int]bool   // looked at before, and not ours
+	members map[int]member // includes the command
+	foreign map[int]bool   // checked before, and not part of the attempt
 }
 
-// member is a process as it was at the last look.
+// member is a process at the last look.
 type member struct {
 	supervise.Stat
 	id    supervise.Identity
-	share float64 // of its resident memory that counts as its own; 0: unknown
+	share float64 // proportional part of its resident memory; 0: unknown
 }
 
 func newTree(main supervise.Identity, mark string) *tree {
@@ -50,8 +50,8 @@ func newTree(main supervise.Identity, mark string) *tree {
 	}
 }
 
-// look brings the members up to date and reaps those that have ended and are ours to reap, all but the command itself.
-// Only processes that it has not seen before, and members, cost more than a name.
+// look updates the members. It reaps ended members that are children of this process, except the command. Only new
+// processes and members cost more than a directory entry.
 func (t *tree) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *tree) look() {
 		}
 	}
 	for pid, stat := range fresh {
-		if stat.Parent != t.self { // a child of ours may be about to become somebody else
+		if stat.Parent != t.self { // a child of this process may be about to exec
 			t.foreign[pid] = true
 		}
 	}
@@ -98,14 +98,14 @@ func (t *tree) look() {
 			delete(t.members, pid)
 		case m.State == 'Z':
 			if m.Parent == t.self {
-				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nobody else waits for it
+				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // only the tree waits for it
 			}
 			delete(t.members, pid)
 		}
 	}
 }
 
-// ours tells whether a process that was just met belongs to the tree.
+// ours reports whether a new process belongs to the tree.
 func (t *tree) ours(pid int, stat supervise.Stat) bool {
 	if stat.Session == t.main {
 		return true
@@ -117,8 +117,8 @@ func (t *tree) ours(pid int, stat supervise.Stat) bool {
 	return ok
 }
 
-// marked tells whether a process has the attempt's mark in its environment; of a zombie, and of another user, nobody
-// can tell.
+// marked reports whether a process has the attempt's mark in its environment. It returns false for zombies and for
+// other users' processes, whose environment is unreadable.
 func (t *tree) marked(pid int) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *tree) marked(pid int) bool {
 	return false
 }
 
-// running are the members that run, as of the last look.
+// running returns the members that run, as of the last look.
 func (t *tree) running() (all []member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,13 +144,13 @@ func (t *tree) running() (all []member) {
 	return all
 }
 
-// others are the members that run, but for the command itself, as of the last look.
+// others returns the running members except the command, as of the last look.
 func (t *tree) others() []member {
 	return slices.DeleteFunc(t.running(), func(m member) bool { return m.id.PID == t.main })
 }
 
-// goneBy waits until nothing is left but the command itself, until a time, or until cut is closed, and returns what is
-// left.
+// goneBy waits until only the command is left, or until limit, or until cut is closed. It returns the remaining
+// members.
 func (t *tree) goneBy(limit time.Time, cut <-chan struct{}) []member {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
@@ -168,7 +168,7 @@ func (t *tree) goneBy(limit time.Time, cut <-chan struct{}) []member {
 	}
 }
 
-// signalAll sends to every one that is still who it was.
+// signalAll signals every member whose pid has not been reused.
 func signalAll(all []member, s syscall.Signal) {
 	for _, m := range all {
 		m.id.Signal(s)
@@ -183,7 +183,7 @@ func pids(all []member) (numbers []int) {
 	return numbers
 }
 
-// names are words for processes: "process 7 (python)", with a count of those beyond the first.
+// names describes processes: "process 7 (python)", with a count of the others.
 func names(all []member) string {
 	first := pids(all)[0]
 	words := fmt.Sprintf("process %d", first)
@@ -196,7 +196,7 @@ func names(all []member) string {
 	return words
 }
 
-// processes are the pids of all that run here.
+// processes returns the pids of all processes.
 func processes() (pids []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 
 const (
 	defaultInterval = time.Second
-	firstSample     = 50 * time.Millisecond // the next ones follow at twice the distance each, up to the interval
+	firstSample     = 50 * time.Millisecond // each later pause is twice as long, up to the interval
 	killLooks       = time.Second
-	// Sampling takes at most one part in so many of a core; the proportional part of it, which walks the page tables of
-	// processes, half of that.
+	// Sampling uses at most 1/sampleShare of a core. Its proportional part, which walks the page tables of processes,
+	// uses at most half of that.
 	sampleShare       = 200
 	proportionalShare = 400
 )
 
-// meter samples what a tree uses.
+// meter samples the resource usage of a tree.
 type meter struct {
 	tree     *tree
 	kills    *supervise.KillMeter
@@ -30,7 +30,7 @@ type meter struct {
 	gpu      func([]int) (int64, bool)
 	sampled  func(Usage)
 
-	killsAt, exactAt time.Time // of the last look for kills; from when on the next proportional pass may be
+	killsAt, exactAt time.Time // last look for kills; earliest next proportional pass
 
 	mu   sync.Mutex
 	peak Usage
@@ -44,7 +44,7 @@ func newMeter(spec Spec, t *tree, kills *supervise.KillMeter) *meter {
 	return m
 }
 
-// run samples until gone is closed. It keeps its thread, whose clock says what that costs.
+// run samples until gone is closed. It keeps its thread, because the thread's clock measures the cost of sampling.
 func (m *meter) run(gone <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -99,8 +99,8 @@ func (m *meter) sample(now time.Time) {
 	}
 }
 
-// raise takes in a sample. The host's memory counts only where it was measured as a whole: a process that was just
-// forked has all its parent's pages resident.
+// raise adds a sample to the peak. Host memory counts only if it was measured proportionally. Just after a fork the
+// child has all of its parent's pages resident.
 func (m *meter) raise(u Usage, exact bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,9 +111,8 @@ func (m *meter) raise(u Usage, exact bool) {
 	m.peak.GPUBytes = max(m.peak.GPUBytes, u.GPUBytes)
 }
 
-// atMost is the largest of each. The kernel's own record of the largest process counts where it is above all samples,
-// as for a command that ran shorter than an interval. It begins with what we ourselves held when the command was
-// forked.
+// atMost returns the maximum of each field. The kernel's own record of the largest process counts if it exceeds all
+// samples, as for a command that ran shorter than an interval. That record starts at this process's size at the fork.
 func (m *meter) atMost(usage any) Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +127,7 @@ func (m *meter) atMost(usage any) Usage {
 	return m.peak
 }
 
-// measure finds what share of its resident memory is each member's own.
+// measure updates each member's proportional share of its resident memory.
 func (t *tree) measure() {
 	for _, m := range t.running() {
 		share, resident := 0.0, m.Resident
@@ -136,7 +135,7 @@ func (t *tree) measure() {
 		case err == nil && resident > 0:
 			share = min(1, float64(use.Proportional)/float64(resident))
 		case err != nil && hostmem.Told() && !errors.Is(err, fs.ErrPermission):
-			resident = 0 // it is ending
+			resident = 0 // the process is ending
 		}
 		t.mu.Lock()
 		if now, ok := t.members[m.id.PID]; ok && now.Start == m.Start {
