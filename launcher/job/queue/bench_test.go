@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkTry is the cost of a look at the queue by the last of so many tickets, a twentieth of which have a claim on
-// one of 8 GPUs. The bound for 1,000 is 50 ms.
+// BenchmarkTry measures one look at the queue by the last of so many tickets. A twentieth of the tickets have a claim
+// on one of 8 GPUs. The bound for 1,000 tickets is 50 ms.
 func BenchmarkTry(b *testing.B) {
 	for _, tickets := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("tickets=%d", tickets), func(b *testing.B) {
@@ -35,20 +35,19 @@ func BenchmarkTry(b *testing.B) {
 					require.NoError(b, last.Release())
 				}
 			}
-			b.ReportMetric((processorTime(b)-began).Seconds()*1e3/float64(b.N), "cpu-ms/op") // what the wall clock shows on an idle machine
+			b.ReportMetric((processorTime(b)-began).Seconds()*1e3/float64(b.N), "cpu-ms/op") // equals the wall time on an idle machine
 		})
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var used unix.Rusage
 	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkStart is what the queue adds to a command's start when nobody else is there: it enters, takes a GPU and
-// leaves.
+// BenchmarkStart measures what an empty queue adds to a command's start: enter, take a GPU and leave.
 func BenchmarkStart(b *testing.B) {
 	dir, devices := b.TempDir(), card()
 	for b.Loop() {
@@ -63,7 +62,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch is what a ticket that waits does five times a second.
+// BenchmarkWatch measures what a waiting ticket does five times a second.
 func BenchmarkWatch(b *testing.B) {
 	q := open(b, b.TempDir())
 	enter(b, q, "job", Need{})

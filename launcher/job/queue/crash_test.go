@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// usePath is the folder in which workers show what they have.
+// usePath is the folder in which workers record their bytes in use.
 func usePath(dir string) string { return filepath.Join(dir, "in use") }
 
-// work does one job of two attempts. It returns an error when what all workers show at that moment is more than the
-// card has: it looks after it has shown its own, so that of two who have the same bytes the later one sees it.
+// work does one job of two attempts. It returns an error if the recorded bytes of all workers exceed the card's
+// memory. It checks after recording its own bytes, so if two workers have the same bytes, the later one notices.
 func work(q *Queue, dir string, bytes int64) error {
 	t, err := q.Enter(fmt.Sprint("worker ", os.Getpid()), Need{Bytes: bytes})
 	if err != nil {
@@ -51,7 +51,7 @@ func work(q *Queue, dir string, bytes int64) error {
 	return nil
 }
 
-// inUse is what living workers show.
+// inUse returns the recorded bytes of living workers.
 func inUse(dir string) (int64, error) {
 	files, err := os.ReadDir(usePath(dir))
 	sum := int64(0)
@@ -71,8 +71,7 @@ func zombie(pid int) bool {
 	return err != nil || strings.Contains(string(data), ") Z ")
 }
 
-// Workers that are killed at random moments, in the middle of whatever they do, leave nothing that keeps the others
-// from being served, and no byte is ever had twice.
+// Workers that are killed at random moments never block the others, and no byte is granted twice.
 func TestKilledOwnersAreSweptAndNothingIsHadTwice(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(usePath(dir), 0o755))
@@ -151,13 +150,13 @@ func TestAStoppedOwnerKeepsWhatItHas(t *testing.T) {
 	require.False(t, granted(t, next, card()))
 }
 
-// Many who enter at the same moment get numbers of their own.
+// Workers that enter at the same moment get different numbers.
 func TestNumbersAreUnique(t *testing.T) {
 	dir := t.TempDir()
 	numbers := make(chan uint64, 64)
 	var group sync.WaitGroup
 	for range 8 {
-		q := open(t, dir) // as another process would
+		q := open(t, dir) // like another process
 		group.Go(func() {
 			for range 8 {
 				ticket, err := q.Enter("job", Need{})

@@ -8,34 +8,33 @@ type Device struct {
 	Index       int
 	Name        string
 	Total, Free int64
-	Processes   map[int]int64 // bytes by pid, -1 where one's aren't told; nil: the driver tells of none
+	Processes   map[int]int64 // bytes by pid, -1 if unknown; nil: the driver does not report processes
 }
 
-// unlimited is the slack of an account that is kept for nobody.
+// unlimited is the slack of an account that is not reserved.
 const unlimited = math.MaxInt64
 
-// account is a device during a decision, with the actual claims there and those that the decision has to respect.
+// account is the state of a device during a decision, with the claims there and the reservations for earlier tickets.
 type account struct {
 	Device
-	strangers int64   // bytes in use by others than the queue's tickets
-	held      []share // of tickets that have a claim
-	free      int64   // that nobody has claimed or uses
-	exclusive bool    // somebody has it alone
-	taken     bool    // somebody has a claim
-	slack     int64   // what one more ticket may claim without delaying those it is kept for
-	hope      int64   // free less what those it is kept for need: where another one would wait longest
-	keptFor   *Entry  // the first of them
+	strangers int64   // bytes in use by processes outside the queue
+	held      []share // by tickets with a claim
+	free      int64   // neither claimed nor used
+	exclusive bool    // a claim excludes all others
+	taken     bool    // some ticket has a claim
+	slack     int64   // bytes that one more ticket may claim without delaying the tickets with a reservation
+	hope      int64   // free minus the reservations; the lowest hope means the longest wait
+	keptFor   *Entry  // first ticket with a reservation
 }
 
-// share is what a ticket has of an account: the larger of its claim and what it uses.
+// share is a ticket's part of an account: the larger of its claim and its usage.
 type share struct {
 	number uint64
 	name   string
 	bytes  int64
 }
 
-// newAccount accounts for the claims on a device, of whichever entries have one there. trusted says that the driver's
-// pids are those of the processes whose entries have pids.
+// newAccount returns the account of a device with the claims of entries on it.
 func newAccount(r Device, entries []Entry) *account {
 	r.Total = max(0, r.Total)
 	r.Free = min(max(0, r.Free), r.Total)
@@ -64,7 +63,7 @@ func newAccount(r Device, entries []Entry) *account {
 	switch {
 	case told || !s.taken:
 		s.strangers = max(0, inUse-used)
-	default: // not more than is in use, not less than what the claims can't explain
+	default: // at most the bytes in use, at least the part that the claims can't explain
 		s.strangers = min(inUse, max(most, inUse-claimed))
 	}
 	s.free = r.Total - s.strangers
@@ -76,7 +75,7 @@ func newAccount(r Device, entries []Entry) *account {
 	return s
 }
 
-// tells says whether the driver tells what each process uses.
+// tells reports whether the driver reports the bytes of every process.
 func tells(r Device) bool {
 	for _, bytes := range r.Processes {
 		if bytes < 0 {
@@ -86,10 +85,10 @@ func tells(r Device) bool {
 	return r.Processes != nil
 }
 
-// capacity is what the queue's tickets may have of it altogether.
+// capacity returns the bytes that all tickets together may have.
 func (s *account) capacity() int64 { return s.Total - s.strangers }
 
-// later is what tickets that came after one have.
+// later returns the bytes that later tickets hold.
 func (s *account) later(number uint64) int64 {
 	sum := int64(0)
 	for _, h := range s.held {
@@ -100,7 +99,7 @@ func (s *account) later(number uint64) int64 {
 	return sum
 }
 
-// wants is what a need takes of this account.
+// wants returns the bytes that a need claims on this account.
 func (s *account) wants(n Need) int64 {
 	if n.Exclusive {
 		return max(s.capacity(), n.amount())
@@ -108,12 +107,12 @@ func (s *account) wants(n Need) int64 {
 	return max(n.Bytes, 1)
 }
 
-// fits says whether a ticket that is behind all those the account is kept for may have it now.
+// fits reports whether a ticket can have the device now without delaying the tickets with a reservation.
 func (s *account) fits(n Need) bool {
 	return s.free >= n.amount() && s.slack >= s.wants(n) && !(n.Exclusive && s.taken)
 }
 
-// give takes the part of a ticket away that has not come for it yet.
+// give subtracts a need that fits but is not yet claimed.
 func (s *account) give(n Need) {
 	s.taken = true
 	s.exclusive = s.exclusive || n.Exclusive
@@ -125,14 +124,14 @@ func (s *account) give(n Need) {
 	}
 }
 
-// cost is what it takes to let a ticket in that has to wait.
+// cost returns the bytes to reserve for a ticket that waits.
 func (s *account) cost(n Need) int64 { return max(s.wants(n), n.amount()) }
 
-// spare is what later tickets could have beside a ticket once the earlier claims have ended; below 0 they are in its
-// way.
+// spare returns the bytes that later tickets could have beside a ticket once the earlier claims have ended. Below 0,
+// later claims delay the ticket.
 func (s *account) spare(e *Entry) int64 { return s.capacity() - s.later(e.Number) - s.cost(e.Need) }
 
-// keep keeps the account for a ticket that doesn't fit yet.
+// keep reserves the account for a ticket that doesn't fit yet.
 func (s *account) keep(e *Entry) {
 	s.slack = min(s.slack, s.spare(e))
 	s.hope -= s.cost(e.Need)

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// has is a ticket with a claim on GPU-0 and one process.
+// has returns a ticket with a claim on GPU-0 and one process.
 func has(number uint64, bytes, strangers int64, pid int) Entry {
 	return Entry{
 		Number: number, Name: "job", Claim: &Claim{GPU: "GPU-0", Bytes: bytes, Strangers: strangers}, Processes: []supervise.Identity{{PID: pid}},
@@ -48,7 +48,7 @@ func TestNoByteIsCountedTwiceNorForgotten(t *testing.T) {
 	}
 }
 
-// gpus are empty GPUs of so many bytes.
+// gpus returns empty GPUs with these sizes in bytes.
 func gpus(totals ...int64) []Device {
 	names := []string{"GPU-0", "GPU-1", "GPU-2"}
 	var devices []Device
@@ -69,7 +69,7 @@ func TestWhichGPU(t *testing.T) {
 	busy[1].Free = 12
 	for name, c := range map[string]struct {
 		devices []Device
-		entries []Entry // the last one asks
+		entries []Entry // the last one tries
 		want    string  // "": none
 	}{
 		"most free":                           {busy, []Entry{waits(1, Need{Bytes: 4})}, "GPU-2"},

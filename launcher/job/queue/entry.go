@@ -10,43 +10,43 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// Bounds of a ticket's file, which anybody may have written.
+// Limits of a ticket's file, which any process may have written.
 const (
 	entryLimit = 256 << 10 // bytes
 	nameLimit  = 200       // bytes
-	pidLimit   = 1024      // processes of an attempt that are recorded
+	pidLimit   = 1024      // recorded processes of an attempt
 	gpuLimit   = 256       // GPUs of one host
 	bytesLimit = 1 << 50
 
 	intervalLimit = 30 * 24 * time.Hour
 )
 
-// Entry is a ticket as its file tells of it.
+// Entry is the content of a ticket's file.
 type Entry struct {
-	Number    uint64               `json:"number"` // by order of arrival
+	Number    uint64               `json:"number"` // in order of arrival
 	Name      string               `json:"name"`
 	Host      string               `json:"host"`
-	Owner     supervise.Identity   `json:"owner"` // the `swarm run`
+	Owner     supervise.Identity   `json:"owner"` // the `swarm run` process
 	Space     string               `json:"pid_namespace"`
-	Entered   time.Time            `json:"entered"` // for people: nothing is decided by it
+	Entered   time.Time            `json:"entered"` // for display only
 	Need      Need                 `json:"need"`
-	Claim     *Claim               `json:"claim,omitempty"`     // nil: it waits
+	Claim     *Claim               `json:"claim,omitempty"`     // nil: the ticket waits
 	Processes []supervise.Identity `json:"processes,omitempty"` // of the attempt that has the claim
-	Sees      []string             `json:"sees,omitempty"`      // the GPUs that it saw at its last look; none: it has not looked yet
-	Looked    time.Duration        `json:"looked"`              // when that was, by the kernel's monotonic clock
-	Interval  time.Duration        `json:"interval"`            // how often it looks
+	Sees      []string             `json:"sees,omitempty"`      // GPUs visible at its last look; empty: it has not looked yet
+	Looked    time.Duration        `json:"looked"`              // time of the last look, by the monotonic clock
+	Interval  time.Duration        `json:"interval"`            // between its looks
 
-	Orphaned bool `json:"-"` // its owner is dead, but not all of its processes
+	Orphaned bool `json:"-"` // its owner is dead, but some of its processes run
 }
 
-// absence is how long a ticket may not look before it holds nobody up any longer, where it looks more often than every
-// third of this.
+// absence is how long a ticket may go without a look before it loses its reservation. Tickets with a long interval
+// get three intervals.
 const absence = time.Minute
 
-// present says whether a ticket still looks for its turn.
+// present reports whether a ticket still looks for its turn.
 func (e *Entry) present(now time.Duration) bool { return now-e.Looked <= max(absence, 3*e.Interval) }
 
-// visible says whether a ticket may use a GPU, as far as its owner has said.
+// visible reports whether a ticket may use a GPU, as far as its owner has recorded.
 func (e *Entry) visible(gpu string) bool {
 	if e.Need.GPU != "" {
 		return e.Need.GPU == gpu
@@ -54,7 +54,7 @@ func (e *Entry) visible(gpu string) bool {
 	return gpu != CPU && (len(e.Sees) == 0 || slices.Contains(e.Sees, gpu))
 }
 
-// decodeEntry reads a ticket's file, of no more than entryLimit.
+// decodeEntry parses a ticket's file of at most entryLimit bytes.
 func decodeEntry(data []byte) (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -66,7 +66,7 @@ func decodeEntry(data []byte) (Entry, error) {
 	return e, nil
 }
 
-// check refuses what this package wouldn't have written.
+// check returns an error for content that this package does not write.
 func (e *Entry) check() error {
 	sizes := [4]int64{e.Need.Bytes, e.Need.MinFree}
 	if e.Claim != nil {
@@ -92,7 +92,7 @@ func (e *Entry) check() error {
 	return nil
 }
 
-// encode is the content of a ticket's file.
+// encode returns the content of a ticket's file.
 func (e *Entry) encode() ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Ends of the names of a ticket's files.
+// Extensions of a ticket's files.
 const (
 	stateExt   = ".json"
 	aliveExt   = ".alive"
@@ -25,15 +25,15 @@ const (
 	damagedExt = ".damaged"
 )
 
-// numberLimit is more tickets than there will ever be.
+// numberLimit is above any ticket number.
 const numberLimit = 1 << 62
 
-// path is that of a ticket's file. The numbers are as wide as they can get, so that names sort by age.
+// path returns the path of a ticket's file. Numbers have a fixed width, so that names sort by age.
 func (q *Queue) path(number uint64, ext string) string {
 	return filepath.Join(q.dir, fmt.Sprintf("%020d%s", number, ext))
 }
 
-// numberOf is the number in a ticket's file name.
+// numberOf returns the number in a ticket's file name.
 func numberOf(name, ext string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, ext)
 	if !ok || len(digits) != 20 {
@@ -43,7 +43,7 @@ func numberOf(name, ext string) (uint64, bool) {
 	return n, err == nil && n > 0 && n < numberLimit
 }
 
-// files are the names in the folder, sorted; none where there is no folder.
+// files returns the sorted names in the folder, or none if the folder does not exist.
 func (q *Queue) files() ([]string, error) {
 	folder, err := os.Open(q.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func (q *Queue) files() ([]string, error) {
 	return names, nil
 }
 
-// nextNumber is one above all that were given, as far as the counter or the folder tells. It needs the lock.
+// nextNumber returns a number above all earlier ones, by the counter and the folder. The caller holds the lock.
 func (q *Queue) nextNumber(l *locked) (uint64, error) {
 	names, err := q.files()
 	if err != nil {
@@ -75,7 +75,7 @@ func (q *Queue) nextNumber(l *locked) (uint64, error) {
 	return l.next, nil
 }
 
-// entries are the living tickets of this host, oldest first, after the dead were swept. It needs the lock.
+// entries sweeps dead tickets and returns the living tickets of this host, oldest first. The caller holds the lock.
 func (q *Queue) entries(l *locked) ([]Entry, error) {
 	names, err := q.files()
 	if err != nil {
@@ -116,7 +116,7 @@ func (q *Queue) entries(l *locked) ([]Entry, error) {
 	return all, nil
 }
 
-// sweepRemains removes what crashed owners left of tickets that have no state.
+// sweepRemains removes the files of crashed owners' tickets without state.
 func (q *Queue) sweepRemains(names []string, known map[uint64]bool) {
 	for _, name := range names {
 		for _, ext := range []string{aliveExt, writingExt} {
@@ -127,10 +127,10 @@ func (q *Queue) sweepRemains(names []string, known map[uint64]bool) {
 	}
 }
 
-// errDamaged says that a file is not what this package writes.
+// errDamaged reports a file that this package did not write.
 var errDamaged = errors.New("not a ticket")
 
-// read reads a ticket's state, or returns errDamaged or the system's error.
+// read returns a ticket's state, errDamaged, or the system's error.
 func (q *Queue) read(number uint64) (Entry, error) {
 	file, err := os.OpenFile(q.path(number, stateExt), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
@@ -160,16 +160,16 @@ func (q *Queue) read(number uint64) (Entry, error) {
 	return e, nil
 }
 
-// whose is what a ticket is to this host.
+// whose classifies a ticket on this host.
 type whose int
 
 const (
 	ours    whose = iota // it waits or has a claim
-	dead                 // its owner is gone, and what it started
-	foreign              // of another host, or of a time that can't be told
+	dead                 // its owner and its processes are gone
+	foreign              // of another host, or of an unknown boot
 )
 
-// lives finds out, and marks the ticket orphaned where only processes of its attempt are left.
+// lives classifies a ticket. It marks the ticket as orphaned if only processes of its attempt are left.
 func (q *Queue) lives(e *Entry) whose {
 	if e.Owner.Boot != q.boot {
 		if e.Host == q.host && q.host != "" && !q.held(e.Number) {
@@ -191,18 +191,18 @@ func (q *Queue) lives(e *Entry) whose {
 	return dead
 }
 
-// held says whether the owner of a ticket lives.
+// held reports whether the owner of a ticket is alive.
 func (q *Queue) held(number uint64) bool {
-	// Without os.File, which costs more than the system does, for each ticket at each look.
+	// The system call directly: os.File costs more than the call itself, and this runs for each ticket at each look.
 	fd, err := unix.Open(q.path(number, aliveExt), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // what can't be looked at is taken for alive
+		return !errors.Is(err, fs.ErrNotExist) // a file that can't be opened counts as alive
 	}
 	defer unix.Close(fd)
 	return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
-// write replaces a ticket's state whole. It isn't synced: after a crash of the machine there is nobody in the queue.
+// write replaces a ticket's state atomically. It does not sync, because a crash of the machine empties the queue.
 func (q *Queue) write(e *Entry) error {
 	data, err := e.encode()
 	if err != nil {
@@ -214,7 +214,7 @@ func (q *Queue) write(e *Entry) error {
 	return nil
 }
 
-// remove removes a ticket's files, the one that says it is there first.
+// remove removes a ticket's files, the state first.
 func (q *Queue) remove(number uint64) error {
 	var failures []error
 	for _, ext := range []string{stateExt, writingExt, aliveExt} {
@@ -228,7 +228,8 @@ func (q *Queue) remove(number uint64) error {
 	return nil
 }
 
-// setAside renames a file that is no ticket's state, and says so once. An owner that lives writes its own again.
+// setAside renames a file that is not a ticket's state, and warns once per file. A living owner writes its file
+// again.
 func (q *Queue) setAside(name string, reason error) {
 	err := os.Rename(filepath.Join(q.dir, name), filepath.Join(q.dir, name+damagedExt))
 	if q.warned[name] {

@@ -16,22 +16,22 @@ import (
 
 const (
 	lockName  = "lock"
-	lockLimit = 10 * time.Second // somebody may have been stopped in the middle of a change
+	lockLimit = 10 * time.Second // another process may be stopped in the middle of a change
 	lockPoll  = 2 * time.Millisecond
 
-	// counterWidth is the bytes of each of the two numbers in the lock file, which are overwritten in place: neither a
-	// full disk nor a crash can cut them.
+	// counterWidth is the width in bytes of each of the two numbers in the lock file. They are overwritten in place,
+	// so a full disk or a crash can't truncate them.
 	counterWidth = 20
 )
 
-// locked is the right to change the folder.
+// locked is the lock on the folder, with its counters.
 type locked struct {
 	file    *os.File
-	next    uint64 // the number that the next ticket gets, at least
-	changes uint64 // how often something changed that those who wait may want to know
+	next    uint64 // lower bound of the next ticket's number
+	changes uint64 // number of changes that waiting tickets may react to
 }
 
-// lock takes the folder's lock. It waits at most lockLimit.
+// lock takes the folder's lock within lockLimit.
 func (q *Queue) lock() (*locked, error) {
 	q.mu.Lock()
 	l, err := q.lockFile()
@@ -46,7 +46,7 @@ func (q *Queue) lockFile() (*locked, error) {
 	path := filepath.Join(q.dir, lockName)
 	for began := time.Now(); ; {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-		if errors.Is(err, fs.ErrNotExist) { // or somebody removed it just now
+		if errors.Is(err, fs.ErrNotExist) { // or another process has just removed it
 			if err := os.MkdirAll(q.dir, 0o700); err != nil {
 				return nil, q.trouble(err)
 			}
@@ -59,8 +59,8 @@ func (q *Queue) lockFile() (*locked, error) {
 		if err == nil && same(file, path) {
 			l := &locked{file: file}
 			if l.next, l.changes = l.counters(); l.next == 0 {
-				// Nobody was here before, or the file was lost. No number may be given twice, and there were fewer than
-				// microseconds.
+				// The folder is new, or the file was lost. No number may be used twice, and there were fewer tickets
+				// than microseconds since boot.
 				l.next = uint64(max(1, q.now().Microseconds()))
 			}
 			return l, nil
@@ -76,21 +76,21 @@ func (q *Queue) lockFile() (*locked, error) {
 	}
 }
 
-// same says whether a path still names an open file: a lock on a file that was removed keeps nobody out.
+// same reports whether a path still names an open file. A lock on a removed file excludes no process.
 func same(file *os.File, path string) bool {
 	a, errA := file.Stat()
 	b, errB := os.Lstat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// unlock lets the next one in.
+// unlock releases the folder's lock.
 func (q *Queue) unlock(l *locked) {
 	_ = files.Unlock(l.file)
 	l.file.Close()
 	q.mu.Unlock()
 }
 
-// counters reads the numbers; 0 for what can't be read.
+// counters reads the numbers; 0 if they are unreadable.
 func (l *locked) counters() (next, changes uint64) {
 	data := make([]byte, 2*counterWidth)
 	n, _ := l.file.ReadAt(data, 0)
@@ -104,7 +104,7 @@ func parseCounters(data []byte) (next, changes uint64) {
 	next, errNext := strconv.ParseUint(strings.TrimSpace(string(data[:counterWidth])), 10, 64)
 	changes, errChanges := strconv.ParseUint(strings.TrimSpace(string(data[counterWidth:])), 10, 64)
 	if errNext != nil || errChanges != nil || next > numberLimit {
-		return 0, 0 // the tickets' names tell the number
+		return 0, 0 // the next number then comes from the tickets' names
 	}
 	return next, changes
 }
@@ -115,13 +115,13 @@ func (l *locked) save() error {
 	return err
 }
 
-// changed tells those who wait to look again. Where it can't, they look at their interval.
+// changed wakes waiting tickets. If it fails, they look at their interval.
 func (l *locked) changed() {
 	l.changes++
 	_ = l.save()
 }
 
-// watch returns the count of changes, without the lock.
+// watch returns the number of changes without taking the lock.
 func (q *Queue) watch() uint64 {
 	data, err := os.ReadFile(filepath.Join(q.dir, lockName))
 	if err != nil {
@@ -131,7 +131,7 @@ func (q *Queue) watch() uint64 {
 	return changes
 }
 
-// trouble is what a person can do about a folder that can't be used.
+// trouble adds a remedy to an error of the folder.
 func (q *Queue) trouble(err error) error {
 	try := "another --home, or mend the folder's permissions"
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
-// roleVariable makes the test's binary one of the processes that use a queue; the queue's folder is its argument.
+// roleVariable makes the test binary play a process that uses a queue. The queue's folder is its argument.
 const roleVariable = "SWARM_QUEUE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,11 +31,11 @@ func TestMain(m *testing.M) {
 	os.Exit(2)
 }
 
-// card is the one GPU of the test processes. The driver tells nothing of processes, and the free memory is what
-// strangers leave.
+// card is the only GPU of the test processes. The driver reports no processes, and the free memory is what other
+// processes leave.
 func card() []Device { return []Device{{GPU: "GPU-0", Name: "Test", Total: 10, Free: 10}} }
 
-// holder takes 6 of 10 bytes, tells so, and holds them until its stdin ends. Its argument names a pid to report as a
+// holder takes 6 of 10 bytes, reports it, and holds them until its stdin ends. Its argument is a pid to record as a
 // process of its attempt.
 func holder(dir string) int {
 	q, err := Open(dir)
@@ -58,11 +58,11 @@ func holder(dir string) int {
 	}
 	fmt.Println(verdict.Granted)
 	io.Copy(io.Discard, os.Stdin)
-	return 0 // without leaving
+	return 0 // without Leave
 }
 
-// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it
-// has a device, it has a file in the folder's "in use" that is named for its bytes and pid.
+// worker enters, waits, holds, releases, tries again and leaves, up to 12 times or until it is killed. While it has a
+// device, it has a file in the "in use" folder that is named after its bytes and pid.
 func worker(dir string) int {
 	q, err := Open(dir)
 	if err != nil {
@@ -81,7 +81,7 @@ func fail(err error) int {
 	return 1
 }
 
-// process is a running role.
+// process is a running test role.
 type process struct {
 	*exec.Cmd
 	stdin io.WriteCloser
@@ -106,7 +106,7 @@ func start(t *testing.T, role string, args ...string) *process {
 	return p
 }
 
-// line is the next one of what the process says.
+// line returns the next line of the process's output.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	text, err := p.out.ReadString('\n')
@@ -114,7 +114,7 @@ func (p *process) line(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// eventually polls.
+// eventually polls f for up to 30 s.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
@@ -139,7 +139,7 @@ func enter(t testing.TB, q *Queue, name string, need Need) *Ticket {
 	return ticket
 }
 
-// granted tries.
+// granted tries once and reports whether the ticket got a device.
 func granted(t *testing.T, ticket *Ticket, devices []Device) bool {
 	t.Helper()
 	_, verdict, err := ticket.Try(devices)

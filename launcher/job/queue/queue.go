@@ -1,40 +1,44 @@
-// Package queue shares the GPUs of one host among several `swarm run` and the nodes of `swarm up`. It decides which job
-// may use how much of which GPU, and when. Nodes do not wait in it but claim their planned memory. Its state is a
-// folder, so it needs no server and outlives its members. It takes what the GPUs look like (Device) from its caller,
-// owns no process, and must not import node or metrics/store.
+// Package queue shares the GPUs of one host among several `swarm run` and the nodes of `swarm up`. It decides which
+// job may use how much of which GPU, and when. Nodes do not wait in the queue but claim their planned memory. The
+// queue's state is a folder, so it needs no server and outlives its members. The caller supplies the state of the
+// GPUs (Device). The package owns no process, and must not import node or metrics/store.
 //
 // # The rule
 //
-// Tickets are numbered in order of arrival, and the one rule is: who came later never makes anybody wait. Whoever looks
-// goes through the waiting tickets in that order. One that fits a GPU has its place there, whether or not it has come
-// to take it yet. One that fits none has a GPU kept for it: later tickets may use of that GPU only what leaves room for
-// it once the earlier claims there have ended. So a small ticket passes a large one exactly where it can't delay it,
-// without anybody having to know how long anything runs; the oldest takes whatever fits it; and each is served at the
-// latest when all earlier ones have ended. The price is that part of a kept GPU may lie idle for a while although
-// something later would fit.
+// Tickets are numbered in order of arrival. The only rule is that a later ticket never delays an earlier one. Each
+// decision goes through the waiting tickets in that order:
 //
-// An attempt that gives its GPU back keeps its number, and with it the memory that it had. Should it want more the
-// second time, it may have to wait for what later tickets got in the meantime.
+//   - A ticket that fits a GPU counts as placed there, even before its owner has taken the GPU.
+//   - A ticket that fits no GPU reserves one. Later tickets may use of that GPU only the memory that the ticket will
+//     not need once the earlier claims there have ended.
 //
-// A ticket holds nobody up while it can't be helped by waiting: when strangers' memory, or the size of the GPUs, keeps
-// it from fitting even without any claim; and when its owner has not looked for a while (stopped by Ctrl-Z), until it
-// looks again.
+// So a small ticket overtakes a large one exactly if it can't delay it, and no runtime estimates are needed. The
+// oldest ticket takes any GPU that fits it. Each ticket is served at the latest when all earlier ones have ended. The
+// price is that part of a reserved GPU may stay idle although a later ticket would fit.
+//
+// An attempt that returns its GPU keeps its number, and so its memory stays available to it. If the next attempt
+// needs more, it may have to wait for memory that later tickets got in the meantime.
+//
+// A ticket gets no reservation while waiting can't help it: when the memory of processes outside the queue, or the
+// size of the GPUs, prevents a fit even without any claim. It also gets none while its owner has not looked for a
+// while (stopped by Ctrl-Z).
 //
 // # What is free
 //
-// A claim is what its owner said that it will use, and no byte of a GPU is claimed twice. Where the driver tells which
-// process uses how much, what a GPU has left is what is free less what each claim has not used yet. Where it doesn't
-// (in a container, under WSL), each claim counts in full beside what strangers used when the claims there were taken,
-// or must be using now. Not detectable: another process that grows while claims are not used yet.
+// A claim is the memory that its owner has announced, and no byte of a GPU is claimed twice. If the driver reports
+// the memory of each process, the available memory is the free memory minus the unused part of each claim. If it does
+// not (in a container, under WSL), each claim counts in full. Added to it is the memory that processes outside the
+// queue used when the claims were taken, or must be using now. The queue can't detect an outside process that grows
+// while claims are unused.
 //
 // # The folder
 //
-// lock is held (flock) for the milliseconds of each change; it holds the next number and a count of changes that may
-// help others. Each ticket has NUMBER.json, replaced whole, and NUMBER.alive, which its owner keeps locked: the kernel
-// drops that lock with the process, however it ends and in whichever pid namespace it ran, so that a reused pid can't
-// deceive. The next one who looks sweeps the dead. A claim whose owner died stays while a process that it reported
-// still runs, for that one still holds its memory. Nothing outlives a reboot, so nothing is synced. Entries of other
-// hosts, in a home that several share, are left alone.
+// The file lock is locked (flock) for the milliseconds of each change. It contains the next number and the number of
+// changes that waiting tickets may react to. Each ticket has NUMBER.json, replaced atomically, and NUMBER.alive,
+// which its owner keeps locked. The kernel releases that lock with the process, in any pid namespace, so a reused pid
+// can't be mistaken for the owner. The next process that looks sweeps dead tickets. A claim of a dead owner stays
+// while a process that it recorded still runs, because that process still holds memory. Nothing needs to survive a
+// reboot, so nothing is synced. Entries of other hosts, in a shared home, are left alone.
 package queue
 
 import (
@@ -55,34 +59,35 @@ import (
 // CPU is the host's memory as a Device.GPU and a Need.GPU.
 const CPU = "cpu"
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	ErrTimeout = errors.New("no GPU has room") // of Wait
+	ErrTimeout = errors.New("no GPU has room") // returned by Wait
 	ErrLeft    = errors.New("the ticket has left the queue")
 )
 
-// Need is what a ticket waits for. A GPU fits when what it has left is at least both Bytes and MinFree.
+// Need is the request of a ticket. A GPU fits if its available memory is at least both Bytes and MinFree.
 type Need struct {
-	Bytes     int64  `json:"bytes"`               // what it claims
-	MinFree   int64  `json:"min_free,omitempty"`  // a GPU must have so much free
+	Bytes     int64  `json:"bytes"`               // bytes to claim
+	MinFree   int64  `json:"min_free,omitempty"`  // least free bytes of the GPU
 	GPU       string `json:"gpu,omitempty"`       // UUID, or CPU; "": any GPU, never the CPU
-	Exclusive bool   `json:"exclusive,omitempty"` // no other claim beside it
+	Exclusive bool   `json:"exclusive,omitempty"` // no other claim on the same GPU
 }
 
-// amount is how much memory a GPU must have. Nothing counts as a byte, so that it can be in somebody's way.
+// amount returns the memory that a GPU must have. It is at least one byte, so that a need of 0 bytes can still be
+// delayed.
 func (n Need) amount() int64 { return max(n.Bytes, n.MinFree, 1) }
 
-// Claim is a device that a ticket has.
+// Claim is a ticket's part of a device.
 type Claim struct {
 	GPU       string `json:"gpu"` // UUID, or CPU
 	Index     int    `json:"index"`
 	Name      string `json:"name"`
 	Bytes     int64  `json:"bytes"`
 	Exclusive bool   `json:"exclusive,omitempty"`
-	Strangers int64  `json:"strangers"` // bytes that others than the queue's tickets used on the GPU when it was taken
+	Strangers int64  `json:"strangers"` // bytes that processes outside the queue used on the GPU at that time
 }
 
-// of is how much of a device a claim is.
+// of returns the bytes of a device that a claim covers.
 func (c *Claim) of(r Device) int64 {
 	if c.Exclusive {
 		return max(c.Bytes, r.Total)
@@ -90,34 +95,34 @@ func (c *Claim) of(r Device) int64 {
 	return max(c.Bytes, 1)
 }
 
-// Queue is a folder of tickets. It is safe for concurrent use, by any number of processes.
+// Queue is a folder of tickets. It is safe for concurrent use by any number of processes.
 type Queue struct {
-	Log *slog.Logger // gets the warnings; set it before the first use, or leave it nil
+	Log *slog.Logger // receives the warnings; set it before the first use, or leave it nil
 
 	dir  string
-	host string // name of this machine, as recorded
-	boot string // id of the kernel's run
+	host string // recorded name of this machine
+	boot string // boot id of the kernel
 	pids string // pid namespace
 	now  func() time.Duration
 
-	mu     sync.Mutex // serialises this process's use of the lock
+	mu     sync.Mutex // serializes this process's use of the lock
 	warned map[string]bool
 }
 
-// Open returns the queue in dir, which is made when the first ticket enters. It fails where the system can't tell who
-// its processes are.
+// Open returns the queue in dir. The first ticket creates the folder. Open fails on a system that can't identify
+// processes.
 func Open(dir string) (*Queue, error) {
 	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w. Try: a system with /proc", err)
 	}
-	host, _ := os.Hostname() // without a name, entries from before a reboot stay
+	host, _ := os.Hostname() // without a host name, entries from before a reboot stay
 	pids, _ := os.Readlink(pidNamespace)
 	return &Queue{dir: dir, host: host, boot: self.Boot, pids: pids, now: monotonic, warned: map[string]bool{}}, nil
 }
 
-// List returns who waits and who has what, oldest first; none where there is no queue yet. It changes nothing and takes
-// no lock, so that what it returns may be of slightly different moments.
+// List returns the waiting tickets and those with a claim, oldest first, or none if there is no queue yet. It changes
+// nothing and takes no lock, so the entries may be of slightly different moments.
 func (q *Queue) List() ([]Entry, error) {
 	names, err := q.files()
 	if err != nil {
@@ -136,7 +141,7 @@ func (q *Queue) List() ([]Entry, error) {
 	return all, nil
 }
 
-// Enter puts a job at the end of the queue. End its ticket with Leave; the end of the process ends it too.
+// Enter puts a job at the end of the queue. End its ticket with Leave. The end of the process ends it too.
 func (q *Queue) Enter(name string, need Need) (*Ticket, error) {
 	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
@@ -169,7 +174,7 @@ func (q *Queue) Enter(name string, need Need) (*Ticket, error) {
 	return t, nil
 }
 
-// checked bounds a need.
+// checked returns an error for a need that is out of range.
 func (n Need) checked() (Need, error) {
 	if n.Bytes < 0 || n.MinFree < 0 || n.amount() > bytesLimit {
 		return n, fmt.Errorf("queue: a need of %d bytes, %d free: allowed: 0 to %d", n.Bytes, n.MinFree, int64(bytesLimit))
@@ -177,7 +182,7 @@ func (n Need) checked() (Need, error) {
 	return n, nil
 }
 
-// shortened cuts a name that is too long for a ticket, between characters.
+// shortened cuts a name to nameLimit bytes, between characters.
 func shortened(name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	for len(name) > nameLimit {
@@ -187,11 +192,11 @@ func shortened(name string) string {
 	return name
 }
 
-// monotonic is the kernel's clock, which no one sets and all processes share.
+// monotonic returns the kernel's clock, which cannot be set and is the same for all processes.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return 0 // no Linux fails here
+		return 0 // never on Linux
 	}
 	return time.Duration(t.Nano())
 }

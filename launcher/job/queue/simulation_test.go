@@ -14,23 +14,23 @@ import (
 // job is a simulated `swarm run`.
 type job struct {
 	entry   Entry
-	runs    int   // looks of anybody that it runs for
-	retries int   // how often it gives its memory back and wants another
-	uses    int64 // of its claim, so far
+	runs    int   // remaining looks of any job that it runs for
+	retries int   // how often it returns its memory and requests memory again
+	uses    int64 // used part of its claim
 	ended   bool
 	sees    []string
 }
 
-// host is a simulated machine, whose time passes with every look.
+// host is a simulated machine. Its time advances with every look.
 type host struct {
 	t         *rapid.T
-	devices   []Device // with Total; the rest is filled in by look
+	devices   []Device // only Total is set; look sets the rest
 	strangers []int64
-	told      bool // the driver tells what processes use
+	told      bool // the driver reports the memory of processes
 	jobs      []*job
 }
 
-// look is what the driver would tell now.
+// look returns the devices as the driver would report them.
 func (h *host) look(sees []string) []Device {
 	var devices []Device
 	for i, r := range h.devices {
@@ -53,7 +53,7 @@ func (h *host) look(sees []string) []Device {
 	return devices
 }
 
-// entries are the tickets of jobs that have not ended.
+// entries returns the tickets of jobs that have not ended.
 func (h *host) entries() []Entry {
 	var all []Entry
 	for _, j := range h.jobs {
@@ -64,7 +64,7 @@ func (h *host) entries() []Entry {
 	return all
 }
 
-// claims are what tickets for which f holds have on a GPU.
+// claims returns the claims on a GPU of the tickets for which f returns true.
 func (h *host) claims(gpu string, f func(Entry) bool) (bytes int64, alone bool, count int) {
 	for _, e := range h.entries() {
 		if e.Claim != nil && e.Claim.GPU == gpu && f(e) {
@@ -78,7 +78,7 @@ func (h *host) claims(gpu string, f func(Entry) bool) (bytes int64, alone bool, 
 
 func everybody(Entry) bool { return true }
 
-// serve lets a waiting job try, and checks what may never happen.
+// serve lets a waiting job try, and checks the invariants.
 func (h *host) serve(j *job) {
 	devices := h.look(j.sees)
 	j.entry.Sees = j.sees
@@ -100,7 +100,7 @@ func (h *host) serve(j *job) {
 	h.checkNobodyDelayed(j)
 }
 
-// checkRefusal checks that a ticket is refused only for what earlier ones need.
+// checkRefusal checks that only the needs of earlier tickets cause a refusal.
 func (h *host) checkRefusal(j *job, devices []Device, v Verdict) {
 	for _, other := range h.jobs {
 		if other.entry.Number < j.entry.Number && !other.ended {
@@ -114,7 +114,7 @@ func (h *host) checkRefusal(j *job, devices []Device, v Verdict) {
 	}
 }
 
-// checkNobodyDelayed checks that everybody in front still has a GPU that later tickets leave room on.
+// checkNobodyDelayed checks that for each earlier ticket, later tickets leave enough of some GPU.
 func (h *host) checkNobodyDelayed(j *job) {
 	for _, w := range h.jobs {
 		e := w.entry
@@ -137,7 +137,7 @@ func (h *host) checkNobodyDelayed(j *job) {
 	}
 }
 
-// pass lets a little time pass.
+// pass advances the time a little.
 func (h *host) pass() {
 	for _, j := range h.jobs {
 		if j.entry.Claim == nil || j.ended {
@@ -154,7 +154,7 @@ func (h *host) pass() {
 	}
 }
 
-// served says whether nothing is left to do: all have ended but those that no GPU they see could hold.
+// served reports whether all jobs have ended, except those too large for every GPU that they see.
 func (h *host) served() bool {
 	for _, j := range h.jobs {
 		fits := false
@@ -191,7 +191,7 @@ func (h *host) arrive() {
 	sees := rapid.SliceOfNDistinct(rapid.SampledFrom(all), 1, len(all), rapid.ID).Draw(t, "sees")
 	retries := rapid.IntRange(0, 2).Draw(t, "retries")
 	if need.MinFree > need.Bytes {
-		retries = 0 // what a second attempt needs beyond its claim, later tickets may have taken
+		retries = 0 // later tickets may have taken what a second attempt needs beyond its claim
 	}
 	pid := int(number)
 	h.jobs = append(h.jobs, &job{
@@ -203,9 +203,8 @@ func (h *host) arrive() {
 	})
 }
 
-// Whatever arrives, in whichever order owners look and for however long they run: no byte is claimed twice, who asks
-// for a GPU alone has it alone, no ticket is in the way of one in front, the oldest takes a free GPU, and all are
-// served.
+// For any arrivals, any order of looks and any run times: no byte is claimed twice, exclusive claims are alone, no
+// ticket delays an earlier one, the oldest takes a free GPU, and all jobs are served.
 func TestNobodyWaitsForWhoCameLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHost(t)
@@ -232,15 +231,15 @@ func TestNobodyWaitsForWhoCameLater(t *testing.T) {
 	})
 }
 
-// The oldest of the tickets that have not ended is served at its first look, whatever the later ones have, if it was
-// there before them.
+// The oldest remaining ticket is served at its first look, whatever the later tickets hold, if it arrived before
+// them.
 func TestTheOldestIsServedWhenAllBeforeItHaveEnded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHost(t)
 		for range rapid.IntRange(2, 12).Draw(t, "jobs") {
 			h.arrive()
 			j := h.jobs[len(h.jobs)-1]
-			j.runs = 1 << 30 // until it is ended below
+			j.runs = 1 << 30 // until the test ends it below
 			j.retries = 0
 		}
 		for range rapid.IntRange(10, 60).Draw(t, "looks") {

@@ -13,33 +13,33 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// Ticket is a job's place in the queue, held by the process that entered it. It is safe for concurrent use. What it
-// holds in memory is the truth: should its files be damaged or removed, its next change makes them anew.
+// Ticket is a job's place in the queue. The process that entered it holds it. Ticket is safe for concurrent use. Its
+// state in memory is authoritative: if its files are damaged or removed, its next change writes them again.
 type Ticket struct {
 	q *Queue
 
 	mu    sync.Mutex
 	entry Entry
-	alive *os.File // locked for as long as this process holds the ticket
+	alive *os.File // locked while this process holds the ticket
 	left  bool
 }
 
-// Number is the ticket's number, by order of arrival.
+// Number returns the ticket's number, in order of arrival.
 func (t *Ticket) Number() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entry.Number
 }
 
-// Need is what the ticket waits for.
+// Need returns the ticket's need.
 func (t *Ticket) Need() Need {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entry.Need
 }
 
-// Adjust tells what the attempt really uses: its claim grows or shrinks to so many bytes, and pids are its processes.
-// It costs nothing where nothing changed. Without a device it does nothing.
+// Adjust records the real usage of the attempt: the claim's new size in bytes, and its processes. It writes nothing
+// if nothing changed, or if the ticket has no device.
 func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	pids = slices.Compact(slices.Sorted(slices.Values(pids)))
 	pids = pids[:min(len(pids), pidLimit)]
@@ -55,7 +55,7 @@ func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	}
 	processes := make([]supervise.Identity, 0, len(pids))
 	for _, pid := range pids {
-		if id, err := supervise.Identify(pid); err == nil { // else it has just ended
+		if id, err := supervise.Identify(pid); err == nil { // else the process has just ended
 			processes = append(processes, id)
 		}
 	}
@@ -68,7 +68,7 @@ func (t *Ticket) Adjust(bytes int64, pids []int) error {
 		claim.Bytes = bytes
 		t.entry.Claim, t.entry.Processes = &claim, processes
 		if err := t.save(); err != nil {
-			t.entry = before // as the others see it
+			t.entry = before // as other processes see it
 			return err
 		}
 		if bytes < before.Claim.Bytes {
@@ -78,7 +78,7 @@ func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	})
 }
 
-// Change replaces what a ticket waits for, as between two attempts. A device that it has stays.
+// Change replaces a ticket's need, for example between two attempts. The ticket keeps its device.
 func (t *Ticket) Change(need Need) error {
 	need, err := need.checked()
 	if err != nil {
@@ -91,13 +91,13 @@ func (t *Ticket) Change(need Need) error {
 			t.entry.Need = before
 			return err
 		}
-		l.changed() // it may hold up others no longer
+		l.changed() // its reservation may shrink
 		return nil
 	})
 }
 
-// Release gives the device back and stays in line: with its number, in front of all that came later. The processes that
-// used the device must be gone.
+// Release returns the device and keeps the ticket's number, before all later tickets. The processes that used the
+// device must be gone.
 func (t *Ticket) Release() error {
 	return t.change(func(l *locked) error {
 		t.entry.Claim, t.entry.Processes, t.entry.Looked = nil, nil, t.q.now()
@@ -106,7 +106,7 @@ func (t *Ticket) Release() error {
 		if err == nil {
 			return nil
 		}
-		// On a full disk the claim must go all the same, and leaves room for the entry without it.
+		// On a full disk, remove the file with the claim first. That frees space for the entry without it.
 		if err := os.Remove(t.q.path(t.entry.Number, stateExt)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return t.q.trouble(err)
 		}
@@ -114,7 +114,7 @@ func (t *Ticket) Release() error {
 	})
 }
 
-// Leave gives the device back and leaves the queue. It can be called again, and on nil.
+// Leave returns the device and leaves the queue. Repeated calls and a nil ticket are allowed.
 func (t *Ticket) Leave() error {
 	if t == nil {
 		return nil
@@ -129,7 +129,7 @@ func (t *Ticket) Leave() error {
 	return err
 }
 
-// change runs f under the ticket's and the folder's locks.
+// change runs f with the ticket's and the folder's locks.
 func (t *Ticket) change(f func(*locked) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +144,8 @@ func (t *Ticket) change(f func(*locked) error) error {
 	return f(l)
 }
 
-// save writes the ticket's state, and sees to it that others see it alive. It needs the lock.
+// save writes the ticket's state and holds its .alive lock, so that other processes see the ticket alive. The caller
+// holds the lock.
 func (t *Ticket) save() error {
 	path := t.q.path(t.entry.Number, aliveExt)
 	if t.alive == nil || !same(t.alive, path) {
@@ -152,7 +153,7 @@ func (t *Ticket) save() error {
 		if err != nil {
 			return t.q.trouble(err)
 		}
-		if err := files.LockWithin(file, lockLimit); err != nil { // others hold it for an instant at most, to see whether it is held
+		if err := files.LockWithin(file, lockLimit); err != nil { // other processes hold it only for a moment, to test it
 			file.Close()
 			return t.q.trouble(err)
 		}
@@ -164,11 +165,11 @@ func (t *Ticket) save() error {
 	return t.q.write(&t.entry)
 }
 
-// forget removes the ticket. It needs the lock.
+// forget removes the ticket. The caller holds the lock.
 func (t *Ticket) forget() error {
 	err := t.q.remove(t.entry.Number)
 	if t.alive != nil {
-		t.alive.Close() // whatever could not be removed is dead from now on
+		t.alive.Close() // files that could not be removed now count as dead
 	}
 	t.alive, t.left = nil, true
 	return err

@@ -69,7 +69,7 @@ func TestBadNeedsAreRefused(t *testing.T) {
 	require.Error(t, ticket.Change(Need{Bytes: -1}))
 }
 
-// What strangers put into the folder is set aside or left alone.
+// Files of other origin in the folder are set aside or left alone.
 func TestDamagedFilesAreSetAside(t *testing.T) {
 	dir := t.TempDir()
 	var warnings bytes.Buffer
@@ -109,7 +109,7 @@ func TestDamagedFilesAreSetAside(t *testing.T) {
 	require.Equal(t, 9, strings.Count(warnings.String(), "level=WARN"), warnings.String())
 }
 
-// A ticket's own files may be damaged or removed: its next change mends them.
+// If a ticket's own files are damaged or removed, its next change repairs them.
 func TestATicketMendsItsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "queue")
 	q := open(t, dir)
@@ -137,7 +137,7 @@ func TestEntriesOfOtherHostsAndOfBeforeAReboot(t *testing.T) {
 	other.entry.Host, other.entry.Owner.Boot, before.entry.Owner.Boot = "elsewhere", "another boot", "another boot"
 	require.NoError(t, other.Adjust(7, nil))
 	require.NoError(t, before.Change(Need{Bytes: 7}))
-	other.alive.Close() // as a network's locks would look
+	other.alive.Close() // like locks on a network file system
 	before.alive.Close()
 
 	ticket := enter(t, q, "this host", Need{Bytes: 10})
@@ -156,7 +156,7 @@ func TestPidsOfAnotherNamespaceAreNotBelieved(t *testing.T) {
 	require.NotNil(t, devices[0].Processes)
 }
 
-// On a full disk each change says so in one line, and a device can still be given back.
+// On a full disk each change returns a one-line error, and a ticket can still return its device.
 func TestAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {

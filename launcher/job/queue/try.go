@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Try takes a device if one of devices fits and is not kept for somebody in front; Verdict.Granted tells whether it
-// did. devices are those that the ticket could use, looked at just now. A ticket that has a device gets the same one
-// again.
+// Try takes a device if one of devices fits and is not reserved for an earlier ticket. Verdict.Granted reports the
+// result. devices are the current devices that the ticket could use. A ticket with a device gets the same one again.
 func (t *Ticket) Try(devices []Device) (Claim, Verdict, error) { return t.try(devices, 0) }
 
-// try is Try by somebody who looks at an interval.
+// try is Try for a ticket that looks at an interval.
 func (t *Ticket) try(devices []Device, interval time.Duration) (claim Claim, verdict Verdict, err error) {
 	err = t.change(func(l *locked) error {
 		if t.entry.Claim != nil {
@@ -24,7 +23,7 @@ func (t *Ticket) try(devices []Device, interval time.Duration) (claim Claim, ver
 		}
 		news := t.look(devices, interval)
 		all := t.among(entries)
-		news = news || len(all) > len(entries) // its files are gone
+		news = news || len(all) > len(entries) // its files are missing
 		claim, verdict = decide(all, t.entry.Number, t.q.trusted(devices), t.q.now())
 		if !verdict.Granted && !news {
 			return nil
@@ -44,7 +43,7 @@ func (t *Ticket) try(devices []Device, interval time.Duration) (claim Claim, ver
 // freshness is the maximum age of the record of a waiting ticket's last look.
 const freshness = 10 * time.Second
 
-// look notes what the ticket sees, and whether others need to know.
+// look records the visible devices, and reports whether the ticket's file must be updated.
 func (t *Ticket) look(devices []Device, interval time.Duration) (news bool) {
 	var sees []string
 	for _, r := range devices[:min(len(devices), gpuLimit)] {
@@ -55,12 +54,12 @@ func (t *Ticket) look(devices []Device, interval time.Duration) (news bool) {
 	news = now-recorded >= freshness || t.entry.Interval != interval || !slices.Equal(t.entry.Sees, sees)
 	t.entry.Looked, t.entry.Interval, t.entry.Sees = now, interval, sees
 	if !news {
-		t.entry.Looked = recorded // as the file has it
+		t.entry.Looked = recorded // as in the file
 	}
 	return news
 }
 
-// among puts the ticket as it is among the entries that were read.
+// among inserts the ticket's current state into the entries from the folder.
 func (t *Ticket) among(entries []Entry) []Entry {
 	at, found := slices.BinarySearchFunc(entries, t.entry.Number, func(e Entry, number uint64) int {
 		if e.Number < number {
@@ -75,8 +74,8 @@ func (t *Ticket) among(entries []Entry) []Entry {
 	return entries
 }
 
-// trusted are the devices without what the driver tells of processes, unless its pids are ours: it numbers them as the
-// machine's first pid namespace does.
+// trusted returns the devices, without their processes if the driver's pids differ from this process's. The driver
+// uses the pids of the initial pid namespace.
 func (q *Queue) trusted(devices []Device) []Device {
 	if q.pids == firstPIDs {
 		return devices
@@ -88,7 +87,7 @@ func (q *Queue) trusted(devices []Device) []Device {
 	return devices
 }
 
-// SeesDriversPIDs tells whether the driver's pids are those that this process sees.
+// SeesDriversPIDs reports whether the driver's pids are the same as this process's.
 func SeesDriversPIDs() bool {
 	pids, _ := os.Readlink(pidNamespace)
 	return pids == firstPIDs
@@ -96,5 +95,5 @@ func SeesDriversPIDs() bool {
 
 const pidNamespace = "/proc/self/ns/pid"
 
-// firstPIDs is the pid namespace that the kernel starts with (include/linux/proc_ns.h: PROC_PID_INIT_INO).
+// firstPIDs is the initial pid namespace (include/linux/proc_ns.h: PROC_PID_INIT_INO).
 const firstPIDs = "pid:[4026531836]"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// decide says what ticket number gets of devices, as of now. entries are all tickets, in order of their numbers. The
-// claim is valid when the verdict is Granted. It has no side effects.
+// decide returns the claim of ticket number on devices at a time. entries are all tickets in order of their numbers.
+// The claim is valid if the verdict is Granted. decide has no side effects.
 func decide(entries []Entry, number uint64, devices []Device, now time.Duration) (Claim, Verdict) {
 	accounts := make([]*account, 0, len(devices))
 	for _, r := range devices {
@@ -35,7 +35,7 @@ func decide(entries []Entry, number uint64, devices []Device, now time.Duration)
 	return Claim{}, v
 }
 
-// finish serves the ticket whose turn it was to ask.
+// finish decides for the ticket that tries.
 func finish(e *Entry, accounts []*account, v Verdict) (Claim, Verdict) {
 	open := openTo(e, accounts)
 	v.Position++
@@ -50,7 +50,7 @@ func finish(e *Entry, accounts []*account, v Verdict) (Claim, Verdict) {
 	return Claim{}, v
 }
 
-// openTo are the accounts that a ticket may use at all.
+// openTo returns the accounts that a ticket may use.
 func openTo(e *Entry, accounts []*account) []*account {
 	open := make([]*account, 0, len(accounts))
 	for _, s := range accounts {
@@ -61,7 +61,7 @@ func openTo(e *Entry, accounts []*account) []*account {
 	return open
 }
 
-// choose is the account for a need: the one with most memory; nil where none fits.
+// choose returns the account with the most free memory that fits a need, or nil if none fits.
 func choose(n Need, open []*account) *account {
 	var best *account
 	for _, s := range open {
@@ -72,16 +72,16 @@ func choose(n Need, open []*account) *account {
 	return best
 }
 
-// preferred says whether a is better than b, by what each of them has, most first.
+// preferred reports whether a is better than b: it has more memory, or on a tie the lower index.
 func preferred(a, b *account, has, had int64) bool {
 	return cmp.Or(-cmp.Compare(has, had), cmp.Compare(a.Index, b.Index)) < 0
 }
 
-// keeping is the account to keep for a ticket that fits none now: one where no later ticket is in its way, before
-// others, and then the one that misses least. It is nil where no end of a claim would help.
+// keeping returns the account to reserve for a ticket that fits none now. It prefers accounts where no later ticket
+// delays it, then the account that lacks the least memory. It returns nil if the end of any claims would not help.
 //
-// A account that is kept stays one where nobody later is in the way. So there always is one, from the ticket's arrival
-// on, but for strangers and for claims that grow.
+// A reserved account stays free of later tickets that delay it. So such an account always exists from the ticket's
+// arrival on, except for growing claims and processes outside the queue.
 func keeping(e *Entry, open []*account) *account {
 	var best *account
 	for _, s := range open {

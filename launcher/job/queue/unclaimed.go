@@ -1,8 +1,7 @@
 package queue
 
-// Unclaimed is what devices have free for those who are not in the queue: less than the driver says by what tickets
-// have claimed and don't use yet; nothing where one has a GPU to itself. claimants are the names of those with a claim,
-// by GPU.
+// Unclaimed returns the free memory of devices for processes outside the queue: the driver's free memory minus the
+// unused part of claims, and 0 if a claim is exclusive. claimants are the names of the tickets with a claim, by GPU.
 func Unclaimed(entries []Entry, devices []Device) (free map[string]int64, claimants map[string][]string) {
 	free, claimants = map[string]int64{}, map[string][]string{}
 	for _, r := range devices {

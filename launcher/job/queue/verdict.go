@@ -9,35 +9,35 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Verdict is the answer to a ticket that tried.
+// Verdict is the result of a try.
 type Verdict struct {
 	Granted  bool
-	Position int      // in the queue, from 1; tickets whose owner doesn't look any more, and those that wait for strangers alone, don't count
-	InFront  []string // names of the first few before it
+	Position int      // in the queue, from 1; skips tickets whose owner stopped looking, or that only outside processes block
+	InFront  []string // names of the first few earlier tickets
 	Need     Need
-	Devices  []Shortfall // of the GPUs that it may use; none: there is no such GPU
-	Blind    error       // the GPUs could not be looked at; nil: they could
-	Never    bool        // none of them is large enough, even empty
+	Devices  []Shortfall // for the GPUs that it may use; empty: there is no such GPU
+	Blind    error       // error of looking at the GPUs; nil: none
+	Never    bool        // no GPU is large enough, even empty
 }
 
-// Shortfall says why a GPU is not given. Memory is in bytes.
+// Shortfall is the reason why a ticket did not get a GPU. Memory is in bytes.
 type Shortfall struct {
 	GPU     string
 	Index   int
 	Name    string
 	Total   int64
 	Free    int64    // by the driver
-	Unused  int64    // of Free: claimed by tickets that don't use it yet
-	Missing int64    // for the need; 0: enough is free
-	KeptFor string   // name of the ticket in front that is to have it, where that is the reason
-	Alone   bool     // a ticket has it alone, or this one wants to and others have claims there
-	Holders []string // names of the first few with claims there
+	Unused  int64    // part of Free that tickets have claimed but don't use yet
+	Missing int64    // bytes that the need lacks; 0: enough is free
+	KeptFor string   // name of the earlier ticket with a reservation, if that is the reason
+	Alone   bool     // a ticket has it exclusively, or this ticket needs it exclusively and others have claims there
+	Holders []string // names of the first few tickets with claims there
 }
 
-// namesShown is how many of those in front a verdict names.
+// namesShown is the most earlier tickets that a verdict names.
 const namesShown = 3
 
-// pass counts a ticket in front.
+// pass counts an earlier ticket.
 func (v *Verdict) pass(e *Entry) {
 	v.Position++
 	if len(v.InFront) < namesShown {
@@ -45,7 +45,7 @@ func (v *Verdict) pass(e *Entry) {
 	}
 }
 
-// describe fills in what is missing where.
+// describe sets the reasons for each device.
 func (v *Verdict) describe(e *Entry, open []*account) {
 	v.Never = len(open) > 0
 	for _, s := range open {
@@ -68,7 +68,7 @@ func (v *Verdict) describe(e *Entry, open []*account) {
 	slices.SortFunc(v.Devices, func(a, b Shortfall) int { return a.Index - b.Index })
 }
 
-// String is one line for a person: what it waits for, and what is missing where.
+// String returns one line for the user: what the ticket waits for, and what each GPU lacks.
 func (v Verdict) String() string {
 	if v.Granted {
 		return "has its turn"
@@ -76,7 +76,7 @@ func (v Verdict) String() string {
 	var b strings.Builder
 	need := v.Need.String()
 	if v.Need.GPU != "" && v.Need.GPU != CPU && len(v.Devices) == 1 {
-		need = strings.Replace(need, v.Need.GPU, strconv.Itoa(v.Devices[0].Index), 1) // as people know it
+		need = strings.Replace(need, v.Need.GPU, strconv.Itoa(v.Devices[0].Index), 1) // users know the GPU's index
 	}
 	b.WriteString("waits for " + need)
 	if v.Blind != nil {
@@ -105,10 +105,10 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// needs is String for one that doesn't wait.
+// needs is String for a ticket that doesn't wait.
 func (v Verdict) needs() string { return strings.Replace(v.String(), "waits for", "needs", 1) }
 
-// less is what a person could ask for instead.
+// less returns a smaller request that the user could try.
 func (v Verdict) less() string {
 	if v.Need.Exclusive && slices.ContainsFunc(v.Devices, func(f Shortfall) bool { return f.Alone }) {
 		return "--memory SIZE for each, with which they share a GPU"
@@ -116,7 +116,7 @@ func (v Verdict) less() string {
 	return "a smaller --memory or --min-gpu-memory"
 }
 
-// String is the need as a person would say it.
+// String describes the need for the user.
 func (n Need) String() string {
 	device := "a GPU"
 	switch {
@@ -134,7 +134,7 @@ func (n Need) String() string {
 	return fmt.Sprintf("%s with %s free", device, units.Bytes(n.amount()))
 }
 
-// String is the reason as a person would say it.
+// String describes the reason for the user.
 func (f Shortfall) String() string {
 	where := fmt.Sprintf("GPU %d", f.Index)
 	if f.GPU == CPU {

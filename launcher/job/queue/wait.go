@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	wakePoll  = 200 * time.Millisecond // how often to see whether somebody gave something back
-	wakeFirst = 16                     // tickets that a change wakes; those behind look at their interval
+	wakePoll  = 200 * time.Millisecond // between checks whether another ticket has returned something
+	wakeFirst = 16                     // positions that a change wakes; later tickets look at their interval
 )
 
-// Wait tries at every interval, and soon after another ticket has given something back, until a device is taken.
-// report, which may be nil, gets the first verdict, and each whose line differs from the one before; look describes the
-// GPUs. After timeout it tries once more and returns ErrTimeout, with the last verdict in the text; a timeout of 0
-// tries once. A need that no GPU could meet is ErrTimeout at once. When ctx ends it returns its cause. An error of
-// look, such as a driver that does not answer, is retried like a lack of memory, and returned at the deadline.
+// Wait tries at every interval, and soon after another ticket has returned something, until it takes a device.
+// report, which may be nil, receives the first verdict, and each later one whose text differs. look describes the
+// GPUs. After timeout, Wait tries once more and returns ErrTimeout with the last verdict in the text. With a timeout
+// of 0 it tries once. A need that no GPU can ever meet is ErrTimeout at once. If ctx ends, Wait returns the cause of
+// ctx. It retries after an error of look, such as a driver that does not answer, and returns that error at the
+// deadline.
 func (t *Ticket) Wait(
 	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Device, error), report func(Verdict),
 ) (Claim, error) {
@@ -25,7 +26,7 @@ func (t *Ticket) Wait(
 		if ctx.Err() != nil {
 			return Claim{}, context.Cause(ctx)
 		}
-		seen := t.q.watch() // before the look: what changes from now on wakes
+		seen := t.q.watch() // before the look, so that later changes wake the ticket
 		last := !time.Now().Before(until)
 		devices, err := look(ctx)
 		if err != nil {
@@ -57,7 +58,7 @@ func (t *Ticket) Wait(
 	}
 }
 
-// reportOnce tells a verdict unless its line was told before, and returns the line.
+// reportOnce reports a verdict unless its text equals told, and returns the text.
 func reportOnce(v Verdict, told string, to func(Verdict)) string {
 	line := v.String()
 	if line != told && to != nil {
@@ -66,8 +67,8 @@ func reportOnce(v Verdict, told string, to func(Verdict)) string {
 	return line
 }
 
-// pause waits for so long, or until ctx ends, or until the count of changes is no longer as seen, where that is to
-// wake.
+// pause waits for the time long, or until ctx ends. If wake is set, it also ends when the number of changes differs
+// from seen.
 func (q *Queue) pause(ctx context.Context, long time.Duration, seen uint64, wake bool) {
 	timer, tick := time.NewTimer(max(0, long)), time.NewTicker(wakePoll)
 	defer timer.Stop()
