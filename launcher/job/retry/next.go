@@ -9,12 +9,14 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Next is what to try after the last outcome of history, the oldest first, and why, in words for the user. Each step
-// changes one thing: half the batch, as often as it goes; gradient checkpointing and offload, with the smallest batch;
-// another of the GPUs; the CPU. The error wraps ErrNoMore, with the reasons, when there is nothing left.
+// Next returns what to try after the last outcome of history (oldest first), and the reason in words for the user.
+// Each step changes one thing, in this order: halve the batch as often as possible, enable gradient checkpointing,
+// enable offload, move to another GPU, move to the CPU. If nothing is left, the error wraps ErrNoMore, with the
+// reasons.
 //
-// A shortage of the host's memory is not mended by offload, another GPU or the CPU: all three take more of it. One that
-// offload has brought about is taken for the GPU's own before it.
+// Offload, another GPU and the CPU do not help against a shortage of host memory, because offload and the CPU need
+// more of it and another GPU brings none. If offload has caused such a shortage, Next treats it as the GPU shortage
+// before.
 func (p Policy) Next(history []Outcome, others []GPU) (Setting, string, error) {
 	if len(history) == 0 {
 		return Setting{}, "", errors.New("next attempt: none has ended yet")
@@ -80,7 +82,7 @@ func (p Policy) offload(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bo
 	return s, "offload: parameters and optimizer wait in the host's memory", true
 }
 
-// mended is the outcome that a move to another GPU is to mend.
+// mended returns the outcome that a move to another GPU should fix.
 func mended(history []Outcome, last Outcome) Outcome {
 	if !last.Shortage.OnHost || !last.Setting.Offload {
 		return last
@@ -98,14 +100,14 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 	s := from.Setting
 	switch {
 	case s.OnCPU:
-		return s, "", false // said once, by cpu
+		return s, "", false // cpu gives the reason
 	case !p.OtherGPU:
 		return s, "another GPU is not allowed", false
 	case from.Shortage.OnHost:
 		return s, "another GPU has no more of the host's memory, which ran out", false
 	}
 	had, known := hadFree(from)
-	enough := had + had/4 // less than a quarter more is no reason to hope
+	enough := had + had/4 // less than a quarter more is unlikely to help
 	neighbour := neighbours(from.Shortage)
 	if neighbour > 0 {
 		enough = had
@@ -144,7 +146,7 @@ func (p Policy) cpu(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool) 
 	return s, "the CPU, which is slow", true
 }
 
-// remedy is for when nothing is left to try.
+// remedy returns a remedy if nothing is left to try.
 func (p Policy) remedy(last Outcome) string {
 	switch {
 	case !p.CanBatch:
@@ -159,7 +161,7 @@ func (p Policy) remedy(last Outcome) string {
 	return "a smaller model, or shorter sequences"
 }
 
-// hadFree is how much of its GPU was free for the attempt, as far as that is known.
+// hadFree returns the bytes of its GPU that were free for the attempt, if known.
 func hadFree(o Outcome) (int64, bool) {
 	if o.Free > 0 {
 		return o.Free, true
@@ -171,7 +173,8 @@ func hadFree(o Outcome) (int64, bool) {
 	return 0, false
 }
 
-// neighbours is what other processes held, where the attempt could have had what it asked for without them.
+// neighbours returns the bytes that other processes held, if the attempt's request would have fitted without them.
+// Else it returns 0.
 func neighbours(r shortage.Report) (sum int64) {
 	for _, h := range r.Holders {
 		sum += h.Bytes

@@ -103,7 +103,7 @@ func TestNext(t *testing.T) {
 		report shortage.Report
 		others []retry.GPU
 		want   retry.Setting
-		why    string // contained in the words or the error
+		why    string // substring of the reason or the error
 	}{
 		{"an odd batch keeps the effective batch where a divisor allows", whole(), retry.Setting{BatchSize: 45, Accumulate: 5}, onGPU, nil,
 			retry.Setting{BatchSize: 15, Accumulate: 15}, "45 → 15, accumulation 5 → 15: the effective batch stays 225"},

@@ -1,5 +1,5 @@
-// Package retry chooses the values that a training command is started with: the first time, and again after a memory
-// shortage. It knows only the numbers that it is given, and neither commands nor GPUs. It is pure: no I/O, no clock, no
+// Package retry chooses the values for a training command: for its first start, and after a memory shortage. It
+// computes only from the given numbers and does not depend on commands or GPUs. It is pure: no I/O, no clock, no
 // goroutine. It imports launcher/job/shortage only.
 package retry
 
@@ -9,20 +9,20 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Setting is what one attempt is started with.
+// Setting holds the values of one attempt.
 type Setting struct {
 	BatchSize             int    `json:"batch_size"` // 0: the command has no place for it
-	Accumulate            int    `json:"accumulate"` // batches to an optimizer step; 0 is 1
+	Accumulate            int    `json:"accumulate"` // batches per optimizer step; 0 means 1
 	GradientCheckpointing bool   `json:"gradient_checkpointing"`
 	Offload               bool   `json:"offload"`
 	OnCPU                 bool   `json:"on_cpu"`
 	GPU                   string `json:"gpu,omitempty"` // UUID; empty on the CPU
 }
 
-// Effective is the number of samples to an optimizer step; 0 without a batch size.
+// Effective returns the samples per optimizer step; 0 without a batch size.
 func (s Setting) Effective() int { return s.BatchSize * max(1, s.Accumulate) }
 
-// Within tells whether s takes no more of a device's memory than other would.
+// Within reports whether s needs no more device memory than other.
 func (s Setting) Within(other Setting) bool {
 	return s.BatchSize <= other.BatchSize && (s.GradientCheckpointing || !other.GradientCheckpointing) && (s.Offload || !other.Offload)
 }
@@ -31,14 +31,14 @@ func (s Setting) Within(other Setting) bool {
 type Outcome struct {
 	Setting  Setting
 	Shortage shortage.Report
-	Free     int64 // bytes, of its GPU just before it began; 0: unknown
+	Free     int64 // free bytes of its GPU just before it began; 0: unknown
 }
 
-// GPU is one that an attempt may be moved to.
+// GPU is a GPU that an attempt may move to.
 type GPU struct {
 	UUID string
-	Name string // what the user calls it, "GPU 1"; empty: by its UUID
-	Free int64  // bytes, now
+	Name string // for the user, such as "GPU 1"; empty: use the UUID
+	Free int64  // current free bytes
 }
 
 func (g GPU) name() string {
@@ -48,15 +48,15 @@ func (g GPU) name() string {
 	return g.Name
 }
 
-// Policy is what may be tried. The Can fields say that the command has a place for the value.
+// Policy lists the allowed steps. The Can fields report that the command has a place for the value.
 type Policy struct {
 	MinBatchSize int // at least 1
 	MaxRetries   int // over all steps
 
 	CanBatch, CanAccumulate, CanCheckpoint, CanOffload bool
 
-	OtherGPU bool // another GPU may be taken
-	CPU      bool // the CPU may be, in the end
+	OtherGPU bool // another GPU is allowed
+	CPU      bool // the CPU is allowed as the last step
 }
 
 // ErrNoMore is returned by Next when nothing is left to try.

@@ -2,11 +2,12 @@ package retry
 
 import "fmt"
 
-// candidates bounds the search for a batch that divides the effective one.
+// candidates bounds the search for a batch that divides the effective batch.
 const candidates = 1 << 20
 
-// smaller is the batch, at most limit and at least least, with the accumulation that comes nearest to an effective
-// batch: the largest batch that divides it or, where none does, the one of the upper half whose multiple is nearest.
+// smaller returns the batch, from least to limit, and the accumulation that together come nearest to an effective
+// batch. It prefers the largest batch that divides the effective batch. If none does, it returns the batch of the
+// upper half with the nearest multiple.
 func smaller(effective, limit, least int) (batch, accumulate int) {
 	for b := limit; b >= max(least, limit-candidates); b-- {
 		if effective%b == 0 {
@@ -23,7 +24,8 @@ func smaller(effective, limit, least int) (batch, accumulate int) {
 	return batch, accumulate
 }
 
-// withBatch is s with a batch of at most limit, at least the policy's least, and what that does to the effective batch.
+// withBatch returns s with a batch of at most limit, and at least the policy's minimum, and describes the change of
+// the effective batch.
 func (p Policy) withBatch(s Setting, effective, limit int) (Setting, string) {
 	to := s
 	if p.CanAccumulate {

@@ -2,10 +2,10 @@ package retry
 
 import "slices"
 
-// Start is what to begin with, and why, in words for the user: where no more than what they ask for has run out of
-// memory (short), what fitted last time on this GPU (nil: nothing is known), but never above what the user asked for,
-// and on the device that they asked for. What never ran out is tried as it is asked for. The effective batch is kept
-// where that is possible. Without a change there are no words.
+// Start returns the setting of the first attempt, and the reason for a change in words for the user. It changes the
+// requested setting only if a setting within it has run out of memory (short). Then it uses the setting that fitted
+// last time on this GPU (remembered; nil: unknown), but never above the requested one, and on the requested device.
+// It keeps the effective batch if possible. Without a change the reason is empty.
 func (p Policy) Start(remembered *Setting, short []Setting, asked Setting) (Setting, string) {
 	if remembered == nil || !slices.ContainsFunc(short, func(s Setting) bool { return s.Within(asked) }) {
 		return asked, ""

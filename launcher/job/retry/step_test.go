@@ -11,7 +11,7 @@ const (
 	stepCPU           = "cpu"
 )
 
-// changed names the step that leads from one setting to the next; empty where they are equal.
+// changed names the step from one setting to the next; "" if they are equal.
 func changed(before, after retry.Setting) string {
 	switch {
 	case after.OnCPU && !before.OnCPU:
