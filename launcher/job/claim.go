@@ -10,13 +10,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// need is what the job waits for on GPUs, or on the CPU, for a setting; nil: for whatever it would begin with there.
+// need returns the memory and device that the job waits for with a setting; nil: with the setting that the job would
+// start with.
 func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.Need {
 	bytes := j.o.Memory
 	if bytes == 0 {
 		bytes = j.remembered(ctx, onCPU, next)
 	}
-	if onCPU { // swap and the kernel's killer stand behind it: what isn't known doesn't keep others away
+	if onCPU { // swap and the kernel's OOM killer limit the damage, so an unknown need doesn't exclude other jobs
 		return queue.Need{GPU: queue.CPU, Bytes: bytes}
 	}
 	n := queue.Need{Bytes: bytes, MinFree: j.o.MinGPUMemory, GPU: j.devices.only, Exclusive: bytes == 0}
@@ -26,8 +27,8 @@ func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.N
 	return n
 }
 
-// take takes a device for the next attempt, or waits for it; a gpu that is named is the only one that will do. It says
-// what it waits for.
+// take takes a device for the next attempt, or waits for one. If gpu is set, only that GPU is acceptable. take
+// reports what the job waits for.
 func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Setting) (err error) {
 	need := j.need(ctx, onCPU, next)
 	if gpu != "" {
@@ -51,7 +52,7 @@ func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Sett
 	return err
 }
 
-// waits tells what the job waits for.
+// waits reports what the job waits for.
 func (j *Job) waits(v queue.Verdict) {
 	j.say("%s", v)
 	if j.row.State != store.JobWaiting {
@@ -60,7 +61,7 @@ func (j *Job) waits(v queue.Verdict) {
 	}
 }
 
-// moveTo are the GPUs that the job could be moved to.
+// moveTo returns the GPUs that the job could move to.
 func (j *Job) moveTo(ctx context.Context) ([]queue.Device, error) {
 	list, err := j.devices.Look(ctx)
 	var others []queue.Device
@@ -72,7 +73,7 @@ func (j *Job) moveTo(ctx context.Context) ([]queue.Device, error) {
 	return others, err
 }
 
-// openDevices looks for GPUs, unless only the CPU will do.
+// openDevices looks for GPUs, unless the job may use only the CPU.
 func (j *Job) openDevices(ctx context.Context) (err error) {
 	if j.o.CPU == CPUOnly {
 		j.devices = &Devices{reason: "--cpu only"}

@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
-// Devices are the GPUs of this host that a command could run on.
+// Devices are the GPUs of this host that a command can run on.
 type Devices struct {
-	gpus   *gpu.Sampler // nil: there is none
-	reason string       // why there is none
-	only   string       // UUID of the one that was asked for; empty: any will do
+	gpus   *gpu.Sampler // nil: no GPU
+	reason string       // why there is no GPU
+	only   string       // UUID of the requested GPU; empty: any
 }
 
-// OpenDevices looks for GPUs, or for the only one that will do, by its index or UUID. That one's absence is an error;
-// without any GPU there are no devices. The caller closes them.
+// OpenDevices looks for GPUs, or for the one GPU with the index or UUID only. It returns an error if that GPU is
+// missing. Without only, a host without GPUs is not an error. The caller closes the Devices.
 func OpenDevices(ctx context.Context, only string) (*Devices, error) {
 	d := &Devices{}
 	var err error
@@ -65,7 +65,7 @@ func (d *Devices) Close() {
 	}
 }
 
-// Look returns every GPU that can be used, as it is now.
+// Look returns every usable GPU with its current state.
 func (d *Devices) Look(ctx context.Context) ([]queue.Device, error) {
 	if d.gpus == nil {
 		return nil, nil
@@ -91,7 +91,7 @@ func (d *Devices) Look(ctx context.Context) ([]queue.Device, error) {
 	return list, nil
 }
 
-// hostMemory is the CPU as a device of the queue.
+// hostMemory returns the CPU as a device of the queue.
 func hostMemory(ctx context.Context) ([]queue.Device, error) {
 	total, available, err := gpu.Memory(ctx)
 	if err != nil {
@@ -100,8 +100,9 @@ func hostMemory(ctx context.Context) ([]queue.Device, error) {
 	return []queue.Device{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
 }
 
-// Used is what processes hold of a GPU, in bytes. Where the driver doesn't tell, and alone says that nobody else is on
-// the GPU, it is what the GPU holds more than before. False: nobody can tell. It takes at most sampleLimit.
+// Used returns the bytes that processes hold on a GPU. If the driver doesn't report them and alone is set, Used
+// returns the increase of the GPU's used memory since before. alone means that no other process uses the GPU. ok is
+// false if the memory is unknown. Used returns within sampleLimit.
 func (d *Devices) Used(uuid string, pids []int, before int64, alone bool) (bytes int64, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()
@@ -125,5 +126,5 @@ func (d *Devices) Used(uuid string, pids []int, before int64, alone bool) (bytes
 	return 0, false
 }
 
-// sampleLimit bounds one look at the GPUs while the command runs.
+// sampleLimit bounds one query of the GPUs while the command runs.
 const sampleLimit = 5 * time.Second

@@ -18,30 +18,30 @@ import (
 
 // Outcomes of End.
 const (
-	OutcomeEnded   = "stopped"     // it, or what it left, has ended
-	OutcomeRunning = "running"     // it could not be ended
-	OutcomeIdle    = "not_running" // there was nothing to end
+	OutcomeEnded   = "stopped"     // the job, or its remaining processes, have ended
+	OutcomeRunning = "running"     // the job did not end
+	OutcomeIdle    = "not_running" // there was nothing to stop
 )
 
-// Ended says how a job was ended, as swarm down -o json prints it.
+// Ended is the result of End, as swarm down -o json prints it.
 type Ended struct {
 	Job     string  `json:"job"`
 	PID     int     `json:"pid"`
 	Outcome string  `json:"outcome"`
-	State   string  `json:"state"`   // of the job, afterwards
-	Seconds float64 `json:"seconds"` // that ending it took
+	State   string  `json:"state"`   // of the job, after End
+	Seconds float64 `json:"seconds"` // duration of the stop
 }
 
-// EndOptions say how a job is ended.
+// EndOptions are the options of End.
 type EndOptions struct {
 	Home  layout.Home
-	Limit time.Duration // to wait for its end
-	Now   bool          // ask twice: its command is killed
+	Limit time.Duration // longest wait for the job's end
+	Now   bool          // signal twice, so that the command is killed
 }
 
-// End asks the swarm run of a job to stop, which ends its command, and waits for it. It never kills swarm run itself:
-// nobody would be left to end the command. What a killed swarm run left of a command is ended, too. done is nil where
-// the job could not be looked at.
+// End asks the swarm run of a job to stop, which ends the job's command, and waits for it. End never kills swarm run
+// itself, because then no process would end the command. It also ends the remaining processes of a killed swarm run.
+// done is nil if End could not read the job.
 func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions) (done *Ended, err error) {
 	if GoesOn(job) && Elsewhere(job) {
 		return nil, fail.Hint(fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
@@ -75,8 +75,8 @@ func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions)
 	return &result, failure
 }
 
-// endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get
-// half of the limit to end in order. left is how many there were.
+// endOrphans ends the remaining processes of a command whose swarm run was killed. The queue records these processes.
+// They get half of the limit to end cleanly. left is their number.
 func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err error) {
 	waiting, err := queue.Open(o.Home.Queue())
 	if err != nil {
@@ -100,7 +100,7 @@ func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err
 	if o.Now {
 		term = 0
 	}
-	// First those whose group is theirs, which hears it too; what is left then had its time.
+	// First signal group leaders together with their groups. The other processes have then had their time.
 	for _, first := range []bool{true, false} {
 		for _, id := range processes {
 			if !id.Alive() || leader(id) != first {
@@ -119,7 +119,7 @@ func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err
 // endRun signals the job's swarm run and waits until it is gone, at most for the limit.
 func endRun(ctx context.Context, job store.Job, o EndOptions) error {
 	id := identity(job)
-	process, err := os.FindProcess(id.PID) // before its identity is checked: the handle stays with the process
+	process, err := os.FindProcess(id.PID) // before the identity check: the handle stays with the process
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", job.Job, err)
 	}
@@ -151,7 +151,8 @@ func endRun(ctx context.Context, job store.Job, o EndOptions) error {
 	return nil
 }
 
-// signalRun sends SIGTERM, and wakes a process that is stopped, as by ctrl+z, if it still is the job's.
+// signalRun sends SIGTERM if the process still belongs to the job. SIGCONT wakes a stopped process, for example after
+// Ctrl-Z.
 func signalRun(job store.Job, process *os.Process) error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
 		if !identity(job).Alive() {

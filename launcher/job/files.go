@@ -10,10 +10,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/settings"
 )
 
-// loanState is where files that --set changes are kept until they are put back.
+// loanState returns the folder with the originals of files that --set changes.
 func (j *Job) loanState() string { return j.s.Home.Jobs() + "/lent" }
 
-// recoverLoans puts back what jobs that died left changed, and says so.
+// recoverLoans restores files that dead jobs left changed, and reports them.
 func (j *Job) recoverLoans() error {
 	restored, err := settings.Recover(j.loanState())
 	for _, r := range restored {
@@ -26,7 +26,7 @@ func (j *Job) recoverLoans() error {
 	return err
 }
 
-// lend takes the files that --set names. Where another job has them it waits as it does for a GPU.
+// lend borrows the files that --set names. If another job has changed them, it waits as for a GPU.
 func (j *Job) lend(ctx context.Context) (err error) {
 	until := time.Now().Add(j.o.Wait)
 	for told := false; ; told = true {

@@ -1,9 +1,9 @@
-// Package job runs a user's training command until it fits and ends (swarm run). It also finds such jobs by name,
-// reports whether they are running, stops them and finds their logs. It owns the files below jobs/ of a home, and the
-// order of things: a GPU (launcher/job/queue), one attempt (launcher/job/attempt), after a shortage of memory the next
-// step (launcher/job/retry), the values in people's files (launcher/job/settings). Jobs and attempts are rows of
-// metrics/store. It takes Options and a Session, and never parses flags or prints results. It must not import
-// launcher/launch, launcher/plan, launcher/workers, node or cmd.
+// Package job runs a user's training command until it fits into memory and ends (swarm run). It also finds such jobs
+// by name, reports whether they run, stops them and finds their logs. It owns the files below jobs/ of a home. Its
+// steps are: take a GPU (launcher/job/queue), set the values in users' files (launcher/job/settings), run one attempt
+// (launcher/job/attempt), and after a memory shortage choose the next step (launcher/job/retry). Jobs and attempts
+// are rows of metrics/store. The package accepts Options and a Session, and never parses flags or prints results. It
+// must not import launcher/launch, launcher/plan, launcher/workers, node or cmd.
 package job
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Job is a command, tried until it fits and ends.
+// Job is a command that is retried until it fits into memory and ends.
 type Job struct {
 	o          *Options
 	s          Session
@@ -28,27 +28,27 @@ type Job struct {
 	interrupts *interrupt.Watch
 
 	stdout, stderr *liner
-	together       bool // they are one terminal or one file
+	together       bool // both streams are one terminal or one file
 
 	store   *store.Store
 	row     store.Job
-	log     *supervise.Log // nil in the background: there everything printed is the log
-	logged  *liner         // the same
+	log     *supervise.Log // nil in the background, where all output goes to the log
+	logged  *liner         // log as a liner
 	devices *Devices
 	queue   *queue.Queue
 	ticket  *queue.Ticket
 	claim   queue.Claim
-	free    int64          // bytes of its GPU just before the attempt; 0: not told
-	before  int64          // bytes that others held there
-	loan    *settings.Loan // nil: no file is changed
+	free    int64          // free bytes of its GPU just before the attempt; 0: unknown
+	before  int64          // bytes that other processes held there
+	loan    *settings.Loan // nil: no changed files
 
 	attempts int
-	unsaved  map[int]store.JobAttempt // that could not be written
-	history  []retry.Outcome          // those that ran out of memory
-	pids     []int                    // of the attempt, as sampled last
+	unsaved  map[int]store.JobAttempt // not written to the database
+	history  []retry.Outcome          // attempts that ran out of memory
+	pids     []int                    // of the attempt, at the last sample
 }
 
-// New returns the job of a command, which begins at Run. Its options are checked.
+// New returns the job of a command. The caller has checked the options. Call Run to start the job.
 func New(o Options, dir string, argv []string) (*Job, error) {
 	places, err := parsePlaces(dir, &o, argv)
 	if err != nil {
@@ -57,8 +57,8 @@ func New(o Options, dir string, argv []string) (*Job, error) {
 	return &Job{o: &o, dir: dir, places: places}, nil
 }
 
-// Run does the job, in this process: Ctrl-C ends its command in order, and a second one at once. The error carries the
-// command's exit code.
+// Run runs the job in this process. Ctrl-C ends the job's command cleanly, a second Ctrl-C at once. The error carries
+// the command's exit code.
 func (j *Job) Run(ctx context.Context, s Session) error {
 	j.s = s
 	j.stdout, j.stderr, j.together = outputLines(s)
@@ -73,17 +73,17 @@ func (j *Job) run(ctx context.Context) (err error) {
 		if len(j.places.files) > 0 {
 			return err
 		}
-		j.say("%v", err) // other jobs' files: no reason not to run this one
+		j.say("%v", err) // these are other jobs' files, so this job can run
 	}
 	if j.store, err = store.Open(ctx, j.s.Home.Database(), store.Options{RetryFor: saveLimit * 4 / 5, Warn: func(err error) { j.say("%v", err) }}); err != nil {
 		return err
 	}
 	defer func() {
-		if err := j.store.Close(); err != nil { // the command's end stays what it was
+		if err := j.store.Close(); err != nil { // keep the command's exit code
 			j.say("the database was not closed in order: %v", err)
 		}
 	}()
-	if err = j.openDevices(ctx); err != nil { // before there is a job: a --gpu that isn't there makes none
+	if err = j.openDevices(ctx); err != nil { // before the job's row exists: a missing --gpu creates no job
 		return interrupt.Exit(ctx, err)
 	}
 	if err := j.begin(ctx); err != nil {
@@ -113,8 +113,8 @@ func (j *Job) run(ctx context.Context) (err error) {
 	return fail.Exit(code)
 }
 
-// work tries the command until it succeeds, fails for another reason than memory, or nothing is left to try. The code
-// is the command's.
+// work retries the command until it succeeds, fails for another reason than memory, or no step is left. It returns
+// the command's exit code.
 func (j *Job) work(ctx context.Context) (code int, err error) {
 	defer j.leave()
 	if len(j.places.files) > 0 {
@@ -153,8 +153,7 @@ func (j *Job) work(ctx context.Context) (code int, err error) {
 	}
 }
 
-// leave gives everything back that the job has taken. What can't be given back is told: the command's exit code is
-// passed on all the same.
+// leave returns the job's device and files. It reports failures, but the command's exit code does not change.
 func (j *Job) leave() {
 	if j.loan != nil {
 		if err := j.loan.Revert(); err != nil {
@@ -163,7 +162,7 @@ func (j *Job) leave() {
 		}
 	}
 	if err := j.ticket.Leave(); err != nil {
-		j.say("%v", err) // the place in the queue ends with this process
+		j.say("%v", err) // the queue entry ends with this process
 	}
 	if j.devices != nil {
 		j.devices.Close()

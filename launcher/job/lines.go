@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// liner is a writer that knows whether what it wrote last has ended its line: a progress bar has not.
+// liner is a writer that records whether its last output ended with a newline. A progress bar's output does not.
 type liner struct {
 	to   io.Writer
-	open *atomic.Bool // shared by those that write to one file
+	open *atomic.Bool // shared by the liners of one file
 }
 
 func newLiner(to io.Writer) *liner { return &liner{to, new(atomic.Bool)} }
@@ -22,15 +22,15 @@ func (l *liner) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// say writes a line that begins at a line's begin.
+// say writes a line, after a newline if the last output did not end with one.
 func (l *liner) say(line string) {
 	if l.open.Swap(false) {
 		line = "\n" + line
 	}
-	_, _ = l.to.Write([]byte(line)) // whoever read it may be gone
+	_, _ = l.to.Write([]byte(line)) // the reader may be gone
 }
 
-// outputLines are stdout and stderr, and whether these are one terminal or one file.
+// outputLines returns stdout and stderr, and whether both are one terminal or one file.
 func outputLines(s Session) (stdout, stderr *liner, together bool) {
 	stdout, stderr = newLiner(s.Stdout), newLiner(s.Stderr)
 	if together = s.Announce != nil || sameFile(s.Stdout, s.Stderr); together { // in the background both are the log

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// CheckLog refuses a job whose log can't be read here.
+// CheckLog returns an error if the job's log is not readable on this host.
 func CheckLog(job store.Job) error {
 	err := errors.New("none was written")
 	if job.Log != "" {

@@ -14,56 +14,57 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// What Options.CPU may be.
+// Values of Options.CPU.
 const (
 	CPUNever    = "never"
-	CPUFallback = "fallback" // where no GPU is left to try
+	CPUFallback = "fallback" // if no GPU is left to try
 	CPUOnly     = "only"
 )
 
-// leastGPUMemory is what a GPU must have free for a command of which nothing is known: guide 3's min_gpu_memory_mb.
+// leastGPUMemory is the free memory that a GPU needs for a command of unknown size: guide 3's min_gpu_memory_mb.
 const leastGPUMemory = 4_000_000_000
 
-// Options are what a user asks of a job. Memory is in bytes.
+// Options are the user's options of a job. Memory is in bytes.
 type Options struct {
-	Name         string // empty: the command's
-	MinGPUMemory int64  // GPUs with less free are left out; 0: leastGPUMemory where the command's need isn't known
-	Memory       int64  // that the command needs; 0: not declared
-	GPU          string // index or UUID of the only one that will do; empty: any
+	Name         string // empty: from the command
+	MinGPUMemory int64  // ignore GPUs with less free memory; 0: leastGPUMemory if the command's need is unknown
+	Memory       int64  // need of the command; 0: not declared
+	GPU          string // index or UUID of the only acceptable GPU; empty: any
 	CPU          string
-	Wait         time.Duration // for a GPU, or for files that another job has changed; 0: don't
-	Interval     time.Duration // of looking meanwhile
-	BatchSize    int           // to begin with; 0: what stands at a place that is {batch_size} alone
+	Wait         time.Duration // longest wait for a GPU, or for files that another job has changed; 0: don't wait
+	Interval     time.Duration // between looks at the GPUs while waiting
+	BatchSize    int           // of the first attempt; 0: the current value at a place that is only {batch_size}
 	Accumulate   int
 	MinBatchSize int
 	MaxRetries   int
 	Set          []string // FILE:KEY=TEXT with places
 	Env          []string // NAME=TEXT with places
-	Checkpoint   string   // ON|OFF: what {gradient_checkpointing} becomes
-	Offload      string   // ON|OFF: what {offload} becomes
+	Checkpoint   string   // ON|OFF: values of {gradient_checkpointing}
+	Offload      string   // ON|OFF: values of {offload}
 	Grace        time.Duration
-	Forget       bool // what fitted or ran out before
+	Forget       bool // ignore the results of earlier jobs
 
-	Given map[string]bool // flags that were typed, of min-gpu-memory, min-batch-size, accumulate and batch-size
+	Given map[string]bool // typed flags, out of min-gpu-memory, min-batch-size, accumulate and batch-size
 }
 
-// Session is what a job has of the process that runs it.
+// Session is a job's connection to the process that runs it.
 type Session struct {
 	Home           layout.Home
 	Logger         *slog.Logger
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	// Announce, of a job in the background, moves Stdout and Stderr to the job's log and tells whoever started the job
-	// that it has begun; nil: the job is in the foreground and keeps a log beside what it prints.
+	// Announce is set for a job in the background. It moves Stdout and Stderr to the job's log and reports the start
+	// to the process that started the job. nil: the job runs in the foreground and writes a log in addition to its
+	// output.
 	Announce func(job, log string) error
-	// Report, if set, gets the job's document when it has ended. The command's stdout then goes to Stderr.
+	// Report, if set, receives the job's document at its end. The command's stdout then goes to Stderr.
 	Report func(stats.Job) error
-	// ExitCode is the process's exit code for an error, which the job's record gets.
+	// ExitCode returns the process's exit code for an error, for the job's record.
 	ExitCode func(error) int
 }
 
-// Check refuses what is out of range or contradicts itself.
+// Check returns an error for options that are out of range or contradict each other.
 func (o *Options) Check() error {
 	switch {
 	case o.CPU != CPUNever && o.CPU != CPUFallback && o.CPU != CPUOnly:

@@ -19,10 +19,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/settings"
 )
 
-// places is a command with its places for values, wherever they are.
+// places is a command with all its places for values.
 type places struct {
 	argv    []string // as typed
-	program string   // its path
+	program string   // path of the program
 	command attempt.Template
 	env     attempt.Template // NAME=text
 	files   []settings.Place
@@ -30,10 +30,10 @@ type places struct {
 
 	asked               retry.Setting
 	checkpoint, offload onOff
-	key                 string // names the command: equal keys are the same training
+	key                 string // hash of the command: equal keys are the same training
 }
 
-// onOff is what a place becomes while a step of the ladder is taken, and before.
+// onOff holds the values of a place with a step of the ladder on and off.
 type onOff struct{ on, off string }
 
 func parseOnOff(text string) onOff {
@@ -48,7 +48,7 @@ func (o onOff) of(taken bool) string {
 	return o.off
 }
 
-// parsePlaces reads the command line and finds what the command begins with.
+// parsePlaces parses the command line and finds the values of the first attempt.
 func parsePlaces(dir string, o *Options, argv []string) (*places, error) {
 	p := &places{argv: argv, checkpoint: parseOnOff(o.Checkpoint), offload: parseOnOff(o.Offload)}
 	var err error
@@ -97,8 +97,8 @@ func FindProgram(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// begin finds the first batch size and accumulation: what was typed, else what a file has at a place that is nothing
-// else.
+// begin finds the first batch size and accumulation: the typed value, else the current value of a file's place that
+// holds nothing else.
 func (p *places) begin(dir string, o *Options, texts []string) error {
 	p.asked = retry.Setting{BatchSize: o.BatchSize, Accumulate: o.Accumulate}
 	for i, text := range texts {
@@ -136,7 +136,8 @@ func (p *places) begin(dir string, o *Options, texts []string) error {
 	return nil
 }
 
-// present is what stands at a place now, at the first of them where it names several. All must be there.
+// present returns the current value at a place, or at the first place if the entry matches several. It returns an
+// error if any of them is missing.
 func (p *places) present(dir string, i int) (first settings.Value, err error) {
 	expanded, err := settings.Expand(dir, p.files[i])
 	if err != nil {
@@ -154,13 +155,13 @@ func (p *places) present(dir string, i int) (first settings.Value, err error) {
 	return first, nil
 }
 
-// has tells whether there is a place for a value.
+// has reports whether the command has a place for a value.
 func (p *places) has(value string) bool {
 	return p.command.Has(value) || p.env.Has(value) ||
 		slices.ContainsFunc(p.texts, func(t attempt.Template) bool { return t.Has(value) })
 }
 
-// policy is what may be tried when memory runs out.
+// policy returns the steps that are allowed after a memory shortage.
 func (p *places) policy(o *Options) retry.Policy {
 	return retry.Policy{
 		MinBatchSize: o.MinBatchSize, MaxRetries: o.MaxRetries,
@@ -169,7 +170,7 @@ func (p *places) policy(o *Options) retry.Policy {
 	}
 }
 
-// identity names the command by all that is typed of it and where it runs; the values to begin with are not part of it.
+// identity returns a hash of the typed command line and its directory. It excludes the first values.
 func (p *places) identity(dir string, o *Options) (string, error) {
 	text, err := json.Marshal([]any{p.argv, o.Env, o.Set, dir})
 	if err != nil {
@@ -179,7 +180,7 @@ func (p *places) identity(dir string, o *Options) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// values are what the places become in an attempt.
+// values returns the values of the places in an attempt.
 func (p *places) values(s retry.Setting, index int) map[string]string {
 	values := map[string]string{
 		attempt.BatchSize: strconv.Itoa(s.BatchSize), attempt.Accumulate: strconv.Itoa(max(1, s.Accumulate)), attempt.EffectiveBatch: strconv.Itoa(s.Effective()),
@@ -191,13 +192,13 @@ func (p *places) values(s retry.Setting, index int) map[string]string {
 	}
 	for name := range values {
 		if !p.has(name) {
-			delete(values, name) // nothing that the command didn't get is recorded
+			delete(values, name) // record only values that the command receives
 		}
 	}
 	return values
 }
 
-// changes are what the files' places become.
+// changes returns the new values of the files' places.
 func (p *places) changes(values map[string]string) ([]settings.Change, error) {
 	var list []settings.Change
 	for i, place := range p.files {
@@ -205,7 +206,7 @@ func (p *places) changes(values map[string]string) ([]settings.Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, settings.Change{Place: place, To: strings.Join(text, "")}) // none of it is left where all is optional
+		list = append(list, settings.Change{Place: place, To: strings.Join(text, "")}) // empty if all of the text is optional
 	}
 	return list, nil
 }

@@ -15,35 +15,36 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// identity names the process that has, or had, a job.
+// identity returns the process that runs, or ran, a job.
 func identity(j store.Job) supervise.Identity {
 	return supervise.Identity{PID: j.PID, Start: uint64(j.StartTicks), Boot: j.BootID}
 }
 
-// Elsewhere tells whether a job belongs to another host, whose processes can't be seen from here.
+// Elsewhere reports whether a job belongs to another host, whose processes are not visible here.
 func Elsewhere(j store.Job) bool {
 	host, err := os.Hostname()
 	return err == nil && j.Host != "" && host != j.Host
 }
 
-// alive tells whether a job without an end goes on. Of one on another host only what it wrote last is known.
+// alive reports whether a job without an end still runs. For a job on another host only its last record is known, so
+// it counts as alive.
 func alive(j store.Job) bool { return Elsewhere(j) || identity(j).Alive() }
 
-// GoesOn tells whether a job waits or runs now.
+// GoesOn reports whether a job waits or runs.
 func GoesOn(j store.Job) bool {
 	return (j.State == store.JobWaiting || j.State == store.JobRunning) && alive(j)
 }
 
-// QueryOptions are those with which the database is asked for jobs, as of now.
+// QueryOptions returns the options for querying jobs as of the current time.
 func QueryOptions() query.JobOptions { return query.JobOptions{Now: event.Now(), Alive: alive} }
 
-// Describe is a job's document, as of now.
+// Describe returns a job's document as of the current time.
 func Describe(j store.Job) stats.Job {
 	return stats.NewJob(j, event.Now(), j.Ended > 0 || alive(j))
 }
 
-// Named returns the job that a name means: a job's key, else of the jobs so called one that goes on, else the newest.
-// False: it names none, or a run or an experiment, which come first.
+// Named returns the job with a name. A job's key comes first, then a running job with that name, then the newest one.
+// It returns false if the name is not a job's, or if it is a run's or an experiment's, which have priority.
 func Named(ctx context.Context, reader *store.Reader, name string) (store.Job, bool, error) {
 	if name == "" {
 		return store.Job{}, false, nil
@@ -70,8 +71,8 @@ func Named(ctx context.Context, reader *store.Reader, name string) (store.Job, b
 	return job, true, err
 }
 
-// ToCompare returns the jobs that the names mean; nil where they mean none, and then experiments are meant. Jobs and
-// others at once is a usage error.
+// ToCompare returns the jobs with these names, or nil if no name is a job's, so that the names are experiments. A
+// mixture is a usage error.
 func ToCompare(ctx context.Context, reader *store.Reader, names []string) ([]stats.Job, error) {
 	var jobs []stats.Job
 	var others []string

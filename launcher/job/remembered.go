@@ -7,12 +7,11 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// headroom is the memory that a job may need beyond its samples: peaks between two samples, and the driver's own
-// memory.
+// headroom is the factor for memory beyond a job's samples: peaks between two samples, and the driver's own memory.
 const headroom = 1.1
 
-// remembered is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so
-// much.
+// remembered returns the bytes that the command needed before, the largest over all kinds of GPU on this host. It
+// returns 0 if the command never ran with settings at least as large.
 func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (most int64) {
 	look := j.devices.Look
 	if onCPU {
@@ -44,20 +43,20 @@ func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (
 	return most
 }
 
-// withHeadroom is what to claim for a peak that was seen where there is so much memory. It leaves what the driver keeps
-// for itself: a command that took nearly all of a GPU must not be said to need more than there is.
+// withHeadroom returns the bytes to claim for an earlier peak on a device of total bytes. The driver keeps some
+// memory, so the claim must not exceed the device for a command that used nearly all of it.
 func withHeadroom(peak, total int64) int64 {
 	return max(peak, min(int64(headroom*float64(peak)), total-total/20))
 }
 
-// experience is what earlier jobs of the same command met with on a kind of GPU, empty for the CPU.
+// experience is the result of earlier jobs of the same command on a kind of GPU ("" for the CPU).
 type experience struct {
-	fitted *retry.Setting  // the last that did; nil: none
-	short  []retry.Setting // that ran out of memory
-	bytes  int64           // peak of those like fitted; 0: not measured
+	fitted *retry.Setting  // last setting that fitted; nil: none
+	short  []retry.Setting // settings that ran out of memory
+	bytes  int64           // peak of the attempts like fitted; 0: not measured
 }
 
-// experience asks the database. One that can't be read has nothing to tell, which is no reason not to train.
+// experience queries the database. An unreadable database is not an error: the job then starts without experience.
 func (j *Job) experience(ctx context.Context, kind string) (e experience) {
 	if j.o.Forget {
 		return e

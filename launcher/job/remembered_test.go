@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command that took nearly all of a GPU fits there the next time.
+// A command that used nearly all of a GPU fits there the next time.
 func TestHeadroomLeavesWhatFittedAPlace(t *testing.T) {
 	const gb = 1_000_000_000
 	for _, c := range []struct{ peak, total, want int64 }{

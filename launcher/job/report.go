@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// deviceText says where an attempt runs.
+// deviceText names the device of an attempt.
 func (j *Job) deviceText() string {
 	if j.onCPU() {
 		return "the CPU"
@@ -22,7 +22,7 @@ func (j *Job) deviceText() string {
 	return fmt.Sprintf("GPU %d (%s)", j.claim.Index, j.claim.Name)
 }
 
-// settingText says what an attempt is made with.
+// settingText describes an attempt's setting.
 func settingText(s retry.Setting, why string) string {
 	text := ""
 	if s.BatchSize > 0 {
@@ -43,7 +43,7 @@ func settingText(s retry.Setting, why string) string {
 	return text
 }
 
-// reportEnd says how the command ended.
+// reportEnd reports how the command ended.
 func (j *Job) reportEnd(o attempt.Outcome) {
 	text, reason := "done", ""
 	switch {
@@ -71,7 +71,7 @@ func (j *Job) reportEnd(o attempt.Outcome) {
 	j.say("%s", text)
 }
 
-// document reports the job as swarm status JOB -o json prints it.
+// document reports the job in the form of swarm status JOB -o json.
 func (j *Job) document(ctx context.Context) error {
 	return j.reading(context.WithoutCancel(ctx), func(r *store.Reader) error {
 		found, err := r.Job(context.WithoutCancel(ctx), j.row.Job)
@@ -82,7 +82,7 @@ func (j *Job) document(ctx context.Context) error {
 	})
 }
 
-// say tells the user, and the log, about the job itself.
+// say writes a message about the job itself to the user and to the log.
 func (j *Job) say(format string, args ...any) {
 	line := "swarm run: " + fail.OneLine(fmt.Sprintf(format, args...)) + "\n"
 	j.stderr.say(line)
@@ -91,7 +91,7 @@ func (j *Job) say(format string, args ...any) {
 	}
 }
 
-// shortageText is a shortage in numbers.
+// shortageText describes a shortage in numbers.
 func shortageText(s shortage.Report) string {
 	parts := []string{"the GPU's, says " + string(s.Kind)}
 	switch {

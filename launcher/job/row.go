@@ -14,13 +14,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// begin gives the job its name, its row and its log.
+// begin creates the job's name, row and log.
 func (j *Job) begin(ctx context.Context) error {
 	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // a host without a name is nobody else's
+	host, _ := os.Hostname() // a job without a host name is never another host's
 	name := j.o.Name
 	if name == "" {
 		name = jobName(j.places.argv)
@@ -39,7 +39,7 @@ func (j *Job) begin(ctx context.Context) error {
 	return nil
 }
 
-// openLog makes the job's log and tells its starter of it where that has left.
+// openLog creates the job's log. In the background it announces the log to the process that started the job.
 func (j *Job) openLog(ctx context.Context) (err error) {
 	j.row.Log = filepath.Join(j.s.Home.Jobs(), j.row.Job, "log")
 	if err := j.store.SaveJob(ctx, j.row); err != nil {
@@ -58,7 +58,7 @@ func (j *Job) openLog(ctx context.Context) (err error) {
 	return nil
 }
 
-// jobName is the command's script, else its program: train of python -u train.py --lr 1.
+// jobName returns the name of the command's script, else of its program: train for python -u train.py --lr 1.
 func jobName(argv []string) string {
 	name := argv[0]
 	for _, arg := range argv[1:] {
@@ -70,7 +70,7 @@ func jobName(argv []string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".py"), ".sh")
 }
 
-// end writes how the job ended and closes its log.
+// end records how the job ended and closes its log.
 func (j *Job) end(code int, reason string) {
 	j.row.Ended, j.row.ExitCode = event.Now(), &code
 	if reason != "" {
@@ -84,24 +84,24 @@ func (j *Job) end(code int, reason string) {
 	default:
 		j.row.State = store.JobFailed
 	}
-	for _, row := range j.unsaved { // the database may have come back
+	for _, row := range j.unsaved { // the database may be available again
 		j.saveAttempt(context.Background(), row)
 	}
 	j.saveJob(context.Background())
 	if j.log != nil {
-		_ = j.log.Close() // it is a record, and the command has ended
+		_ = j.log.Close() // a failure doesn't matter: the command has ended
 		j.log = nil
 	}
 }
 
-// saveLimit is how long a job waits for its record to be written.
+// saveLimit bounds the wait for a write of the job's record.
 const saveLimit = 10 * time.Second
 
-// record writes something about the job, and gives up when ctx ends. A database that can't be written must not end a
-// training: it is told.
+// record writes data about the job to the database, until ctx ends. If the write fails, it reports the failure,
+// because a database error must not end a training.
 func (j *Job) record(ctx context.Context, write func(context.Context) error) bool {
 	limit := saveLimit
-	if len(j.unsaved) > 0 { // it has been waited for
+	if len(j.unsaved) > 0 { // earlier writes have already waited
 		limit = saveLimit / 10
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -117,7 +117,7 @@ func (j *Job) saveJob(ctx context.Context) {
 	j.record(ctx, func(ctx context.Context) error { return j.store.SaveJob(ctx, j.row) })
 }
 
-// reading asks the database.
+// reading runs a query with a reader of the database.
 func (j *Job) reading(ctx context.Context, ask func(*store.Reader) error) error {
 	reader, err := store.OpenReader(ctx, j.s.Home.Database())
 	if err != nil {

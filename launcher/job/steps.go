@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/retry"
 )
 
-// first takes the first device: a GPU, or the CPU where that is allowed and no GPU is to be had.
+// first takes the first device: a GPU, or the CPU if that is allowed and no GPU is available.
 func (j *Job) first(ctx context.Context) error {
 	switch {
 	case j.o.CPU == CPUOnly:
@@ -35,7 +35,7 @@ func (j *Job) first(ctx context.Context) error {
 	return j.take(ctx, true, "", nil)
 }
 
-// start is what the first attempt is made with.
+// start returns the setting of the first attempt.
 func (j *Job) start(ctx context.Context) (setting retry.Setting, why string) {
 	asked := j.places.asked
 	asked.OnCPU, asked.GPU = j.onCPU(), ""
@@ -49,11 +49,12 @@ func (j *Job) start(ctx context.Context) (setting retry.Setting, why string) {
 
 func (j *Job) onCPU() bool { return j.claim.GPU == queue.CPU }
 
-// next is what to try after memory ran out, with a device for it. A GPU that can't be had in time is left out.
+// next returns the setting to try after a shortage and takes a device for it. It skips GPUs that are not available in
+// time.
 func (j *Job) next(ctx context.Context, setting retry.Setting, outcome attempt.Outcome) (retry.Setting, string, error) {
 	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
 	others, err := j.moveTo(ctx)
-	if err != nil { // the GPU at hand may do with less
+	if err != nil { // the current GPU may suffice with a smaller setting
 		j.say("other GPUs can't be looked at: %v", err)
 	}
 	var gpus []retry.GPU

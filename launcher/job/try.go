@@ -43,7 +43,7 @@ func (j *Job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 	row := j.newAttempt(ctx, setting, why, values)
 	said := why
 	if row.Attempt > 1 {
-		said = "" // with the shortage before it
+		said = "" // the shortage message has it
 	}
 	j.say("attempt %d on %s%s", row.Attempt, j.deviceText(), settingText(setting, said))
 	spec := attempt.Spec{
@@ -67,11 +67,11 @@ func (j *Job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 		j.finish(row, attempt.Outcome{ExitCode: fail.ExitFailed}, err.Error())
 		return attempt.Outcome{}, err
 	}
-	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // should we be killed, it is found by this
+	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // finds the process if swarm run is killed
 		j.s.Logger.Debug("queue", "error", err)
 	}
 	j.row.State = store.JobRunning
-	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
+	j.saveJob(ctx) // with ctx: a blocked database must not keep a Ctrl-C from the command
 	j.saveAttempt(ctx, row)
 	if err := j.await(ctx, p); err != nil {
 		j.finish(row, attempt.Outcome{ExitCode: fail.ExitFailed, Stopped: true}, err.Error())
@@ -82,8 +82,8 @@ func (j *Job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 	return outcome, nil
 }
 
-// await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that
-// can't be ended.
+// await returns when the command has ended, and ends it if ctx ends. It returns an error if the process can't be
+// killed.
 func (j *Job) await(ctx context.Context, p *attempt.Process) error {
 	select {
 	case <-p.Done():
@@ -109,13 +109,13 @@ func (j *Job) await(ctx context.Context, p *attempt.Process) error {
 	return p.Kill()
 }
 
-// gpuMemory is what the command's processes hold of its GPU.
+// gpuMemory returns the bytes that the command's processes hold on its GPU.
 func (j *Job) gpuMemory(pids []int) (int64, bool) {
 	j.pids = pids
 	return j.devices.Used(j.claim.GPU, pids, j.before, j.claim.Exclusive)
 }
 
-// sampled tells the others of the queue what of the claim is in use.
+// sampled records the used part of the claim in the queue.
 func (j *Job) sampled(u attempt.Usage) {
 	if j.onCPU() || len(j.pids) == 0 {
 		return
@@ -129,7 +129,7 @@ func (j *Job) sampled(u attempt.Usage) {
 	}
 }
 
-// newAttempt is the row of an attempt that is about to begin.
+// newAttempt returns the row of the next attempt.
 func (j *Job) newAttempt(ctx context.Context, s retry.Setting, why string, values map[string]string) store.JobAttempt {
 	j.attempts++
 	text, err := json.Marshal(values)
@@ -148,7 +148,7 @@ func (j *Job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 		row.Device, row.GPU, row.GPUName = "cpu", "", ""
 		return row
 	}
-	list, _ := j.devices.Look(ctx) // what can't be read isn't recorded
+	list, _ := j.devices.Look(ctx) // unreadable values are not recorded
 	for _, device := range list {
 		if device.GPU == s.GPU {
 			row.GPUTotal, j.free, j.before = device.Total, device.Free, device.Total-device.Free
@@ -157,7 +157,7 @@ func (j *Job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 	return row
 }
 
-// finish writes what became of an attempt.
+// finish records the result of an attempt.
 func (j *Job) finish(row store.JobAttempt, o attempt.Outcome, message string) {
 	row.Ended, row.Message = event.Now(), message
 	row.PeakGPU, row.PeakHost = o.Peak.GPUBytes, o.Peak.HostBytes
@@ -195,8 +195,8 @@ func (j *Job) saveAttempt(ctx context.Context, row store.JobAttempt) {
 	j.unsaved[row.Attempt] = row
 }
 
-// input is what the command reads: a pipe or a file that was given, never the terminal, whose session it is not part
-// of.
+// input returns the command's stdin: a pipe or a file of this process, never a terminal, because the command is not
+// in the terminal's session.
 func (j *Job) input() *os.File {
 	file, ok := j.s.Stdin.(*os.File)
 	if !ok || j.s.Announce != nil || term.IsTerminal(int(file.Fd())) {
