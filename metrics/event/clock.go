@@ -2,6 +2,6 @@ package event
 
 import "time"
 
-// Now is the present as Event.Time counts it. Everything that stamps events uses it: what is cut to another precision
-// would be put before what happened earlier.
+// Now returns the current time as Event.Time records it: Unix seconds with microsecond precision. All code that stamps
+// events calls Now, because mixed precision would order events wrongly.
 func Now() float64 { return float64(time.Now().UnixMicro()) / 1e6 }

@@ -12,7 +12,7 @@ import (
 // MaxLine bounds an event or command in bytes.
 const MaxLine = 4 << 20
 
-// ErrLineTooLong is returned by Reader.Read for a line above its bound; the stream can't be used afterwards.
+// ErrLineTooLong is returned by Reader.Read for a line above its limit. The stream is unusable afterwards.
 var ErrLineTooLong = errors.New("line too long")
 
 // Writer writes one JSON object a line. It is safe for concurrent use.
@@ -24,7 +24,7 @@ type Writer struct {
 // NewWriter returns a Writer on w. Each Write is one call of w.Write, so that lines never interleave.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write sends v as one line.
+// Write writes v as one line.
 func (w *Writer) Write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -51,8 +51,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: limit}
 }
 
-// Read decodes the next line into v. It returns io.EOF at the end, also when a torn last line precedes it: whoever
-// wrote it is dead.
+// Read decodes the next line into v. It returns io.EOF at the end. It drops a last line without a newline, because its
+// writer died while writing it.
 func (r *Reader) Read(v any) error {
 	r.buf = r.buf[:0]
 	for {

@@ -22,7 +22,7 @@ func TestLinesRoundTrip(t *testing.T) {
 				Type: TypeRound, Node: rapid.StringMatching(`node_[0-9]`).Draw(t, "node"), Message: rapid.String().Draw(t, "message"),
 				Round: &Round{Round: rapid.IntRange(0, 1<<30).Draw(t, "round"), Reward: rapid.Float64Range(0, 1).Draw(t, "reward")},
 			}
-			// JSON replaces invalid UTF-8; what nodes send is valid.
+			// JSON replaces invalid UTF-8; nodes send only valid UTF-8.
 			e.Message = strings.ToValidUTF8(e.Message, "")
 			sent = append(sent, e)
 			if err := w.Write(e); err != nil {
@@ -66,7 +66,7 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// A reader goes on after a line that is no JSON: one bad line of a child is not its end.
+// A reader continues after a line that is not JSON: one bad line from a child does not end the stream.
 func TestReaderGoesOn(t *testing.T) {
 	r := NewReader(strings.NewReader("garbage\n{\"type\":\"state\"}\n"), MaxLine)
 	var e Event

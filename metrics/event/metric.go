@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// Metric is one figure of a Round. The table of metrics is the one place that lists them: the database's columns, what
-// verify compares, what a worker may deliver, exports, the API and the documents come from it or are tested against it.
-// A new metric is a field of Round, its computation, one row here and the migration that adds its column.
+// Metric is one figure of a Round. The table of metrics is the only list of them. Database columns, the comparisons of
+// `swarm verify`, the values accepted from workers, exports, the API and the documents derive from the table or are
+// tested against it. A new metric needs a field of Round, its computation, one row here and a migration that adds its
+// column.
 type Metric struct {
-	Name     string  // in JSON, in the database and in the API
+	Name     string  // name in JSON, in the database and in the API
 	Unit     Unit    // of its values
-	Axis     Axis    // of a curve of it
-	Meaning  string  // as docs/METRICS.md has it
-	TRL      string  // TRL's name for it; empty: TRL has none
-	Training bool    // only a round that trains has it
-	Bound    Bound   // what a worker may say
-	Repeat   Repeat  // which comparison of a verification covers it
-	Since    int     // the schema of the database that brought its column; 0: every schema that can be read has it
-	Optional bool    // a round may do without it, and says no reason then
+	Axis     Axis    // y axis of its curve
+	Meaning  string  // description, exactly as in docs/METRICS.md
+	TRL      string  // TRL's name for the metric; empty: TRL has no such metric
+	Training bool    // only rounds that train have a value
+	Bound    Bound   // which values the coordinator accepts from a worker
+	Repeat   Repeat  // which comparison of `swarm verify` covers the metric
+	Since    int     // schema version that added its column; 0: every readable schema has it
+	Optional bool    // a round may lack the value without a reason in NonFinite
 	field    fieldOf // pointer to its field: *float64, **float64, *int or *bool
-	none     noneOf  // tells a round whose value means that there is none; nil: no value does
+	none     noneOf  // reports whether a value means "no value"; nil: no value does
 }
 
 type (
@@ -57,7 +58,8 @@ const (
 	AxisSeconds Axis = "seconds"
 )
 
-// Bound says which values of a metric are accepted from a worker. The largest counts follow from the experiment.
+// Bound limits the values of a metric that the coordinator accepts from a worker. The experiment determines the largest
+// counts.
 type Bound int
 
 // Bounds of metrics.
@@ -72,19 +74,19 @@ const (
 	BoundExternalGroups              // a count, at most a round's external groups
 )
 
-// Repeat says which comparison of a verification (`swarm verify`) covers a metric.
+// Repeat selects the comparison of `swarm verify` that covers a metric.
 type Repeat int
 
-// Comparisons of a verification.
+// Comparisons of `swarm verify`.
 const (
-	RepeatNever   Repeat = iota // a time, or what depends on when peers' rollouts arrived
-	RepeatOwn                   // of the node's own rollouts
-	RepeatScored                // known before the update, where all that peers shared is there
-	RepeatStepped               // whether there was an update
-	RepeatLearned               // what the update gave, in floating point
+	RepeatNever   Repeat = iota // a duration, or a value that depends on when peers' rollouts arrived
+	RepeatOwn                   // depends on the node's own rollouts only
+	RepeatScored                // known before the update, if all rollouts that peers shared are available
+	RepeatStepped               // whether the round made an update
+	RepeatLearned               // result of the update, in floating point
 )
 
-// metrics is the table, in the order in which surfaces list them.
+// metrics is the table, in display order.
 var metrics = []Metric{
 	{Name: "reward", Unit: UnitReward, Axis: AxisNumber, TRL: "reward", Bound: BoundRatio, Repeat: RepeatOwn,
 		Meaning: "mean of scores over own I·G completions",
@@ -196,13 +198,13 @@ var metrics = []Metric{
 		field:   func(r *Round) any { return &r.GenerateOnly }},
 }
 
-// fixedSplit tells a round whose I and J are the configured ones.
+// fixedSplit reports whether a round uses the configured I and J.
 func fixedSplit(r *Round) bool { return r.SplitOwn == 0 && r.SplitExternal == 0 }
 
 // Metrics returns the table of metrics. Callers must not change it.
 func Metrics() []Metric { return slices.Clip(metrics) }
 
-// MetricNamed returns the metric of that name, and whether there is one.
+// MetricNamed returns the metric with that name, and whether it exists.
 func MetricNamed(name string) (Metric, bool) {
 	i := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == name })
 	if i < 0 {
@@ -220,8 +222,8 @@ func MetricNames() []string {
 	return names
 }
 
-// Value returns a round's figure as it is recorded: a float64, an int or a bool, nil where the round has none.
-// NonFinite is not consulted.
+// Value returns a round's figure as recorded: a float64, an int or a bool, or nil if the round has no value. It does
+// not consult NonFinite.
 func (m Metric) Value(r *Round) any {
 	if m.Training && r.GenerateOnly || m.none != nil && m.none(r) {
 		return nil
@@ -241,7 +243,7 @@ func (m Metric) Value(r *Round) any {
 	return nil
 }
 
-// Number returns the field's content as a number: NaN for a pointer that is nil, 1 and 0 for true and false.
+// Number returns the field's content as a number: NaN for a nil pointer, 1 for true and 0 for false.
 func (m Metric) Number(r *Round) float64 {
 	switch p := m.field(r).(type) {
 	case *float64:
@@ -261,7 +263,7 @@ func (m Metric) Number(r *Round) float64 {
 	return math.NaN()
 }
 
-// SetNumber is the reverse of Number.
+// SetNumber is the inverse of Number.
 func (m Metric) SetNumber(r *Round, v float64) {
 	switch p := m.field(r).(type) {
 	case *float64:
@@ -275,7 +277,7 @@ func (m Metric) SetNumber(r *Round, v float64) {
 	}
 }
 
-// Real tells a metric that is measured, a REAL of the database, from a count or a flag, its INTEGERs.
+// Real reports whether the metric is a measurement, which the database stores as REAL. Counts and flags are INTEGER.
 func (m Metric) Real() bool {
 	switch m.field(&Round{}).(type) {
 	case *float64, **float64:

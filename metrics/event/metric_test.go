@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// figures are the JSON names of Round's figures, in order: everything but its key, its lists and what says why a figure
-// is missing.
+// figures returns the JSON names of Round's figures in order: all fields except the key, the lists and non_finite.
 func figures() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Round]()) {
@@ -24,7 +23,7 @@ func figures() []string {
 	return names
 }
 
-// Every figure of a Round is a metric of its name: the row's pointer is its field's.
+// Every figure of a Round has one row with its name, and the row's pointer addresses that field.
 func TestEveryFigureOfARoundIsOneRow(t *testing.T) {
 	if got, want := MetricNames(), figures(); !slices.Equal(got, want) {
 		t.Fatalf("metrics %v, fields %v", got, want)
@@ -67,7 +66,7 @@ func TestEveryFigureOfARoundIsOneRow(t *testing.T) {
 	}
 }
 
-// docs/METRICS.md has exactly the table's row of each metric, in its order, and names those that only training rounds
+// docs/METRICS.md has one row for each metric, in the table's order, and lists the metrics that only training rounds
 // have.
 func TestTheMetricsPageIsTheTable(t *testing.T) {
 	data, err := os.ReadFile("../../docs/METRICS.md")
@@ -106,7 +105,7 @@ func TestTheMetricsPageIsTheTable(t *testing.T) {
 	}
 }
 
-// A trainer's report in Python takes the same figures, each with its kind.
+// The Python reporter for trainers accepts the same figures, each with the same kind.
 func TestTheTrainersReportHasTheTablesMetrics(t *testing.T) {
 	data, err := os.ReadFile("../../notebooks-bridge/swarm_bridge/report.py")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzReader reads a stranger's bytes as a stream of events: it ends, it holds no more than its bound, and what it took
-// can be sent on and arrives unchanged.
+// FuzzReader reads untrusted bytes as a stream of events. The reader terminates, holds no more than its limit, and each
+// event it returns survives another round trip unchanged.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("{\"type\":\"round\",\"node\":\"node_0\",\"round\":{\"round\":1,\"peers\":[{\"node\":\"a\",\"late\":true}]}}\n{\"type\":"))
 	f.Add([]byte("null\n[]\n{}\n\n{\"lease\":null,\"time\":1e308}\n"))
@@ -23,7 +23,7 @@ func readAll(t *testing.T, data []byte) {
 	for {
 		var v Event
 		err := r.Read(&v)
-		if cap(r.buf) > 4*limit+128<<10 { // the line and what the underlying reader gives at once
+		if cap(r.buf) > 4*limit+128<<10 { // the line plus one read of the underlying reader
 			t.Fatalf("holds %d bytes", cap(r.buf))
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, ErrLineTooLong) {
