@@ -9,18 +9,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Axis is what a curve is drawn against: a row of the one table of them. Every surface takes names, labels and units
-// from there.
+// Axis is an x axis of curves, a row of the table of axes. All surfaces take names, labels and units from that table.
 type Axis struct {
-	Name  string `json:"name"`  // as --per and the dashboard's API have it
+	Name  string `json:"name"`  // value of --per and of the dashboard's API
 	Label string `json:"label"` // of the axis
-	Unit  string `json:"unit"`  // of its values, as charts know it: number or seconds
+	Unit  string `json:"unit"`  // of its values, as the charts name it: number or seconds
 
-	metrics []string // of rounds that its values are made of
+	metrics []string // metrics of rounds from which its values are computed
 	places  func(c Curve, s RunSeries) Values
 }
 
-// PerRounds is the axis that is used where none is named.
+// PerRounds is the default axis.
 const PerRounds = "rounds"
 
 var axes = []Axis{
@@ -31,10 +30,10 @@ var axes = []Axis{
 	{"money", "cost", "number", nil, moneyPlaces},
 }
 
-// Axes returns the table, rounds first.
+// Axes returns the table of axes, rounds first.
 func Axes() []Axis { return slices.Clone(axes) }
 
-// AxisNames returns the names in the table's order.
+// AxisNames returns the names of the axes in the table's order.
 func AxisNames() []string {
 	var names []string
 	for _, a := range axes {
@@ -43,7 +42,7 @@ func AxisNames() []string {
 	return names
 }
 
-// AxisOf returns the axis of a name, rounds for none. The error names those that there are.
+// AxisOf returns the axis with a name; an empty name means rounds. The error lists the valid names.
 func AxisOf(name string) (Axis, error) {
 	if name == "" {
 		name = PerRounds
@@ -56,10 +55,10 @@ func AxisOf(name string) (Axis, error) {
 	return Axis{}, fmt.Errorf("unknown axis %q, known are: %s", name, strings.Join(AxisNames(), ", "))
 }
 
-// Metrics are those that a RunSeries has to have in More for this axis.
+// Metrics returns the metrics that RunSeries.More must contain for this axis.
 func (a Axis) Metrics() []string { return slices.Clone(a.metrics) }
 
-// In is the label with a currency behind it where the axis is of money.
+// In returns the label, followed by the currency if the axis is money.
 func (a Axis) In(currency string) string {
 	if a.Name != "money" || currency == "" {
 		return a.Label
@@ -67,7 +66,7 @@ func (a Axis) In(currency string) string {
 	return a.Label + ", " + currency
 }
 
-// RunSeries is what the curves of one run are made of.
+// RunSeries is the data of one run from which its curves are computed.
 type RunSeries struct {
 	Run      store.Run
 	Attempts []store.Attempt
@@ -75,7 +74,7 @@ type RunSeries struct {
 	More     map[string][]store.RoundValue // of Axis.Metrics
 }
 
-// roundPlaces are the rounds themselves, the first being 0.
+// roundPlaces returns the rounds themselves, from 0.
 func roundPlaces(c Curve, _ RunSeries) Values {
 	out := make(Values, len(c.Round))
 	for i, round := range c.Round {
@@ -84,12 +83,12 @@ func roundPlaces(c Curve, _ RunSeries) Values {
 	return out
 }
 
-// completionPlaces are sums over nodes and rounds of the completions that nodes generated themselves.
+// completionPlaces returns the cumulative number of completions that nodes generated themselves.
 func completionPlaces(c Curve, s RunSeries) Values {
 	return sumPlaces(c, s, func(nodeRound) float64 { return 1 })
 }
 
-// tokenPlaces are sums of their tokens: completions times their mean length.
+// tokenPlaces returns the cumulative number of tokens of these completions: completions times their mean length.
 func tokenPlaces(c Curve, s RunSeries) Values {
 	lengths := map[nodeRound]float64{}
 	for _, v := range s.More["completions_mean_length"] {
@@ -103,7 +102,7 @@ type nodeRound struct {
 	round int
 }
 
-// sumPlaces are sums over nodes and rounds of completions, each weighed; unknown where they add up to nothing.
+// sumPlaces returns cumulative sums of weighted completions over nodes and rounds. A sum of 0 is unknown.
 func sumPlaces(c Curve, s RunSeries, weight func(nodeRound) float64) Values {
 	sums := map[int]float64{}
 	for _, v := range s.More["completions"] {
@@ -123,8 +122,7 @@ func sumPlaces(c Curve, s RunSeries, weight func(nodeRound) float64) Values {
 	return out
 }
 
-// secondPlaces are the seconds for which coordinators had worked on the run when its last node ended the round: pauses
-// don't count.
+// secondPlaces returns the active seconds of the run, without pauses, until its last node ended each round.
 func secondPlaces(c Curve, s RunSeries) Values {
 	out := slices.Clone(c.Time)
 	latest := 0.0
@@ -132,13 +130,13 @@ func secondPlaces(c Curve, s RunSeries) Values {
 		if len(s.Attempts) > 0 {
 			t = Elapsed(s.Attempts, s.Run.Started+t)
 		}
-		latest = max(latest, t) // a round that was done again ended after the one behind it
+		latest = max(latest, t) // a repeated round can end after the round that follows it
 		out[i] = latest
 	}
 	return out
 }
 
-// moneyPlaces are those of secondPlaces times the run's price; unknown without a price.
+// moneyPlaces returns the results of secondPlaces times the run's price; unknown without a price.
 func moneyPlaces(c Curve, s RunSeries) Values {
 	out := secondPlaces(c, s)
 	for i, t := range out {

@@ -5,16 +5,18 @@ import (
 	"strings"
 )
 
-// BaselinePreset is the experiment without sharing, which others are compared with by themselves.
+// BaselinePreset is the experiment without sharing. It is the default baseline of comparisons.
 const BaselinePreset = "8loc0ext"
 
-const baselineConfig = "8/0" // its I/J
+const baselineConfig = "8/0" // I/J of the baseline preset
 
-// unnamedExperiment is the name of an experiment that nobody named: it is the baseline only where it is asked for.
+// unnamedExperiment is the name of experiments that the user did not name. Such an experiment is the baseline only on
+// request.
 const unnamedExperiment = "default"
 
-// findBaseline returns the place of the baseline among the groups: the one of that name; without a name that of the
-// preset 8loc0ext. It is -1 where none is of that name, or where it isn't known which of several would be meant.
+// findBaseline returns the index of the baseline among the groups. With a name it is the group with that name. Without
+// a name it is the group of the preset 8loc0ext. It returns -1 if no group matches, or if several do and none is
+// preferred.
 func findBaseline(groups []group, name string) int {
 	if name != "" {
 		return named(groups, name)
@@ -44,14 +46,15 @@ func findBaseline(groups []group, name string) int {
 	return -1
 }
 
-// isBaseline tells whether a group's nodes train alone, as the preset's do. A trainer of the user has neither I nor J.
+// isBaseline reports whether a group's nodes train alone, as in the baseline preset. A user's own trainer has neither I
+// nor J.
 func (g group) isBaseline() bool {
 	r := g.runs[0].Run
 	return r.NumTrainSamples > 0 && r.NumTransplantTrees == 0 && usual(settingOf(r).Split, "fixed")
 }
 
-// named is the place of the group of that name. Of an experiment that was split it is the part with the most seeds, the
-// first of equals.
+// named returns the index of the group with a name. If an experiment was split, it returns the part with the most
+// seeds, and the first of equal parts.
 func named(groups []group, name string) int {
 	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
 		return i

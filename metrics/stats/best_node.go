@@ -5,14 +5,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// What a Choice of a node goes by.
+// Criteria for a Choice.
 const (
 	ByHeldOut = "held_out_reward" // after Round rounds
-	ByRecent  = "recent_reward"   // mean over the recent rounds, the last of which is Round
+	ByRecent  = "recent_reward"   // mean over the recent rounds, of which Round is the last
 	ByOrder   = "first"           // no reward is known
 )
 
-// Choice is a node of a run and why it was chosen.
+// Choice is a node of a run and the criterion for choosing it.
 type Choice struct {
 	Node   string
 	By     string
@@ -20,9 +20,10 @@ type Choice struct {
 	Round  int
 }
 
-// BestNode chooses one of the nodes in among, of which there is at least one: that of the highest held-out reward after
-// the newest round that any of them was evaluated after, round 0 excepted; without one that of the highest mean reward
-// in recent; else the first. Of equals the one that is earlier in among counts. What isn't finite counts as 0.
+// BestNode chooses one of the nodes in among, which must not be empty. It takes the node with the highest held-out
+// reward at the newest evaluated round after round 0. Without such an evaluation it takes the node with the highest
+// mean reward in recent, else the first node. Ties go to the node that is earlier in among. Non-finite rewards count as
+// 0.
 func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) Choice {
 	newest := 0
 	member := map[string]bool{}
@@ -59,7 +60,7 @@ func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward
 	return Choice{Node: among[0], By: ByOrder}
 }
 
-// highest is the first name of the highest value, false where none has one.
+// highest returns the first name with the highest value; ok is false if no name has a value.
 func highest(names []string, values map[string]float64) (best string, ok bool) {
 	for _, name := range names {
 		if v, known := values[name]; known && (!ok || v > values[best]) {

@@ -7,62 +7,63 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Caveat is what a reader must know before he believes a number: one of the types below. metrics/wording puts it into
-// words.
+// Caveat is a restriction that readers must know to interpret the numbers: one of the types below. metrics/wording
+// words it.
 type Caveat interface{ caveat() }
 
-// Caveats of a Comparison. Row is a row's name.
+// Caveats of a Comparison. Row is the name of a row.
 type (
-	// NoBaseline says that no row is known to be the baseline, the first of which is Row.
+	// NoBaseline reports that no baseline is known. Row is the first row.
 	NoBaseline struct{ Row string }
-	// PerNodeRound says that improvements compare rewards of a node-round, for the runs differ in nodes or rounds.
+	// PerNodeRound reports that improvements compare rewards per node-round, because the runs differ in nodes or
+	// rounds.
 	PerNodeRound struct{}
-	// CutRounds says that some runs are compared over fewer rounds than they have.
+	// CutRounds reports that some runs are compared over fewer rounds than they have.
 	CutRounds struct{}
-	// CutEvaluations says that some runs are compared by an older evaluation than their newest.
+	// CutEvaluations reports that some runs are compared by an evaluation that is not their newest.
 	CutEvaluations struct{}
-	// OtherMeasure names the pairs that MeasureAuto decides by the reward, where the comparison is by pass@1.
+	// OtherMeasure lists the pairs that MeasureAuto decides by reward although the comparison uses pass@1.
 	OtherMeasure struct{ Pairs [][2]string }
-	// Confounded names the settings for which rows are not comparable.
+	// Confounded lists the settings that make rows not comparable.
 	Confounded struct{ Settings []string }
-	// Corrected says how many comparisons the p-values behind the verdicts are corrected for.
+	// Corrected reports for how many comparisons the p-values of the verdicts are corrected.
 	Corrected struct{ Tests int }
-	// Skipped says how many runs of a row are not done and don't count, and in which states they are.
+	// Skipped reports how many runs of a row are unfinished and therefore not counted, and their states.
 	Skipped struct {
 		Row              string
 		Skipped, Counted int
 		States           []string
 	}
-	// NoneDone says that no run of a row is done, so that those in these states count.
+	// NoneDone reports that a row has no finished run, so that runs in these states count.
 	NoneDone struct {
 		Row     string
 		Counted int
 		States  []string
 	}
-	// Parted says that an experiment's runs were made with different settings and are in several rows.
+	// Parted reports that the runs of an experiment used different settings and are split into several rows.
 	Parted struct {
 		Experiment string
 		Parts      []Part
 	}
-	// WithWorkers says that other hosts took part in a run, whose nodes come and go.
+	// WithWorkers reports that other hosts took part in a run. Their nodes come and go.
 	WithWorkers struct {
 		Row, Run       string
 		Nodes, Workers int
-		Models         []string // of its nodes, where these are several
+		Models         []string // models of its nodes, if there are several
 	}
-	// OtherQuestions says how many runs of a row have a held-out evaluation that is not the baseline's.
+	// OtherQuestions reports how many runs of a row have a held-out evaluation with other questions than the baseline.
 	OtherQuestions struct {
 		Row         string
 		Other, Runs int
 	}
-	// BelowWindow says how many runs of a row are shorter than the window of the reward that they should reach.
+	// BelowWindow reports how many runs of a row are shorter than the window of the target reward.
 	BelowWindow struct {
 		Row                 string
 		Short, Runs, Window int
 	}
 )
 
-// Part is a part of an experiment that is in several rows.
+// Part is one of several rows of an experiment.
 type Part struct {
 	Name string
 	Runs int
@@ -84,8 +85,8 @@ func (BelowWindow) caveat()    {}
 
 func (c *Comparison) caveat(x Caveat) { c.Caveats = append(c.Caveats, x) }
 
-// addCaveats says what the numbers don't: runs left out, rows that were cut or taken apart, evaluations that don't
-// compare.
+// addCaveats adds what the numbers do not show: runs left out, rows that were cut or split, evaluations that are not
+// comparable.
 func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	if f.base < 0 && !o.ofStudyArms() && len(f.groups) > 1 {
 		c.caveat(NoBaseline{f.groups[0].name})
@@ -110,7 +111,7 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	}
 }
 
-// addCuts says that runs were cut to what the others have.
+// addCuts reports runs that were cut to the length of the others.
 func (c *Comparison) addCuts() {
 	if slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.span.uneven && !p.short }) {
 		c.caveat(CutRounds{})
@@ -135,8 +136,7 @@ func (c *Comparison) addConfounders() {
 	}
 }
 
-// addParts tells of an experiment that is in several rows, once, at its first: list begins with a part and holds those
-// after it.
+// addParts reports a split experiment once, at its first row. list begins with a part and holds all groups after it.
 func (c *Comparison) addParts(list []group) {
 	first := list[0]
 	if first.part == "" || slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Experiment == first.experiment && c.told(r, first) }) {
@@ -151,13 +151,13 @@ func (c *Comparison) addParts(list []group) {
 	c.caveat(x)
 }
 
-// told tells whether a row stands before the group's and is a part of the same experiment.
+// told reports whether a row precedes the group's row and is a part of the same experiment.
 func (c *Comparison) told(r Row, g group) bool {
 	at := func(name string) int { return slices.IndexFunc(c.Rows, func(x Row) bool { return x.Name == name }) }
 	return r.Part != "" && at(r.Name) < at(g.name)
 }
 
-// Tests are how many the p-values are corrected for; none where there is no p-value.
+// Tests returns the number of tests for which the p-values are corrected; 0 if there are no p-values.
 func (c *Comparison) Tests() int {
 	n := 0
 	for _, p := range c.Pairs {
@@ -189,7 +189,7 @@ func states(runs []store.Totals) (list []string) {
 	return list
 }
 
-// addWorkers tells of runs in which other hosts took part: their nodes come and go, and may have other models.
+// addWorkers reports runs with nodes of other hosts: these come and go, and may use other models.
 func (c *Comparison) addWorkers(g group) {
 	for _, r := range g.runs {
 		if r.Workers == 0 {

@@ -5,12 +5,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Command is the command line that began an attempt, with secrets masked.
+// Command is the command line that started an attempt, with secrets masked.
 type Command struct {
 	Folder      string   `json:"folder"`      // working directory
 	Arguments   []string `json:"arguments"`   // without the program
-	Environment []string `json:"environment"` // NAME=value, of the variables that decide something
-	Line        string   `json:"line"`        // environment, program and arguments as a shell reads them
+	Environment []string `json:"environment"` // NAME=value of the variables that influence the run
+	Line        string   `json:"line"`        // environment, program and arguments, quoted for a shell
 }
 
 func newCommand(c store.Command) *Command {

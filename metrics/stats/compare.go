@@ -9,55 +9,58 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Bases that a Comparison's improvements rest on.
+// Bases of a Comparison's improvements.
 const (
-	BasisCumulative   = "cumulative_reward"     // all runs have the same node-rounds: both bases give the same number
-	BasisPerNodeRound = "reward_per_node_round" // they differ, so that sums can't be compared
-	BasisEval         = "eval_reward"           // held-out evaluation
-	BasisPass         = "eval_pass_1"           // its share of right completions
+	BasisCumulative   = "cumulative_reward"     // all runs have the same node-rounds, so sums and means give the same improvement
+	BasisPerNodeRound = "reward_per_node_round" // runs differ in node-rounds, so sums are not comparable
+	BasisEval         = "eval_reward"           // mean reward of a held-out evaluation
+	BasisPass         = "eval_pass_1"           // share of right completions of a held-out evaluation
 )
 
 // Comparison is the document of `swarm compare -o json`. Fields are only ever added.
 type Comparison struct {
-	Baseline string `json:"baseline"` // a row's name; empty: it isn't known which is meant, and no row is compared with another
+	Baseline string `json:"baseline"` // a row's name; empty: the baseline is unknown, and rows are not compared
 	Basis    string `json:"basis"`
 	Rows     []Row  `json:"rows"`
 
 	By      string           `json:"by"`
 	Measure string           `json:"measure"`
-	EvalSet string           `json:"eval_set"` // the held-out questions that eval_reward is of; empty: none
-	Pairs   []Pair           `json:"pairs"`    // rows against the baseline, or every pair; in the order of rows
+	EvalSet string           `json:"eval_set"` // held-out questions that eval_reward is computed on; empty: none
+	Pairs   []Pair           `json:"pairs"`    // each row against the baseline, or every pair; in the order of rows
 	Tasks   []TaskComparison `json:"tasks,omitempty"`
-	Notes   []string         `json:"notes"` // Caveats in words: metrics/wording sets it
+	Notes   []string         `json:"notes"` // Caveats as text, set by metrics/wording
 
 	Study *Study `json:"study,omitempty"` // with CompareOptions.Study
 
-	Caveats []Caveat `json:"-"` // what a reader must know before he believes a number
+	Caveats []Caveat `json:"-"` // restrictions that readers must know
 
-	planned int // tests, of which some may have no p-value yet
+	planned int // planned tests; some may have no p-value yet
 }
 
-// Runs are what Compare compares: a database's runs, by start, and what the options ask for of each, by run.
+// Runs is the input of Compare: a database's runs by start time, and per run the data that the options require.
 type Runs struct {
 	Totals  []store.Totals
 	Evals   map[string]store.EvalTotal
 	Reaches map[string]Reach             // with CompareOptions.Target
 	Tasks   map[string][]store.TaskTotal // with CompareOptions.Tasks
 
-	Sums       map[string]map[int]store.RewardSum   // by run and number of first rounds: what Needs.Sums asks for
-	EvalRounds map[string][]store.EvalTotal         // every evaluation of the runs in Needs.Evals
-	TaskCuts   map[string]map[int][]store.TaskTotal // with CompareOptions.Tasks: of what Needs.Sums asks for
+	Sums       map[string]map[int]store.RewardSum   // by run and number of first rounds; Needs.Sums lists the required ones
+	EvalRounds map[string][]store.EvalTotal         // all evaluations of the runs in Needs.Evals
+	TaskCuts   map[string]map[int][]store.TaskTotal // with CompareOptions.Tasks: for the rounds in Needs.Sums
 
-	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: of Evals, by model
+	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: Evals by model
 }
 
-// Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is
-// the preset 8loc0ext's. Where it isn't known which is meant, rows are ranked and nothing is decided. Rows keep the
-// order of the runs otherwise. Two rows are compared over the rounds that all of their runs have, and only where they
-// differ in nothing that could make the result beside what is studied. Improvements compare rewards a node-round, which
-// for runs of equal nodes is the same as comparing cumulative rewards. Intervals are over seeds, never over nodes:
-// nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other. Verdicts, notes and a
-// study's lines are metrics/wording's to set. The error is store.ErrNotFound for a baseline without runs.
+// Compare groups runs by experiment or configuration and compares each group with the baseline. An empty name selects
+// the group of the preset 8loc0ext. If the baseline is unknown, rows are ranked and nothing is decided. Otherwise rows
+// keep the order of the runs.
+//
+// Two rows are compared over the rounds that all of their runs have, and only if they differ in no setting, beside the
+// studied ones, that could cause the result. Improvements compare rewards per node-round; for runs with equal nodes
+// this equals a comparison of cumulative rewards. Intervals are over seeds, never over nodes: nodes of a swarm train on
+// each other's rollouts, and runs of one seed repeat each other.
+//
+// metrics/wording sets verdicts, notes and a study's lines. The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 	if o.Study != nil {
 		return compareStudy(runs, o)
@@ -109,8 +112,8 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	return c, f, nil
 }
 
-// basis says what improvements compare: sums where the runs of each pair have as many node-rounds in what is compared
-// of them.
+// basis returns what improvements compare: sums, if the runs of each pair have equally many node-rounds in the compared
+// span.
 func (c *Comparison) basis(f frame, runs Runs) string {
 	switch c.Measure {
 	case MeasureEval:
@@ -142,7 +145,7 @@ func (c *Comparison) basis(f frame, runs Runs) string {
 	return BasisCumulative
 }
 
-// addPairs compares the rows with the baseline, or each with each, and returns what each pair is of.
+// addPairs compares the rows with the baseline, or all rows with each other, and returns the two samples of each pair.
 func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	var sides []matched
 	for _, p := range f.pairs {
@@ -172,8 +175,8 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	return sides
 }
 
-// spans are what the rows show: of each what is compared of it with the baseline, of the baseline the longest of these,
-// and without a baseline what each has by itself.
+// spans returns the span that each row shows. A row that is compared with the baseline shows the span of that pair. The
+// baseline shows the longest of these. Without a baseline each row shows its own span.
 func (f frame) spans(runs Runs, pairs []Pair) []span {
 	spans := make([]span, len(f.groups))
 	for i, g := range f.groups {
@@ -186,7 +189,7 @@ func (f frame) spans(runs Runs, pairs []Pair) []span {
 		}
 		s := pairs[i].span
 		if s.uneven && s.rounds < firstTaught {
-			s.rounds = spans[p.a].rounds // nothing is compared: the row shows what there is
+			s.rounds = spans[p.a].rounds // nothing is compared: the row shows all of its rounds
 		} else if s.rounds > widest.rounds {
 			widest.rounds = s.rounds
 		}
@@ -202,7 +205,7 @@ func (f frame) spans(runs Runs, pairs []Pair) []span {
 	return spans
 }
 
-// rank orders rows that are compared with none: the longest first, and of equally long ones the highest.
+// rank orders rows without a baseline: the longest first, then the highest.
 func (c *Comparison) rank() {
 	rounds := func(r Row) int {
 		if r.RoundsCompared == nil {
@@ -221,7 +224,7 @@ func (c *Comparison) rank() {
 	})
 }
 
-// choose leaves out the rows that weren't asked for, and their pairs.
+// choose removes the rows that the options exclude, and their pairs.
 func (c *Comparison) choose(o CompareOptions) {
 	improvement := func(r Row) float64 {
 		if r.Improvement == nil {
@@ -253,7 +256,7 @@ func (c *Comparison) choose(o CompareOptions) {
 	c.Pairs = slices.DeleteFunc(c.Pairs, func(p Pair) bool { return !shown[p.A] || !shown[p.B] })
 }
 
-// order puts the baseline first.
+// order sorts the baseline first.
 func order(isBaseline bool) int {
 	if isBaseline {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// experiment makes done runs of seeds 1, 2 …, each of 80 node-rounds.
+// experiment returns finished runs of seeds 1, 2 …, each with 80 node-rounds.
 func experiment(name string, external int, rewards ...float64) []store.Totals {
 	var runs []store.Totals
 	for i, r := range rewards {
@@ -32,7 +32,7 @@ func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Tot
 	return c
 }
 
-// What verdicts and notes rest on; metrics/wording has the words.
+// TestReasonsAndCaveats checks the reasons of verdicts and notes. metrics/wording words them.
 func TestReasonsAndCaveats(t *testing.T) {
 	base := experiment("base", 0, 8, 8.2, 7.8)
 	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.6, 8.9, 8.4), experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12),
@@ -162,7 +162,7 @@ func TestColumnsOfPaperAndGuide(t *testing.T) {
 	require.Nil(t, rows[2].PaperReward)
 }
 
-// A hostile or broken database gives nulls and zeros, never a document that can't be written.
+// A corrupt or hostile database yields nulls and zeros, never a document that cannot be encoded.
 func TestCompareOfFiguresThatAreNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strange := rapid.SampledFrom([]float64{nan, math.Inf(1), math.Inf(-1), math.MaxFloat64, -5, 0, 1})

@@ -10,22 +10,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// PaperWindow is the window of the paper's smoothed figures, in rounds.
+// PaperWindow is the smoothing window of the paper's figures, in rounds.
 const PaperWindow = 100
 
-// CurveOptions choose how a Curve is made.
+// CurveOptions select smoothing and resolution of a Curve.
 type CurveOptions struct {
-	Window int // of the trailing moving average, in rounds; below 2: no smoothing
-	Points int // at most so many points a series, but never fewer than the extremes of the whole run take; 0: all
+	Window int // trailing moving average, in rounds; below 2: no smoothing
+	Points int // at most this many points per series, but always all extremes of the whole run; 0: all
 
-	// For an ExperimentCurve.
-	Per    string // an axis' name; empty: rounds
-	Single bool   // with each run's line
+	// Only for an ExperimentCurve.
+	Per    string // name of an axis; empty: rounds
+	Single bool   // include the line of each run
 }
 
-// Curve is a metric of one run over its rounds, as the paper draws it: each node's, and over nodes the mean with a band
-// from the lowest to the highest node. Smoothing comes first, over every round of each node; then points are left out
-// such that every extreme stays (per bucket of rounds the lowest and the highest value of each series).
+// Curve is a metric of one run over its rounds, as in the paper's figures: one series per node, and their mean with a
+// band from the lowest to the highest node. Each node is smoothed over all of its rounds first. Points are dropped
+// afterwards, and every extreme stays: of each bucket of rounds, the lowest and the highest value of each series.
 type Curve struct {
 	Run        string `json:"run"`
 	Experiment string `json:"experiment"`
@@ -33,23 +33,23 @@ type Curve struct {
 	Seed       int64  `json:"seed"`
 	Metric     string `json:"metric"`
 	Window     int    `json:"window"` // rounds; 1: not smoothed
-	Rounds     int    `json:"rounds"` // before points were left out
+	Rounds     int    `json:"rounds"` // before points were dropped
 
 	Round []int        `json:"round"` // x of every series below
-	Time  Values       `json:"time"`  // by Round: seconds from the run's start until its last node ended it
+	Time  Values       `json:"time"`  // by Round: seconds from the run's start until its last node ended the round
 	Mean  Values       `json:"mean"`  // over nodes
 	Low   Values       `json:"low"`   // lowest node
 	High  Values       `json:"high"`  // highest node
 	Nodes []NodeSeries `json:"nodes"`
 }
 
-// NodeSeries is one node's part of a Curve. A round that the node hasn't done is NaN.
+// NodeSeries is one node's part of a Curve. A round that the node did not do is NaN.
 type NodeSeries struct {
 	Node   string `json:"node"`
 	Values Values `json:"values"` // by Curve.Round
 }
 
-// NewCurve makes the curve of a metric of a run from the values of its nodes' rounds, in any order.
+// NewCurve computes the curve of a metric of a run. values holds its nodes' rounds, in any order.
 func NewCurve(run store.Run, metric string, values []store.RoundValue, o CurveOptions) Curve {
 	c := Curve{
 		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Metric: metric, Window: max(1, o.Window),
@@ -65,8 +65,8 @@ func NewCurve(run store.Run, metric string, values []store.RoundValue, o CurveOp
 	return c
 }
 
-// addNodes lays out the rounds that any node did, and each node's raw values. It returns by node and round whether it
-// was done.
+// addNodes collects the rounds that any node did, and each node's raw values. It returns by node and round whether the
+// node did the round.
 func (c *Curve) addNodes(values []store.RoundValue, started float64) (done [][]bool) {
 	rounds, nodes := map[int]int{}, map[string]int{}
 	for _, v := range values {
@@ -102,7 +102,7 @@ func (c *Curve) addNodes(values []store.RoundValue, started float64) (done [][]b
 	return done
 }
 
-// smoothed is the moving average of a node's rounds; where it did none there is nothing to show.
+// smoothed returns the moving average of a node's rounds. Rounds that the node did not do are NaN.
 func smoothed(values []float64, done []bool, window int) Values {
 	out := Values(MovingAverage(values, window))
 	for i, ok := range done {
@@ -121,7 +121,7 @@ func unknown(n int) Values {
 	return out
 }
 
-// addBand adds mean, lowest and highest node of every round.
+// addBand adds the mean, the lowest and the highest node of every round.
 func (c *Curve) addBand() {
 	n := len(c.Round)
 	c.Mean, c.Low, c.High = make(Values, n), unknown(n), unknown(n)
@@ -144,7 +144,7 @@ func (c *Curve) addBand() {
 	}
 }
 
-// thin leaves points out.
+// thin drops points and keeps all extremes.
 func (c *Curve) thin(points int) {
 	series := [][]float64{c.Mean, c.Low, c.High}
 	for _, n := range c.Nodes {

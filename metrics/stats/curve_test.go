@@ -60,8 +60,8 @@ func requireValues(t *testing.T, want, got Values, what ...any) {
 	}
 }
 
-// The paper smooths each agent, then averages: of whole rounds that is the average smoothed, and the band is wider than
-// the mean.
+// The paper smooths each agent, then averages. For complete rounds this equals smoothing the average. The band is wider
+// than the mean.
 func TestSmoothingBeforeAveraging(t *testing.T) {
 	random := randomOf(5)
 	var values []store.RoundValue
@@ -134,7 +134,7 @@ func TestThinningKeepsExtremes(t *testing.T) {
 	require.Empty(t, KeepExtremes([][]float64{{}}, 10))
 }
 
-// A spike of one round in 2000 must be seen at any size of the drawing.
+// A spike of one round in 2000 must be visible at any size of the drawing.
 func TestThinningKeepsASpikeOfOneNode(t *testing.T) {
 	var values []store.RoundValue
 	for round := range 2000 {

@@ -6,11 +6,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// KeepExtremes chooses at most points places, ascending, of equally long series with a common x, such that all may be
-// drawn with those alone: it cuts x into buckets of equal width and keeps of each the place of every series' lowest and
-// highest finite value, and the first and the last place of all. The number of points sets the width of the buckets.
-// Where even one bucket takes more than points, it has what that one takes: an extreme is never lost. With points below
-// 1, all places are kept.
+// KeepExtremes chooses at most points indices, ascending, of equally long series with a common x, so that a drawing of
+// these points shows all extremes. It divides x into buckets of equal width. Of each bucket it keeps the lowest and
+// highest finite value of every series, and it always keeps the first and the last index. points determines the width
+// of the buckets. If a single bucket already exceeds points, it keeps all indices of that bucket, so that no extreme is
+// lost. With points below 1 it keeps all indices.
 func KeepExtremes(series [][]float64, points int) []int {
 	n := 0
 	if len(series) > 0 {
@@ -38,7 +38,7 @@ func KeepExtremes(series [][]float64, points int) []int {
 	}
 }
 
-// keepOf marks what so many buckets keep, and returns how many places that is.
+// keepOf marks the indices kept with a number of buckets, and returns their count.
 func keepOf(series [][]float64, kept []bool, buckets int) int {
 	n := len(kept)
 	kept[0], kept[n-1] = true, true
@@ -60,7 +60,7 @@ func keepOf(series [][]float64, kept []bool, buckets int) int {
 	return count
 }
 
-// extremes returns where the lowest and the highest finite value are, -1 where there is none.
+// extremes returns the indices of the lowest and the highest finite value, or -1 if there is none.
 func extremes(values []float64) (low, high int) {
 	low = slices.IndexFunc(values, units.Finite)
 	high = low

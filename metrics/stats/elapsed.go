@@ -6,13 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// seenSlack is how far, in seconds, the present of a running run may lie after it was last seen: twice what lies
-// between two such notes. A run's times go on evenly; whoever asks has the host's clock, which may have been set since
-// the run began.
+// seenSlack bounds, in seconds, how far a running run's time may advance past the newest heartbeat: twice the interval
+// between heartbeats. A run counts time monotonically, but the reader's host clock may have been changed since the run
+// began.
 const seenSlack = 10
 
-// Elapsed returns the seconds for which coordinators worked on a run until a time, in Unix seconds: the sum over its
-// attempts, without the pauses between them. An attempt without an end counts until it was last seen.
+// Elapsed returns the active seconds of a run until a time, in Unix seconds: the sum over its attempts, without the
+// pauses between them. An attempt without an end counts until its last heartbeat.
 func Elapsed(attempts []store.Attempt, until float64) float64 {
 	sum := 0.0
 	for _, a := range attempts {
@@ -21,8 +21,8 @@ func Elapsed(attempts []store.Attempt, until float64) float64 {
 	return sum
 }
 
-// untilNow returns a running run's attempts with the newest one seen now, as far as a clock can be trusted (seenSlack).
-// The second value is that now.
+// untilNow returns a running run's attempts with the newest one extended to now, by at most seenSlack. The second
+// result is the end of that attempt.
 func untilNow(attempts []store.Attempt, now float64) ([]store.Attempt, float64) {
 	if len(attempts) == 0 {
 		return attempts, now
@@ -33,14 +33,14 @@ func untilNow(attempts []store.Attempt, now float64) ([]store.Attempt, float64) 
 	return attempts, newest.Seen
 }
 
-// lastSeen returns when a run that has no end was last heard of, in Unix seconds.
+// lastSeen returns the time of the newest sign of life of a run without an end, in Unix seconds.
 func lastSeen(s store.Snapshot) float64 {
 	last := s.Run.Resumed
 	for _, a := range s.Attempts {
 		last = max(last, a.Seen)
 	}
 	for _, n := range s.Nodes {
-		if n.Worker == "" { // other hosts' events have their hosts' times
+		if n.Worker == "" { // events of other hosts carry those hosts' clocks
 			last = max(last, n.LastEvent)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Evaluations are a run's held-out results: the document of `swarm eval RUN -o json`. Rows are by round.
+// Evaluations holds the held-out results of a run: the document of `swarm eval RUN -o json`. Rows are ordered by round.
 type Evaluations struct {
 	Run        string           `json:"run"`
 	Experiment string           `json:"experiment"`
@@ -22,14 +22,14 @@ type Evaluations struct {
 	Tasks      []TaskEvaluation `json:"tasks"` // of the newest row
 }
 
-// EvaluationRow is one held-out evaluation, over the nodes that made it.
+// EvaluationRow is one held-out evaluation, over the nodes that answered it.
 type EvaluationRow struct {
-	Round       int      `json:"round"` // rounds that the weights hold
+	Round       int      `json:"round"` // rounds that the weights were trained for
 	Set         string   `json:"set"`
 	Nodes       int      `json:"nodes"`
-	Questions   int      `json:"questions"` // of a node
+	Questions   int      `json:"questions"` // per node
 	Generations int      `json:"generations"`
-	Reward      float64  `json:"reward"`      // mean over nodes, questions and completions; what isn't finite counts as 0
+	Reward      float64  `json:"reward"`      // mean over nodes, questions and completions; non-finite rewards count as 0
 	RewardLow   float64  `json:"reward_low"`  // worst node
 	RewardHigh  float64  `json:"reward_high"` // best node
 	Pass        []Pass   `json:"pass"`        // k = 1, 2, 4 … up to generations
@@ -37,7 +37,7 @@ type EvaluationRow struct {
 	MeanLength  *float64 `json:"completions_mean_length"`
 }
 
-// Pass is pass@k: the chance that at least one of k completions of a question is right.
+// Pass is pass@k: the probability that at least one of k completions of a question is right.
 type Pass struct {
 	K     int     `json:"k"`
 	Value float64 `json:"value"` // mean over questions and nodes
@@ -46,14 +46,14 @@ type Pass struct {
 // TaskEvaluation is one task's part of a row.
 type TaskEvaluation struct {
 	Task      string  `json:"task"`
-	Questions int     `json:"questions"` // of a node
+	Questions int     `json:"questions"` // per node
 	Reward    float64 `json:"reward"`
 	Pass      []Pass  `json:"pass"`
 }
 
-// NewEvaluations makes the document from a run's evaluations, in any order. Rows have pass@k for those of ks that are
-// within 1 and the completions of a question; without ks for 1, 2, 4 …. Nodes that answered different questions in one
-// round make rows of their own. An evaluation without questions or completions is left out.
+// NewEvaluations builds the document from a run's evaluations, in any order. Rows have pass@k for each of ks between 1
+// and the completions per question; the default is 1, 2, 4 …. If nodes answered different questions in one round, each
+// set makes its own row. Evaluations without questions or completions are omitted.
 func NewEvaluations(run store.Run, evals []store.NodeEval, ks ...int) Evaluations {
 	out := Evaluations{
 		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
@@ -123,8 +123,8 @@ func taskEvaluations(key evalKey, evals []store.NodeEval, ks []int) []TaskEvalua
 	return out
 }
 
-// EvalReward returns the mean reward of a completion over questions of so many completions each. A sum that isn't
-// finite counts as 0.
+// EvalReward returns the mean reward per completion over questions with that many completions each. A non-finite sum
+// counts as 0.
 func EvalReward(questions []event.EvalQuestion, generations int) float64 {
 	sum := 0.0
 	for _, q := range questions {
@@ -135,7 +135,7 @@ func EvalReward(questions []event.EvalQuestion, generations int) float64 {
 	return meanReward(sum, len(questions)*generations)
 }
 
-// evalReward is the mean reward of an evaluation over nodes, questions and completions, nil where there is none.
+// evalReward returns the mean reward of an evaluation over nodes, questions and completions, or nil if it has none.
 func evalReward(e store.EvalTotal) *float64 {
 	completions := e.Questions * e.Generations
 	if completions == 0 {
@@ -144,7 +144,7 @@ func evalReward(e store.EvalTotal) *float64 {
 	return optional(meanReward(e.RewardSum, completions))
 }
 
-// meanReward returns sum / completions, 0 where that is no number.
+// meanReward returns sum / completions, or 0 if the result is not finite.
 func meanReward(sum float64, completions int) float64 {
 	if mean := sum / float64(completions); units.Finite(mean) {
 		return mean
@@ -152,8 +152,8 @@ func meanReward(sum float64, completions int) float64 {
 	return 0
 }
 
-// Passes returns pass@k, the mean over questions of so many completions each, for those of ks that are within 1 and
-// generations; without ks for 1, 2, 4 ….
+// Passes returns pass@k, the mean over questions with generations completions each, for each of ks between 1 and
+// generations. The default for ks is 1, 2, 4 ….
 func Passes(questions []event.EvalQuestion, generations int, ks ...int) []Pass {
 	if len(ks) == 0 {
 		for k := 1; k <= generations; k *= 2 {
@@ -174,9 +174,9 @@ func Passes(questions []event.EvalQuestion, generations int, ks ...int) []Pass {
 	return out
 }
 
-// PassAtK estimates without bias the chance that at least one of k completions is right, from n completions of which c
-// were: 1 - C(n-c, k)/C(n, k) (Chen et al. 2021, arXiv:2107.03374), as a product so that nothing overflows. c counts as
-// within 0 and n. It is NaN for k outside 1 and n.
+// PassAtK is an unbiased estimate of the probability that at least one of k completions is right, given that c of n
+// completions are: 1 - C(n-c, k)/C(n, k) (Chen et al. 2021, arXiv:2107.03374), computed as a product to avoid overflow.
+// c is clamped to 0..n. The result is NaN for k outside 1..n.
 func PassAtK(n, c, k int) float64 {
 	if k < 1 || k > n {
 		return math.NaN()

@@ -2,9 +2,9 @@ package stats
 
 import "fmt"
 
-// NewEvaluationCurve makes the curve of an experiment's pass@k over the rounds that the weights held, from its runs'
-// evaluations: the mean over seeds with its 95 % interval, as NewExperimentCurve does. It has the rounds after which
-// all runs were evaluated; runs without an evaluation of the set have no part in it.
+// NewEvaluationCurve computes the curve of an experiment's pass@k over the rounds that the weights were trained for:
+// the mean over seeds with its 95 % interval, as in NewExperimentCurve. It has the rounds at which all runs were
+// evaluated. Runs without an evaluation of the set are left out.
 func NewEvaluationCurve(name, set string, k int, runs []Evaluations) ExperimentCurve {
 	c := ExperimentCurve{Experiment: name, Metric: fmt.Sprintf("pass@%d", k), Window: 1, Per: PerRounds, Runs: []string{}, X: Values{}, Mean: Values{}, Low: Values{},
 		High: Values{}}
@@ -16,7 +16,7 @@ func NewEvaluationCurve(name, set string, k int, runs []Evaluations) ExperimentC
 			if !ok || row.Set != set {
 				continue
 			}
-			if n := len(l.X); n > 0 && l.X[n-1] == float64(row.Round) { // of two in one round the one that more nodes made
+			if n := len(l.X); n > 0 && l.X[n-1] == float64(row.Round) { // of two rows for one round, take the one with more nodes
 				l.X, l.Mean = l.X[:n-1], l.Mean[:n-1]
 			}
 			l.X, l.Mean = append(l.X, float64(row.Round)), append(l.Mean, value)
@@ -30,7 +30,7 @@ func NewEvaluationCurve(name, set string, k int, runs []Evaluations) ExperimentC
 	return c
 }
 
-// pass is the row's pass@k.
+// pass returns the row's pass@k.
 func (r EvaluationRow) pass(k int) (value float64, ok bool) {
 	for _, p := range r.Pass {
 		if p.K == k {

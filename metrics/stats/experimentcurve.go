@@ -11,22 +11,22 @@ import (
 )
 
 // ExperimentCurve is a metric of an experiment: the mean over its seeds, with the 95 % interval of that mean by
-// Student's t. A run's part is its curve's mean over nodes, each node smoothed first. Runs of one seed are averaged
-// before the seeds are. Against rounds the mean is over the rounds that all runs have; against anything else over the
-// stretch that all runs have, each run interpolated linearly.
+// Student's t. Each run contributes its mean over nodes, each node smoothed first. Runs of one seed are averaged first.
+// Against rounds, the mean covers the rounds that all runs have. Against any other axis, it covers the range that all
+// runs have, with each run interpolated linearly.
 type ExperimentCurve struct {
-	Experiment string   `json:"experiment"` // as Row.Name: parts of one experiment are apart
+	Experiment string   `json:"experiment"` // as Row.Name: each part of a split experiment has its own curve
 	Config     string   `json:"config"`     // I/J
 	Metric     string   `json:"metric"`
 	Window     int      `json:"window"` // rounds; 1: not smoothed
-	Per        string   `json:"per"`    // an axis' name
+	Per        string   `json:"per"`    // name of an axis
 	Currency   string   `json:"currency"`
-	Seeds      int      `json:"seeds"` // that the mean is over
+	Seeds      int      `json:"seeds"` // number of seeds averaged
 	Runs       []string `json:"runs"`
 
 	X    Values `json:"x"`
-	Mean Values `json:"mean"` // by X, like the two below
-	Low  Values `json:"low"`  // of the interval; unknown below two seeds
+	Mean Values `json:"mean"` // by X, as Low and High
+	Low  Values `json:"low"`  // lower end of the interval; unknown below two seeds
 	High Values `json:"high"`
 
 	Single []RunLine `json:"single,omitempty"` // with CurveOptions.Single
@@ -40,18 +40,19 @@ type RunLine struct {
 	Mean Values `json:"mean"`
 }
 
-// NamedCurves are the curves of one name: of a run, or of an experiment's runs that count.
+// NamedCurves holds the curves for one name: a run, or the counted runs of an experiment.
 type NamedCurves struct {
-	Newest      Curve // of its newest run
+	Newest      Curve // curve of the newest run
 	Experiments []ExperimentCurve
-	Runs        []Curve // with CurveOptions.Single: of each run of an experiment
+	Runs        []Curve // with CurveOptions.Single: the curve of each run of an experiment
 }
 
-// gridPoints is how many places an experiment has where runs share none, unless CurveOptions.Points says fewer.
+// gridPoints bounds the points of an experiment's curve if its runs share no x values. CurveOptions.Points can lower
+// it.
 const gridPoints = 400
 
-// NewExperimentCurve makes the curve of an experiment from its runs. Runs without a round, or with nothing known on the
-// axis, have no part in it, nor have runs in another currency than the first where money is the axis.
+// NewExperimentCurve computes the curve of an experiment from its runs. It leaves out runs without a round and runs
+// without a known value on the axis. If money is the axis, it also leaves out runs in another currency than the first.
 func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (ExperimentCurve, error) {
 	axis, err := AxisOf(o.Per)
 	c := ExperimentCurve{Experiment: name, Metric: metric, Window: max(1, o.Window), Per: axis.Name, Runs: []string{}, X: Values{}, Mean: Values{}, Low: Values{}, High: Values{}}
@@ -84,7 +85,7 @@ func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (
 	return c, nil
 }
 
-// average fills in the mean and its interval, at places that all lines have.
+// average computes the mean and its interval at places that all lines have.
 func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 	bySeed := map[int64][]Values{}
 	switch {
@@ -115,7 +116,7 @@ func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 				seeds = append(seeds, mean)
 			}
 		}
-		slices.Sort(seeds) // a sum's last digit depends on the order
+		slices.Sort(seeds) // sorted, because the last digit of a sum depends on the order
 		c.Mean[i], c.Low[i], c.High[i] = sample.MeanInterval(seeds)
 	}
 	if kept := KeepExtremes([][]float64{c.Mean, c.Low, c.High}, points); len(kept) < n {
@@ -123,7 +124,7 @@ func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 	}
 }
 
-// commonPlaces are the places that every line has.
+// commonPlaces returns the places that every line has.
 func commonPlaces(lines []RunLine) Values {
 	count := map[float64]int{}
 	for _, l := range lines {
@@ -140,7 +141,8 @@ func commonPlaces(lines []RunLine) Values {
 	return out
 }
 
-// evenPlaces cuts the stretch that all lines have into equal steps, at most as many as the longest line has.
+// evenPlaces divides the range that all lines share into equal steps. It returns at most as many places as the longest
+// line has.
 func evenPlaces(lines []RunLine, points int) Values {
 	low, high, longest := math.Inf(-1), math.Inf(1), 0
 	for _, l := range lines {
@@ -166,7 +168,7 @@ func evenPlaces(lines []RunLine, points int) Values {
 	return out
 }
 
-// at is the line's mean at places within it, between two of its own by linear interpolation.
+// at returns the line's mean at places within its range, by linear interpolation.
 func (l RunLine) at(places Values) Values {
 	out := make(Values, len(places))
 	k := 0
@@ -183,17 +185,17 @@ func (l RunLine) at(places Values) Values {
 	return out
 }
 
-// Even is the line's mean at so many places, at least 2, in equal steps over all of it.
+// Even returns the line's mean at evenly spaced places over its whole range. It returns at least 2 places.
 func (l RunLine) Even(places int) Values { return l.at(evenPlaces([]RunLine{l}, max(2, places))) }
 
-// Group is the runs of one row of a comparison, which are also one line of a curve.
+// Group is the runs of one row of a comparison. They are also one line of a curve.
 type Group struct {
 	Name string // as Row.Name
 	Runs []store.Totals
 }
 
-// Groups sorts runs into the rows of a comparison: of an experiment with a run that is done only those that are. With
-// every, all runs count.
+// Groups sorts runs into the rows of a comparison. If an experiment has a finished run, only its finished runs count;
+// with every set, all runs count.
 func Groups(runs []store.Totals, o CompareOptions, every bool) []Group {
 	o.By, o.every = ByExperiment, every
 	var out []Group

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// steady is a run of two nodes whose reward of a round is level plus a hundredth of the round; a round takes so many
-// seconds.
+// steady returns a run of two nodes. The reward of a round is level plus a hundredth of the round's index. Each round
+// takes seconds.
 func steady(seed int64, rounds int, level, seconds float64) RunSeries {
 	run := store.Run{Run: fmt.Sprintf("e-%d", seed), Experiment: "e", Seed: seed, NumTrainSamples: 4, Started: 1000, PricePerHour: 3600, PriceCurrency: "$"}
 	s := RunSeries{Run: run, More: map[string][]store.RoundValue{}, Attempts: []store.Attempt{
@@ -64,7 +64,7 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 	one := []RunSeries{steady(1, 4, 0.1, 2)}
 	for name, want := range map[string]Values{
 		"rounds": {0, 1, 2, 3}, "completions": {16, 32, 48, 64}, "tokens": {168, 336, 504, 672},
-		"seconds": {2, 4, 6, 8}, "money": {2, 4, 6, 8}, // a pause is no time at work
+		"seconds": {2, 4, 6, 8}, "money": {2, 4, 6, 8}, // a pause is not active time
 	} {
 		c, err := NewExperimentCurve("e", "reward", one, CurveOptions{Window: 1, Per: name})
 		require.NoError(t, err)
@@ -73,8 +73,7 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 	}
 	require.Equal(t, []string{"rounds", "completions", "tokens", "seconds", "money"}, AxisNames())
 
-	// Seconds 4 to 16 are the stretch that both have; at 10 seconds the slow run is half way between its rounds 1 and
-	// 2.
+	// Both runs cover seconds 4 to 16. At 10 seconds the slow run is half way between its rounds 1 and 2.
 	c, err := NewExperimentCurve("e", "reward", []RunSeries{steady(1, 8, 0.1, 2), steady(2, 8, 0.1, 4)}, CurveOptions{Window: 1, Per: "seconds"})
 	require.NoError(t, err)
 	require.InDeltaSlice(t, []float64{4, 16}, []float64{c.X[0], c.X[len(c.X)-1]}, 1e-12)

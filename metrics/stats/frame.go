@@ -6,24 +6,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// frame is what is compared with what.
+// frame holds the groups of a comparison and their pairs.
 type frame struct {
 	groups []group
-	base   int // -1: none
+	base   int // index of the baseline; -1: none
 	set    string
 	pairs  []pairing
 }
 
-// pairing is the places of two groups.
+// pairing holds the indices of two groups.
 type pairing struct{ a, b int }
 
-// newFrame groups the runs and pairs the groups: each with the baseline, or each with each. The error is
+// newFrame groups the runs and pairs the groups: each with the baseline, or all with each other. The error is
 // store.ErrNotFound for a baseline without runs.
 func newFrame(runs Runs, o CompareOptions) (frame, error) {
 	f := frame{groups: groupRuns(runs.Totals, o)}
 	f.base = findBaseline(f.groups, o.Baseline)
 	if o.ofStudyArms() && o.Baseline == "" {
-		f.base = -1 // a study says itself which it is
+		f.base = -1 // the study's design names its baseline
 	}
 	if f.base < 0 && o.Baseline != "" {
 		return frame{}, fmt.Errorf("baseline %q: %w", o.Baseline, store.ErrNotFound)
@@ -42,7 +42,7 @@ func newFrame(runs Runs, o CompareOptions) (frame, error) {
 	return f, nil
 }
 
-// evalSet is the set of held-out questions that is compared: the baseline's, else the first there is.
+// evalSet returns the set of held-out questions to compare: the baseline's, else the first one found.
 func evalSet(groups []group, base int, evals map[string]store.EvalTotal) string {
 	if base >= 0 {
 		groups = append([]group{groups[base]}, groups...)

@@ -10,19 +10,18 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// group is runs that are compared as one.
+// group is a set of runs that are compared as one row.
 type group struct {
 	name        string // unique among the groups
-	experiment  string // that it was recorded under; of a group of one configuration, its name
-	part        string // what makes it another than the experiment's other parts; empty: the experiment is whole
+	experiment  string // recorded experiment; for a group by configuration, its name
+	part        string // settings that distinguish this part from the experiment's other parts; empty: the experiment is whole
 	experiments []string
-	runs        []store.Totals // that count: where one is done, the others don't
+	runs        []store.Totals // counted runs: only the finished ones, if there are any
 	skipped     []store.Totals
-	kinds       []store.Totals // one of runs for each different settings
+	kinds       []store.Totals // one run for each different combination of settings
 }
 
-// groupRuns groups runs in their order. Experiments whose runs were made with different settings are taken apart, but
-// for a study's.
+// groupRuns groups runs in their order. It splits experiments whose runs used different settings, except in a study.
 func groupRuns(runs []store.Totals, o CompareOptions) []group {
 	var groups []group
 	at := map[string]int{}
@@ -58,7 +57,7 @@ func groupRuns(runs []store.Totals, o CompareOptions) []group {
 	return whole
 }
 
-// freeName is the experiment's name, numbered where a group of another configuration has it already.
+// freeName returns the experiment's name, with a number appended if a group of another configuration has that name.
 func freeName(groups []group, experiment string) string {
 	name := experiment
 	for n := 2; slices.ContainsFunc(groups, func(g group) bool { return g.name == name }); n++ {
@@ -91,12 +90,12 @@ func (g *group) countDone(every bool) {
 	}
 }
 
-// perSeed returns the value of each seed, ascending: the mean over its runs that have any.
+// perSeed returns the value of each seed, ascending: the mean over its runs that have a value.
 func (g group) perSeed(value func(store.Totals) (float64, bool)) []float64 {
 	return slices.Sorted(maps.Values(g.bySeed(value)))
 }
 
-// bySeed returns the same by seed.
+// bySeed returns the same values by seed.
 func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float64 {
 	values := map[int64][]float64{}
 	for _, r := range g.runs {
@@ -106,13 +105,13 @@ func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float6
 	}
 	means := make(map[int64]float64, len(values))
 	for seed, list := range values {
-		slices.Sort(list) // a sum's last digit depends on the order
+		slices.Sort(list) // sorted, because the last digit of a sum depends on the order
 		means[seed] = sample.Mean(list)
 	}
 	return means
 }
 
-// RewardPerNodeRound returns a run's cumulative reward over its node-rounds; ok is false before the first.
+// RewardPerNodeRound returns a run's cumulative reward divided by its node-rounds; ok is false before the first round.
 func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
 	if r.NodeRounds < 1 {
 		return 0, false
@@ -120,7 +119,7 @@ func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
 	return r.CumulativeReward / float64(r.NodeRounds), units.Finite(r.CumulativeReward)
 }
 
-// evalMean returns the mean reward of a completion in an evaluation; ok is false where it has none.
+// evalMean returns the mean reward per completion in an evaluation; ok is false if it has no completions.
 func evalMean(e store.EvalTotal) (reward float64, ok bool) {
 	if completions := e.Questions * e.Generations; completions > 0 {
 		return meanReward(e.RewardSum, completions), true

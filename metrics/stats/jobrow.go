@@ -2,7 +2,7 @@ package stats
 
 import "github.com/sapo-swarm/swarm/metrics/store"
 
-// newJobRow sums a job up.
+// newJobRow summarizes a job.
 func newJobRow(j store.Job, now float64, alive bool) JobRow {
 	row := JobRow{
 		Job: j.Job, Name: j.Name, State: j.State, Reason: j.Reason, Command: append([]string{}, j.Command...), Started: j.Started,
@@ -39,7 +39,7 @@ func (row *JobRow) addSettings(a store.JobAttempt) {
 	row.GradientCheckpointing, row.Offload = a.GradientCheckpointing, a.Offload
 }
 
-// jobUntil is when a job ended, now of one that goes on, and of one that was lost when it was last heard of.
+// jobUntil returns when a job ended: now if it is still running, or when it was last heard of if it is lost.
 func jobUntil(j store.Job, now float64, state string) float64 {
 	switch {
 	case j.Ended > 0:
@@ -50,7 +50,7 @@ func jobUntil(j store.Job, now float64, state string) float64 {
 	return LastHeard(j)
 }
 
-// LastHeard is the newest time that a job's rows tell, Unix seconds.
+// LastHeard returns the newest time in a job's rows, in Unix seconds.
 func LastHeard(j store.Job) float64 {
 	last := max(j.Started, j.Ended)
 	for _, a := range j.Attempts {
@@ -59,17 +59,17 @@ func LastHeard(j store.Job) float64 {
 	return last
 }
 
-// JobComparison is the document of `swarm compare` of jobs: facts beside each other. A job ran once, so that nothing is
-// tested.
+// JobComparison is the document of `swarm compare` for jobs: their facts side by side. A job ran once, so that no test
+// applies.
 type JobComparison struct {
 	Jobs  []JobRow `json:"jobs"`
-	Notes []string `json:"notes"` // metrics/wording sets it
+	Notes []string `json:"notes"` // set by metrics/wording
 
-	Commands int `json:"-"` // different ones
-	Batches  int `json:"-"` // different effective batches
+	Commands int `json:"-"` // number of different commands
+	Batches  int `json:"-"` // number of different effective batches
 }
 
-// CompareJobs puts jobs beside each other, in the order given.
+// CompareJobs lists jobs side by side, in the given order.
 func CompareJobs(jobs []Job) JobComparison {
 	c := JobComparison{Jobs: make([]JobRow, 0, len(jobs)), Notes: []string{}}
 	keys, batches := map[string]bool{}, map[int]bool{}

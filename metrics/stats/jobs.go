@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// JobLost is shown for a job that counts as waiting or running while its process is gone.
+// JobLost is the state of a job that is recorded as waiting or running although its process is gone.
 const JobLost = "lost"
 
 // States of an attempt.
@@ -19,8 +19,8 @@ const (
 	AttemptStopped     = "stopped"
 )
 
-// JobRow is one job of a table: of `swarm status`, and of `swarm compare` of jobs. What isn't known is null. Settings
-// are its newest attempt's.
+// JobRow is one job in the tables of `swarm status` and `swarm compare`. Unknown figures are null. Settings are those
+// of its newest attempt.
 type JobRow struct {
 	Job            string   `json:"job"`
 	Name           string   `json:"name"`
@@ -29,12 +29,12 @@ type JobRow struct {
 	Command        []string `json:"command"` // as typed
 	Started        float64  `json:"started"` // Unix seconds
 	Ended          *float64 `json:"ended"`
-	ExitCode       *int     `json:"exit_code"` // that was passed on
+	ExitCode       *int     `json:"exit_code"` // as passed on by swarm run
 	AttemptCount   int      `json:"attempt_count"`
 	Shortages      int      `json:"shortages"`       // attempts that ran out of memory
-	ElapsedSeconds float64  `json:"elapsed_seconds"` // waiting and between attempts too
-	ActiveSeconds  float64  `json:"active_seconds"`  // over attempts
-	Seconds        *float64 `json:"seconds"`         // of the attempt that succeeded; null: none did
+	ElapsedSeconds float64  `json:"elapsed_seconds"` // including waiting and the time between attempts
+	ActiveSeconds  float64  `json:"active_seconds"`  // sum over attempts
+	Seconds        *float64 `json:"seconds"`         // of the successful attempt; null: none
 
 	Device                string `json:"device"` // cuda, cpu; empty: no attempt yet
 	GPUName               string `json:"gpu_name"`
@@ -43,14 +43,14 @@ type JobRow struct {
 	EffectiveBatch        *int   `json:"effective_batch"` // batch size times accumulation steps
 	GradientCheckpointing bool   `json:"gradient_checkpointing"`
 	Offload               bool   `json:"offload"`
-	PeakGPUBytes          *int64 `json:"peak_gpu_bytes"` // highest of any attempt
+	PeakGPUBytes          *int64 `json:"peak_gpu_bytes"` // maximum over all attempts
 	PeakHostBytes         *int64 `json:"peak_host_bytes"`
 }
 
 // Job is the document of `swarm status JOB -o json`. Fields are only ever added.
 type Job struct {
 	JobRow
-	Key      string       `json:"key"` // of the command; equal keys learn from each other
+	Key      string       `json:"key"` // identifies the command; jobs with equal keys share remembered settings
 	Dir      string       `json:"dir"`
 	Host     string       `json:"host"`
 	PID      int          `json:"pid"` // of swarm run
@@ -58,15 +58,15 @@ type Job struct {
 	Attempts []JobAttempt `json:"attempts"`
 }
 
-// JobAttempt is one start of a job's command. What isn't known is null.
+// JobAttempt is one start of a job's command. Unknown figures are null.
 type JobAttempt struct {
 	Attempt               int             `json:"attempt"` // from 1
 	State                 string          `json:"state"`   // running, done, out_of_memory, failed, stopped, lost
-	Cause                 string          `json:"cause"`   // empty; failed, stopped, or which memory ran out: torch, host_killed
-	Step                  string          `json:"step"`    // what was changed before it
+	Cause                 string          `json:"cause"`   // empty, failed, stopped, or the memory that ran out: torch, host_killed
+	Step                  string          `json:"step"`    // setting that was changed before this attempt
 	Started               float64         `json:"started"`
 	Ended                 *float64        `json:"ended"`
-	Seconds               *float64        `json:"seconds"` // so far while it runs; null: lost
+	Seconds               *float64        `json:"seconds"` // duration, so far if it is running; null: lost
 	Device                string          `json:"device"`
 	GPU                   string          `json:"gpu"` // UUID
 	GPUName               string          `json:"gpu_name"`
@@ -79,7 +79,7 @@ type JobAttempt struct {
 	Settings              json.RawMessage `json:"settings"`
 	ExitCode              *int            `json:"exit_code"`
 	Signal                string          `json:"signal"`
-	AskedBytes            *int64          `json:"asked_bytes"` // of a shortage, like the next two
+	AskedBytes            *int64          `json:"asked_bytes"` // of a memory shortage, as the next two
 	FreeBytes             *int64          `json:"free_bytes"`
 	AllocatedBytes        *int64          `json:"allocated_bytes"`
 	PeakGPUBytes          *int64          `json:"peak_gpu_bytes"`
@@ -87,8 +87,8 @@ type JobAttempt struct {
 	Message               string          `json:"message"`
 }
 
-// NewJob describes a job at the time now, Unix seconds. alive says whether its process still runs: only the caller can
-// see that.
+// NewJob describes a job at the time now, in Unix seconds. The caller checks whether the job's process still runs and
+// passes the result as alive.
 func NewJob(j store.Job, now float64, alive bool) Job {
 	out := Job{JobRow: newJobRow(j, now, alive), Key: j.Key, Dir: j.Dir, Host: j.Host, PID: j.PID, Log: j.Log,
 		Attempts: make([]JobAttempt, 0, len(j.Attempts))}
@@ -134,7 +134,7 @@ func attemptState(a store.JobAttempt, running bool) string {
 	return AttemptDone
 }
 
-// attemptSeconds is how long an attempt took, or has taken; of one that was lost, 0.
+// attemptSeconds returns the duration of an attempt, so far if it is running; 0 if it was lost.
 func attemptSeconds(a store.JobAttempt, now float64, running bool) float64 {
 	if a.Ended == 0 && running {
 		return max(0, now-a.Started)
@@ -142,12 +142,12 @@ func attemptSeconds(a store.JobAttempt, now float64, running bool) float64 {
 	return a.Seconds()
 }
 
-// effectiveBatch is how many samples a step of the optimizer sees; without accumulation a batch.
+// effectiveBatch returns the number of samples per optimizer step. Without accumulation this is one batch.
 func effectiveBatch(a store.JobAttempt) *int {
 	return unlessZero(a.BatchSize * max(1, a.Accumulate))
 }
 
-// unlessZero is nil for what is 0 where nobody knows it.
+// unlessZero returns nil for 0, which means unknown.
 func unlessZero[T int | int64 | float64](v T) *T {
 	if v == 0 {
 		return nil

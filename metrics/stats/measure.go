@@ -2,11 +2,12 @@ package stats
 
 import "slices"
 
-// automatic tells whether the measure is left to what the runs have.
+// automatic reports whether the runs' data decides the measure.
 func (o CompareOptions) automatic() bool { return o.Measure == "" || o.Measure == MeasureAuto }
 
-// automatic is the measure of MeasureAuto for some groups over a span: held-out pass@1 where every seed of each has it
-// after a round of training, else the reward. One seed more than the other measure would leave out decides nothing.
+// automatic returns the measure that MeasureAuto selects for groups over a span. It is held-out pass@1 if every seed of
+// each group has it after at least one round of training, else the reward. If one seed lacks pass@1, the pair uses the
+// reward, so that no seed is left out.
 func automatic(runs Runs, s span, set string, groups ...group) string {
 	for _, g := range groups {
 		passes := len(g.perSeed(runs.pass(s, set)))
@@ -17,7 +18,8 @@ func automatic(runs Runs, s span, set string, groups ...group) string {
 	return MeasurePass
 }
 
-// measure is the comparison's: with MeasureAuto the pairs' first choice, and without pairs what all groups have.
+// measure returns the measure of the comparison. With MeasureAuto it is pass@1 if any pair uses it; without pairs, it
+// depends on all groups.
 func (c *Comparison) measure(f frame, runs Runs, o CompareOptions) string {
 	switch {
 	case !o.automatic():
@@ -30,8 +32,8 @@ func (c *Comparison) measure(f frame, runs Runs, o CompareOptions) string {
 	return MeasureReward
 }
 
-// measures are what each group's value is of: of a row that is compared with the baseline the pair's measure, else the
-// comparison's.
+// measures returns the measure of each group's value. A row that is compared with the baseline uses the measure of that
+// pair, any other row that of the comparison.
 func (f frame) measures(c Comparison) []string {
 	out := slices.Repeat([]string{c.Measure}, len(f.groups))
 	for i, p := range f.pairs {
@@ -42,7 +44,7 @@ func (f frame) measures(c Comparison) []string {
 	return out
 }
 
-// addMeasures names the pairs that are not decided by the comparison's measure.
+// addMeasures reports the pairs that are not decided by the comparison's measure.
 func (c *Comparison) addMeasures(o CompareOptions) {
 	var x OtherMeasure
 	for _, p := range c.Pairs {

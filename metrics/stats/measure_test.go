@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// measuredRuns are three seeds of three experiments. By reward "new" is worse than "base", by pass@1 better; "bare" was
-// never evaluated.
+// measuredRuns returns three seeds of three experiments. "new" is worse than "base" by reward, but better by pass@1.
+// "bare" was never evaluated.
 func measuredRuns() Runs {
 	runs := Runs{Evals: map[string]store.EvalTotal{}}
 	for name, v := range map[string]struct {

@@ -1,6 +1,6 @@
 package stats
 
-// cost returns what seconds come to at a price an hour; nil without a price.
+// cost returns the cost of a duration at a price per hour; nil without a price.
 func cost(seconds, pricePerHour float64) *float64 {
 	if !(pricePerHour > 0) {
 		return nil

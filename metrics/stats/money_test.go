@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// resumed is a run of 10 rounds: five in a first attempt at 10 s each, an hour of pause, and a second one with `done`
-// rounds at 4 s each.
+// resumed returns a run of 10 rounds: a first attempt with five rounds of 10 s each, an hour of pause, and a second
+// attempt with `done` rounds of 4 s each.
 func resumed(done int) store.Snapshot {
 	s := store.Snapshot{
 		Run: store.Run{Run: "r", Experiment: "e", State: store.RunRunning, Rounds: 10, Started: 100, Resumed: 3800, Attempts: 2,
@@ -86,8 +86,8 @@ func TestStatusOfAResumedRun(t *testing.T) {
 	require.Contains(t, string(text), `"replayed_rounds":3`)
 }
 
-// A round in which nodes were still loading says nothing about the rounds that come: one node was done with it before
-// the pause, the other loaded, did it, and then waited for the first.
+// A round during which nodes were still loading does not predict later rounds: one node finished it before the pause,
+// the other loaded, finished it, and then waited for the first.
 func TestPaceCountsRoundsAfterAllNodesHaveLoaded(t *testing.T) {
 	s := resumed(0)
 	s.Nodes = append(s.Nodes, store.Node{Node: "node_1", State: event.StateUpdating, LastRound: 4})
@@ -125,7 +125,8 @@ func TestPaceForgetsAClockThatWasSet(t *testing.T) {
 	require.True(t, math.IsNaN(Pace(ending(20, 10), nil)))
 }
 
-// TestStatusIsSaneWhateverTheClock: times in any order give figures that are finite, not negative and encodable.
+// TestStatusIsSaneWhateverTheClock checks that times in any order yield figures that are finite, non-negative and
+// encodable.
 func TestStatusIsSaneWhateverTheClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := func(label string) float64 { return rapid.Float64Range(-1e10, 1e10).Draw(t, label) }

@@ -6,13 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Needs is what Compare needs of runs beside their sums: nothing where all are equally long.
+// Needs lists the data that Compare needs beside the sums of whole runs. It is empty if all runs are equally long.
 type Needs struct {
-	Sums  map[string][]int // by run: how many first rounds Runs.Sums is asked for
-	Evals []string         // runs whose every evaluation Runs.EvalRounds is asked for
+	Sums  map[string][]int // by run: the numbers of first rounds that Runs.Sums must have
+	Evals []string         // runs for which Runs.EvalRounds must have every evaluation
 }
 
-// NeedsOf says what Compare will need of runs for these options. Only Totals and Evals of them are looked at.
+// NeedsOf returns the data of runs that Compare needs for these options. It reads only Totals and Evals.
 func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
 	if o.Study != nil {
 		runs, o, _ = o.ofStudy(runs)

@@ -9,17 +9,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// PaceWindow is how many rounds the pace and the time left are taken from.
+// PaceWindow is the number of rounds from which pace and remaining time are estimated.
 const PaceWindow = 20
 
-// paceOutlier is how many times the median a round may take and still count for the pace: what is longer was a clock
-// that was set, or a machine that slept.
+// paceOutlier bounds the duration of a round that counts for the pace, as a multiple of the median. Longer rounds come
+// from a changed clock or a suspended machine.
 const paceOutlier = 10
 
-// Pace returns seconds a round, wall time: the mean over the last PaceWindow full rounds of the newest attempt that has
-// one. A round is full where every node ended the round before it in the same attempt: otherwise nodes were still
-// loading. Durations below 0 and those above ten times the median don't count. It is NaN where no attempt has a full
-// round. Rounds are in their order.
+// Pace returns wall seconds per round: the mean over the last PaceWindow full rounds of the newest attempt that has
+// any. A round is full if every node ended the previous round in the same attempt; otherwise nodes were still loading.
+// Durations below 0 or above paceOutlier times the median do not count. It is NaN if no attempt has a full round.
+// Rounds must be in order.
 func Pace(rounds []SwarmRound, attempts []store.Attempt) float64 {
 	full := make([][]float64, max(1, len(attempts)))
 	for i := 1; i < len(rounds); i++ {
@@ -36,7 +36,7 @@ func Pace(rounds []SwarmRound, attempts []store.Attempt) float64 {
 	return math.NaN()
 }
 
-// attemptAt returns the index of the attempt in which a time lies, 0 where there is none.
+// attemptAt returns the index of the attempt that contains a time, or 0 if none does.
 func attemptAt(time float64, attempts []store.Attempt) int {
 	in := 0
 	for i, a := range attempts {
@@ -54,8 +54,8 @@ func meanDuration(ds []float64) float64 {
 	return sample.Mean(kept)
 }
 
-// ETA returns the seconds until the last round at a pace: remaining rounds times pace, less what the running round has
-// used, at most one round. It is never negative, and NaN where the pace isn't known.
+// ETA returns the seconds until the last round ends: remaining rounds times pace, less the used seconds of the current
+// round, at most one round. It is never negative, and NaN if the pace is unknown.
 func ETA(pace float64, remaining int, used float64) float64 {
 	if remaining <= 0 {
 		return 0

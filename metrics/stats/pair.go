@@ -6,13 +6,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// significance is the p-value below which a verdict is given.
+// significance is the p-value below which there is a verdict.
 const significance = 1 - sample.Confidence
 
-// Significant tells whether a p-value, where it is the only one, decides.
+// Significant reports whether a single p-value, without correction, is below the level.
 func Significant(p float64) bool { return p < significance }
 
-// EnoughSeeds is the fewest a side to ask for: two give an interval, but a hopelessly wide one.
+// EnoughSeeds is the least number of seeds per side to recommend. Two seeds give an interval, but it is too wide to be
+// useful.
 const EnoughSeeds = 3
 
 // Outcomes of a Pair.
@@ -20,79 +21,79 @@ const (
 	OutcomeBetter    = "better"
 	OutcomeWorse     = "worse"
 	OutcomeUndecided = "undecided"
-	OutcomeBaseline  = "baseline" // of a Row: it is what the others are compared with
+	OutcomeBaseline  = "baseline" // of a Row: the others are compared with it
 
-	OutcomeNotComparable = "not comparable" // the sides differ in more than what is studied, see Pair.Differs
+	OutcomeNotComparable = "not comparable" // the sides differ in settings that are not studied; see Pair.Differs
 )
 
-// Pair is one experiment against another, B, which against the baseline is the baseline. Every sample is a seed's
-// value: see Comparison.Basis. Pairing of equal seeds isn't assumed: nodes that train on one another's rollouts part
-// ways within a round.
+// Pair is a comparison of experiment A with experiment B. In a comparison with the baseline, B is the baseline. Each
+// sample is the value of one seed: see Comparison.Basis. Equal seeds are not treated as pairs, because nodes that train
+// on each other's rollouts diverge within a round.
 type Pair struct {
 	A                        string   `json:"a"`
 	B                        string   `json:"b"`
 	SeedsA                   int      `json:"seeds_a"`
 	SeedsB                   int      `json:"seeds_b"`
-	Difference               *float64 `json:"difference"` // mean of A less that of B
+	Difference               *float64 `json:"difference"` // mean of A minus mean of B
 	CILow                    *float64 `json:"ci_low"`     // 95 % interval of Difference
 	CIHigh                   *float64 `json:"ci_high"`
-	Improvement              *float64 `json:"improvement"`                // Difference over the mean of B, ratio
+	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
-	PValueHolm               *float64 `json:"p_value_holm"`               // corrected for the comparison's other pairs; what the verdict rests on
+	PValueHolm               *float64 `json:"p_value_holm"`               // corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
-	PermutationError         *float64 `json:"permutation_error"`          // standard error of it; 0: exact
-	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // that a run of A has more than one of B
+	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
+	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
 	Outcome                  string   `json:"outcome"`                    // better, worse, undecided, not comparable
-	Verdict                  string   `json:"verdict"`                    // the same, and why it is undecided: metrics/wording sets it
-	MoreSeeds                *int     `json:"more_seeds"`                 // a side, at least, to decide; null: decided, or nobody can say
+	Verdict                  string   `json:"verdict"`                    // outcome, and why it is undecided; set by metrics/wording
+	MoreSeeds                *int     `json:"more_seeds"`                 // per side, at least, to decide; null: decided or unknown
 
-	RoundsCompared *Span               `json:"rounds_compared"` // that all runs of both sides have; null: none
-	Measure        string              `json:"measure"`         // that decides: the comparison's, or with MeasureAuto what both sides have
-	EvalRound      *int                `json:"eval_round"`      // after which the evaluations that are compared were made; null: none in common
-	ValueA         *float64            `json:"value_a"`         // mean over seeds, over the rounds compared
+	RoundsCompared *Span               `json:"rounds_compared"` // rounds that all runs of both sides have; null: none
+	Measure        string              `json:"measure"`         // measure that decides: the comparison's, or with MeasureAuto one that both sides have
+	EvalRound      *int                `json:"eval_round"`      // rounds before the compared evaluations; null: none in common
+	ValueA         *float64            `json:"value_a"`         // mean over seeds and the compared rounds
 	ValueB         *float64            `json:"value_b"`
-	Differs        []SettingDifference `json:"differs"` // settings, by name
+	Differs        []SettingDifference `json:"differs"` // settings that differ, by name
 
-	Reason Reason `json:"-"` // what the outcome rests on
+	Reason Reason `json:"-"` // basis of the outcome
 
 	span  span
 	short bool // the sides' lengths leave nothing to compare
 }
 
-// Reason is what the outcome of a Pair rests on.
+// Reason explains the outcome of a Pair.
 type Reason struct {
 	Kind   ReasonKind
-	Tests  int // of ReasonChance: how many the p-value is corrected for
-	SeedsA int // of the pair as it was compared: one that is seen from the other side keeps them
+	Tests  int // with ReasonChance: tests that the p-value is corrected for
+	SeedsA int // of the pair as compared; turning the pair around does not swap them
 	SeedsB int
 }
 
-// ReasonKind says which of a Pair's figures decide.
+// ReasonKind selects the figure of a Pair that decides.
 type ReasonKind int
 
-// Kinds of a Reason. The zero value is that of a pair that was not compared.
+// Kinds of a Reason. The zero value belongs to a pair that was not compared.
 const (
 	ReasonNone          ReasonKind = iota
 	ReasonDecided                  // the corrected p-value is below the level
-	ReasonNotComparable            // the confounders among Differs
+	ReasonNotComparable            // Differs contains confounders
 	ReasonLength                   // the sides' lengths leave nothing to compare
-	ReasonNoRounds                 // a side has no round
+	ReasonNoRounds                 // a side has no rounds
 	ReasonNoEvaluation             // a side has no held-out evaluation
-	ReasonFewSeeds                 // a side has too few for any verdict; MoreSeeds says how many it lacks
-	ReasonConstant                 // the runs do not vary, so that there is no p-value
+	ReasonFewSeeds                 // a side has too few seeds for a verdict; MoreSeeds has the missing number
+	ReasonConstant                 // the runs do not vary, so there is no p-value
 	ReasonChance                   // the p-value is too high; MoreSeeds is nil where the difference is too small for MaxSeeds
 )
 
-// side is a group's values, one a seed.
+// side holds the values of a group, one per seed.
 type side struct {
 	name   string
 	values []float64
 }
 
-// matched are the two sides of a pair.
+// matched holds the two sides of a pair.
 type matched struct{ a, b side }
 
-// newPair compares two samples; its verdict is not set.
+// newPair compares two samples. It does not set the verdict.
 func newPair(a, b side) Pair {
 	d := sample.Welch(a.values, b.values)
 	permutation := sample.PermutationTest(a.values, b.values)
@@ -109,17 +110,16 @@ func newPair(a, b side) Pair {
 	return p
 }
 
-// withoutStatistics is the pair without what would tell of a difference: of sides that don't compare there is none.
+// withoutStatistics returns the pair without the figures of its difference, for sides that are not comparable.
 func (p Pair) withoutStatistics() Pair {
 	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
 	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement = nil, nil, nil
 	return p
 }
 
-// decide gives every pair its corrected p-value and its outcome, for which each side needs the least number of seeds.
-// missing says what a side without values has none of. It is corrected for as many tests as are planned, should there
-// be fewer yet: those that come later count with p = 1 until then, so that what is decided doesn't turn by a pair's
-// arrival alone.
+// decide sets the corrected p-value and the outcome of every pair. Each side needs at least least seeds. missing is the
+// reason to report for a side without values. The correction covers at least the planned tests: tests without a p-value
+// yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
 func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0
@@ -164,7 +164,7 @@ func (p *Pair) decide(a, b []float64, tests int, missing ReasonKind, least int) 
 	}
 }
 
-// tooFew is the outcome where a side has too few seeds for any.
+// tooFew sets the outcome if a side has too few seeds.
 func (p *Pair) tooFew() {
 	p.Reason.Kind = ReasonFewSeeds
 	p.need(EnoughSeeds - min(p.SeedsA, p.SeedsB))
@@ -172,7 +172,7 @@ func (p *Pair) tooFew() {
 
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 
-// undecided says what a verdict would take: seeds for a level that holds for so many tests.
+// undecided sets how many more seeds would decide the pair at a level corrected for that many tests.
 func (p *Pair) undecided(a, b []float64, tests int) {
 	p.Reason.Kind = ReasonChance
 	if n, ok := sample.SeedsNeeded(a, b, significance/float64(tests)); ok {

@@ -11,19 +11,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// PairedDifference is the mean of the differences of equal seeds. Equal seeds begin with the same weights and draw the
-// same questions into the slots that both have, so that some of what varies between seeds cancels; but nodes train on
-// one another's rollouts and part ways within rounds, so that how much cancels isn't known beforehand. It is shown
-// beside Welch's test, which takes no such thing for granted.
+// PairedDifference is the mean difference between equal seeds. Equal seeds start with the same weights and draw the
+// same questions into the slots that both sides have, so that part of the variance between seeds cancels. Nodes train
+// on each other's rollouts and diverge within a few rounds, so that the canceled part is not known in advance. The
+// paired difference is shown beside Welch's test, which does not assume pairing.
 type PairedDifference struct {
 	Seeds      int      `json:"seeds"` // in common
 	Difference *float64 `json:"difference"`
 	CILow      *float64 `json:"ci_low"` // 95 % interval
 	CIHigh     *float64 `json:"ci_high"`
-	PValue     *float64 `json:"p_value"` // Student's one-sample t-test, two-sided, not corrected; null: the differences don't vary
+	PValue     *float64 `json:"p_value"` // Student's one-sample t-test, two-sided, not corrected; null: the differences do not vary
 }
 
-// Paired compares by seed: a's values less b's. It is nil with fewer than two seeds in common.
+// Paired compares by seed: values of a minus those of b. It returns nil with fewer than two seeds in common.
 func Paired(a, b map[int64]float64) *PairedDifference {
 	var differences []float64
 	for _, seed := range slices.Sorted(maps.Keys(a)) {
@@ -41,7 +41,7 @@ func Paired(a, b map[int64]float64) *PairedDifference {
 	}
 	mean, low, high := sample.MeanInterval(differences)
 	out := &PairedDifference{Seeds: n, Difference: optional(mean)}
-	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // what is less is rounding
+	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // a smaller error is rounding
 		out.CILow, out.CIHigh = optional(low), optional(high)
 		out.PValue = optional(2 * sample.Student(float64(n-1)).Survival(math.Abs(mean)/err))
 	}

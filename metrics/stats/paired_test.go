@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Student's one-sample test of 0.1, 0.2, 0.3 and 0.2: mean 0.2, standard error 0.04082, t = 4.899 with three degrees of
-// freedom.
+// Student's one-sample test of 0.1, 0.2, 0.3 and 0.2 gives mean 0.2, standard error 0.04082, and t = 4.899 with three
+// degrees of freedom.
 func TestPairedIsStudentsTestOfTheDifferences(t *testing.T) {
 	p := Paired(map[int64]float64{1: 1.1, 2: 1.2, 3: 1.3, 4: 2.2, 9: 7}, map[int64]float64{1: 1, 2: 1, 3: 1, 4: 2, 8: 5})
 	require.Equal(t, 4, p.Seeds)

@@ -2,8 +2,9 @@ package stats
 
 import "github.com/sapo-swarm/swarm/metrics/store"
 
-// paperReward returns the total reward that the paper reports for 8 nodes and 2000 rounds (arXiv:2509.08721, section
-// 5), by I and J; one run each. ok tells whether it has that configuration.
+// paperReward returns the total reward that the paper reports for I = own and J = external, with 8 nodes and 2000
+// rounds (arXiv:2509.08721, section 5). The paper made one run of each. ok reports whether the paper has that
+// configuration.
 func paperReward(own, external int) (reward float64, ok bool) {
 	switch [2]int{own, external} {
 	case [2]int{8, 0}:
@@ -18,15 +19,15 @@ func paperReward(own, external int) (reward float64, ok bool) {
 	return 0, false
 }
 
-// Guide is what guide 4 expects of GPT-2 for 8 nodes and 2000 rounds: estimates of its author's, not measured. Ranges,
-// low to high.
+// Guide holds guide 4's estimates for GPT-2 with 8 nodes and 2000 rounds. They are the author's estimates, not
+// measurements. Ranges are low to high.
 type Guide struct {
 	Reward      [2]float64  `json:"reward"`
-	Improvement *[2]float64 `json:"improvement"` // over its 8/0, ratio; null: it is 8/0
+	Improvement *[2]float64 `json:"improvement"` // over the guide's 8/0, ratio; null: it is 8/0
 }
 
-// guideEstimate returns the guide's figures by I and J ("Expected Results: GPT-2 vs Paper"), nil for a configuration
-// that it hasn't.
+// guideEstimate returns the guide's figures by I and J ("Expected Results: GPT-2 vs Paper"), or nil for any other
+// configuration.
 func guideEstimate(own, external int) *Guide {
 	switch [2]int{own, external} {
 	case [2]int{8, 0}:
@@ -41,8 +42,8 @@ func guideEstimate(own, external int) *Guide {
 	return nil
 }
 
-// addPaper sets the row's I and J beside the paper's and the guide's. A run that differs from theirs in more has no
-// place there.
+// addPaper adds the paper's and the guide's figures for the row's I and J. It adds none for a run that differs from the
+// paper in other settings.
 func (row *Row) addPaper(run store.Run) {
 	if !settingOf(run).plain() {
 		return

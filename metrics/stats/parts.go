@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// findKinds keeps one run of each kind: runs of one kind differ in no setting.
+// findKinds keeps one run of each kind. Runs of one kind have equal settings.
 func (g *group) findKinds(o CompareOptions) {
 	for _, r := range g.runs {
 		if !slices.ContainsFunc(g.kinds, func(kind store.Totals) bool { return len(o.differ(kind, r)) == 0 }) {
@@ -18,8 +18,8 @@ func (g *group) findKinds(o CompareOptions) {
 	}
 }
 
-// split takes an experiment apart whose counted runs were made with different settings: one group of each that decides
-// what is learnt. Groups are in the order of their first runs; one whose runs agree stays as it is.
+// split divides an experiment whose counted runs used different settings: one group for each combination of settings
+// that affect learning. Groups are in the order of their first runs. A group whose runs agree is returned unchanged.
 func (g group) split(o CompareOptions) []group {
 	differs := func(a, b store.Totals) bool { return slices.ContainsFunc(o.differ(a, b), o.decides) }
 	var parts []group
@@ -42,13 +42,13 @@ func (g group) split(o CompareOptions) []group {
 	return parts
 }
 
-// Bounds of a part's name.
+// Limits of a part's name.
 const (
-	namedSettings = 2  // that it names
-	settingLength = 40 // characters of one
+	namedSettings = 2  // settings named
+	settingLength = 40 // characters per setting
 )
 
-// partName says what makes a part of an experiment another than its other parts: nodes 8.
+// partName lists the settings that distinguish a part of an experiment from its other parts: nodes 8.
 func (o CompareOptions) partName(parts []group, i int) string {
 	var texts []string
 	more := 0
@@ -74,7 +74,7 @@ func (o CompareOptions) partName(parts []group, i int) string {
 	return strings.Join(texts, ", ")
 }
 
-// cutText shortens a text to so many characters.
+// cutText shortens a text to a number of characters.
 func cutText(text string, length int) string {
 	if runes := []rune(text); len(runes) > length {
 		return string(runes[:length-1]) + "…"

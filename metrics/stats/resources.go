@@ -7,22 +7,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// energyGap is the longest time between two samples of a GPU's power, in seconds, over which it counts: beyond that
-// nobody looked.
+// energyGap is the longest interval between two samples of a GPU's power, in seconds, that counts. Longer intervals
+// have no measurements.
 const energyGap = 60
 
-// Resources are what a run took of its machine.
+// Resources holds the time, GPUs, money and energy that a run used.
 type Resources struct {
-	ActiveSeconds float64  `json:"active_seconds"` // at work: see Elapsed
-	GPUs          int      `json:"gpus"`           // that were sampled
-	GPUHours      *float64 `json:"gpu_hours"`      // active hours times GPUs; null: none was sampled
+	ActiveSeconds float64  `json:"active_seconds"` // see Elapsed
+	GPUs          int      `json:"gpus"`           // number of GPUs sampled
+	GPUHours      *float64 `json:"gpu_hours"`      // active hours times GPUs; null: no GPU was sampled
 	Cost          *float64 `json:"cost"`           // null: no price
-	PriceCurrency string   `json:"price_currency"` // as given: $, EUR
-	EnergyJoules  *float64 `json:"energy_joules"`  // of the GPUs; null: their power isn't known
+	PriceCurrency string   `json:"price_currency"` // as configured: $, EUR
+	EnergyJoules  *float64 `json:"energy_joules"`  // of the GPUs; null: unknown
 }
 
-// NewResources adds up what a run took from its start until a time, in Unix seconds (+Inf: all), in which it was at
-// work for so many seconds.
+// NewResources sums the resources of a run from its start until a time, in Unix seconds (+Inf: all). elapsed is its
+// active seconds in that period.
 func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, until float64) Resources {
 	out := Resources{ActiveSeconds: elapsed}
 	seen := map[string]bool{}
@@ -39,9 +39,9 @@ func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, 
 	return out
 }
 
-// Energy returns the joules that GPUs took until a time, in Unix seconds: the integral of each one's power over its
-// samples, in the order of time, by the trapezoidal rule. Between samples a minute or more apart nothing is counted. It
-// is NaN where no two samples say a power.
+// Energy returns the joules that GPUs consumed until a time, in Unix seconds. It integrates each GPU's power over its
+// samples, in order of time, by the trapezoidal rule. Intervals longer than energyGap count as 0. It is NaN if no two
+// samples have a power.
 func Energy(samples []store.DeviceSample, until float64) float64 {
 	last := map[string]store.DeviceSample{}
 	sum, known := 0.0, false

@@ -1,10 +1,10 @@
-// Package stats is the only place that computes statistics: commands, live view, reports and dashboards all take their
-// numbers from here. It takes rows of metrics/store and plain slices, and returns values and the documents of `-o
-// json`. It is pure: no I/O, no clocks, no goroutines; it must not import anything of ours but metrics/store and
-// metrics/event.
+// Package stats is the only package that computes statistics. Commands, live view, reports and dashboards all take
+// their numbers from here. Its inputs are rows of metrics/store and plain slices. It returns values and the documents
+// of `-o json`. It is pure: no I/O, no clocks, no goroutines. It imports only metrics/store, metrics/event,
+// metrics/stats/sample, internal/units and internal/shell of this module.
 //
-// A reward is a node's round reward: the mean over the node's own completions of that round. A reward that isn't
-// finite is no reward: means leave it out and sums take it for 0. Every formula is in docs/METRICS.md.
+// A reward is a node's reward in one round: the mean over the node's own completions of that round. Means leave out
+// rewards that are not finite, and sums count them as 0. docs/METRICS.md has every formula.
 package stats
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// MovingAverage returns for each i the mean of the window values xs[i-window+1..i] (fewer at the start: the window
-// trails and never looks ahead), NaN where none of them is finite. The paper shows window 100. It panics if window < 1.
+// MovingAverage returns for each i the mean of the finite values of xs[i-window+1..i], or NaN if there are none. The
+// window trails and is shorter at the start. The paper's figures use window 100. It panics if window < 1.
 func MovingAverage(xs []float64, window int) []float64 {
 	if window < 1 {
 		panic("stats: window below 1")
 	}
 	window = max(1, min(window, len(xs)))
 	out := make([]float64, len(xs))
-	// Window i is the end of one block of so many values and the start of the next: sums from within a block, never a
-	// difference of sums, keep the mean exact at any window's length.
+	// Window i is the end of one block of window values and the start of the next. Sums within a block, never
+	// differences of sums, keep the mean exact at any window length.
 	tails := make([]partial, len(xs)+1)
 	for i := len(xs) - 1; i >= 0; i-- {
 		tails[i] = tails[i+1].plus(xs[i])
@@ -49,7 +49,7 @@ func MovingAverage(xs []float64, window int) []float64 {
 	return out
 }
 
-// partial is a sum of the finite ones of some values.
+// partial is a sum of finite values.
 type partial struct {
 	sum float64
 	n   int
@@ -69,14 +69,14 @@ func (p partial) mean() float64 {
 	return p.sum / float64(p.n)
 }
 
-// NodeReward is what one node adds to the cumulative reward.
+// NodeReward is one node's contribution to the cumulative reward.
 type NodeReward struct {
 	Node             string  `json:"node"`
 	Rounds           int     `json:"rounds"`
 	CumulativeReward float64 `json:"cumulative_reward"`
 }
 
-// PerNode returns the cumulative reward of each node, node_2 before node_10.
+// PerNode returns the cumulative reward of each node, with node_2 before node_10.
 func PerNode(rows []store.RoundReward) []NodeReward {
 	byNode := map[string]*NodeReward{}
 	for _, r := range rows {
@@ -103,12 +103,12 @@ func PerNode(rows []store.RoundReward) []NodeReward {
 // SwarmRound is one round over all nodes that did it.
 type SwarmRound struct {
 	Round    int     // from 0
-	Nodes    int     // that did it
-	Reward   float64 // mean over nodes, the paper's agent-averaged reward; NaN: none finite
-	Min      float64 // over nodes: the lower edge of the paper's band
+	Nodes    int     // number of nodes that did it
+	Reward   float64 // mean over nodes, the paper's agent-averaged reward; NaN: no finite value
+	Min      float64 // lowest node: the lower edge of the paper's band
 	Max      float64
-	FirstEnd float64 // when the first of them ended it, Unix seconds
-	End      float64 // when the last of them did
+	FirstEnd float64 // when the first node ended the round, Unix seconds
+	End      float64 // when the last node ended it
 }
 
 // SwarmRounds groups rows, in any order, by round.
@@ -139,8 +139,7 @@ func SwarmRounds(rows []store.RoundReward) []SwarmRound {
 	return out
 }
 
-// Improvement returns (value - baseline) / baseline: +0.94 is the paper's +94 %. It is NaN for a baseline that isn't
-// above 0.
+// Improvement returns (value - baseline) / baseline: +0.94 is the paper's +94 %. It is NaN unless baseline is above 0.
 func Improvement(value, baseline float64) float64 {
 	if !(baseline > 0) {
 		return math.NaN()
@@ -148,7 +147,7 @@ func Improvement(value, baseline float64) float64 {
 	return (value - baseline) / baseline
 }
 
-// optional returns nil, JSON's null, for a value that isn't finite.
+// optional returns nil, JSON's null, for a non-finite value.
 func optional(v float64) *float64 {
 	if !units.Finite(v) {
 		return nil

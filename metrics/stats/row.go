@@ -9,36 +9,36 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Row is one experiment, or one configuration: means over its runs. Where it has a run that is done, the others aren't
-// counted.
+// Row is one experiment or one configuration: means over its runs. If it has a finished run, unfinished ones do not
+// count.
 type Row struct {
-	Experiment       string   `json:"experiment"` // that its runs were recorded under
+	Experiment       string   `json:"experiment"` // recorded experiment of its runs
 	Config           string   `json:"config"`     // I/J, or adaptive, adaptive-ema
 	Runs             int      `json:"runs"`
-	Nodes            int      `json:"nodes"`             // most of any run
-	Rounds           int      `json:"rounds"`            // done, fewest of any run
+	Nodes            int      `json:"nodes"`             // maximum over runs
+	Rounds           int      `json:"rounds"`            // finished rounds, minimum over runs
 	CumulativeReward float64  `json:"cumulative_reward"` // mean over runs
 	Improvement      *float64 `json:"improvement"`       // over the baseline, ratio: 0.94 is +94 %
 	CILow            *float64 `json:"ci_low"`            // 95 % interval of Improvement, over seeds; null below two
 	CIHigh           *float64 `json:"ci_high"`
 	PValue           *float64 `json:"p_value"`
-	Verdict          string   `json:"verdict"` // baseline, or its pair's with it: metrics/wording sets it
+	Verdict          string   `json:"verdict"` // baseline, or the verdict of its pair with the baseline; set by metrics/wording
 	EvalReward       *float64 `json:"eval_reward"`
-	PaperImprovement *float64 `json:"paper_improvement"` // of the same I/J over 8/0
+	PaperImprovement *float64 `json:"paper_improvement"` // the paper's, of the same I/J over 8/0
 
 	Seeds              int      `json:"seeds"`
 	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // mean over seeds
-	PaperReward        *float64 `json:"paper_reward"`          // 8 nodes, 2000 rounds
-	Unfinished         int      `json:"unfinished"`            // of the runs counted
+	PaperReward        *float64 `json:"paper_reward"`          // the paper's, with 8 nodes and 2000 rounds
+	Unfinished         int      `json:"unfinished"`            // number of counted runs that are unfinished
 
 	Outcome                  string     `json:"outcome"` // baseline, better, worse, undecided
 	Experiments              []string   `json:"experiments"`
-	Model                    string     `json:"model"`   // of its first run
-	Skipped                  int        `json:"skipped"` // runs that aren't done and don't count
-	Value                    *float64   `json:"value"`   // what is compared: reward_per_node_round, eval_reward or eval_pass_1
+	Model                    string     `json:"model"`   // model of its first run
+	Skipped                  int        `json:"skipped"` // unfinished runs that do not count
+	Value                    *float64   `json:"value"`   // compared value: reward_per_node_round, eval_reward or eval_pass_1
 	ValueLow                 *float64   `json:"value_ci_low"`
-	ValueHigh                *float64   `json:"value_ci_high"` // its 95 % interval by Student's t
-	EvalRound                *int       `json:"eval_round"`    // fewest rounds of an evaluation counted
+	ValueHigh                *float64   `json:"value_ci_high"` // 95 % interval by Student's t
+	EvalRound                *int       `json:"eval_round"`    // fewest rounds of a counted evaluation
 	EvalPass1                *float64   `json:"eval_pass_1"`   // share of right completions, mean over seeds
 	PValueHolm               *float64   `json:"p_value_holm"`
 	PermutationPValue        *float64   `json:"permutation_p_value"`
@@ -47,14 +47,14 @@ type Row struct {
 	Guide                    *Guide     `json:"guide"` // guide 4's estimate for GPT-2; null: it has none for this I/J
 	Target                   *TargetRow `json:"target,omitempty"`
 
-	Name           string          `json:"name"`            // unique: what baseline and pairs call the row. The experiment's but for a part of one
-	Part           string          `json:"part"`            // settings that make this part of an experiment another: nodes 8. Empty: it is whole
-	RoundsCompared *Span           `json:"rounds_compared"` // what the figures are over: the rounds that the baseline has, too; null: none
-	Differs        []RowDifference `json:"differs"`         // settings in which it differs from the baseline
-	Measure        string          `json:"measure"`         // that value is of: see Pair.Measure
+	Name           string          `json:"name"`            // unique, used for baseline and pairs: the experiment's name, or that of a part
+	Part           string          `json:"part"`            // settings that distinguish this part of the experiment: nodes 8. Empty: the experiment is whole
+	RoundsCompared *Span           `json:"rounds_compared"` // rounds that the figures cover, in common with the baseline; null: none
+	Differs        []RowDifference `json:"differs"`         // settings that differ from the baseline
+	Measure        string          `json:"measure"`         // measure of value: see Pair.Measure
 }
 
-// row is a group's row, whose figures are over a span.
+// row returns a group's row. Its figures cover a span.
 func (g group) row(runs Runs, s span, set string) Row {
 	first := g.runs[0]
 	perNodeRound := g.perSeed(runs.reward(s))
@@ -77,7 +77,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 			row.EvalRound = s.evalDocument()
 		}
 	}
-	slices.Sort(cumulative) // a sum's last digit depends on the order
+	slices.Sort(cumulative) // sorted, because the last digit of a sum depends on the order
 	if mean := sample.Mean(cumulative); units.Finite(mean) {
 		row.CumulativeReward = mean
 	}
@@ -87,7 +87,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 	return row
 }
 
-// reward is a run's reward a node-round over a span.
+// reward returns a run's reward per node-round over a span.
 func (r Runs) reward(s span) func(store.Totals) (float64, bool) {
 	return func(t store.Totals) (float64, bool) {
 		sum, ok := r.sum(t, s.rounds)
@@ -108,8 +108,8 @@ func (r Runs) evalReward(s span, set string) func(store.Totals) (float64, bool) 
 	}
 }
 
-// pass is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many
-// completions.
+// pass returns a run's pass@1: the share of right completions. All questions have equally many completions, so that
+// this is also the mean over nodes and questions.
 func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 	return func(t store.Totals) (float64, bool) {
 		e, ok := r.eval(t.Run.Run, set, s.evalRound)
@@ -121,7 +121,7 @@ func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 	}
 }
 
-// measured returns what a run is compared by.
+// measured returns the function that computes a run's compared value.
 func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Totals) (float64, bool) {
 	switch o.Measure {
 	case MeasureEval:
@@ -132,7 +132,7 @@ func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Total
 	return runs.reward(s)
 }
 
-// addValue adds what is compared.
+// addValue adds the compared value.
 func (row *Row) addValue(g group, measure string, runs Runs, s span, set string) {
 	row.Measure = measure
 	values := g.perSeed(CompareOptions{Measure: measure}.measured(runs, s, set))
@@ -141,7 +141,8 @@ func (row *Row) addValue(g group, measure string, runs Runs, s span, set string)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)
 }
 
-// judge takes over what the pair with the baseline, of that mean over the span of both, found.
+// judge takes over the results of the row's pair with the baseline. baseline is the baseline's mean over the span of
+// both.
 func (row *Row) judge(p Pair, baseline float64) {
 	row.Improvement, row.PValue, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Outcome, p.MoreSeeds
 	row.Differs = forRow(p.Differs)

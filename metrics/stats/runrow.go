@@ -2,7 +2,7 @@ package stats
 
 import "github.com/sapo-swarm/swarm/metrics/store"
 
-// RunRow is one run of a table of all runs. What isn't known is null.
+// RunRow is one run in a table of all runs. Unknown figures are null.
 type RunRow struct {
 	Run                string   `json:"run"`
 	Experiment         string   `json:"experiment"`
@@ -13,15 +13,15 @@ type RunRow struct {
 	Seed               int64    `json:"seed"`
 	State              string   `json:"state"`
 	Message            string   `json:"message"`
-	Round              int      `json:"round"` // done, as in a Status
+	Round              int      `json:"round"` // finished rounds, as in a Status
 	Rounds             int      `json:"rounds"`
-	Nodes              int      `json:"nodes"`   // planned, and those that workers brought
+	Nodes              int      `json:"nodes"`   // planned nodes, and those of workers
 	Workers            int      `json:"workers"` // other hosts that joined
 	CumulativeReward   float64  `json:"cumulative_reward"`
-	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // over the rounds recorded
+	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // over the recorded rounds
 	EvalReward         *float64 `json:"eval_reward"`           // mean over nodes, questions and completions of the newest held-out evaluation
-	EvalRound          *int     `json:"eval_round"`            // rounds that its weights held
-	EvalSet            string   `json:"eval_set"`              // only equal sets compare
+	EvalRound          *int     `json:"eval_round"`            // rounds that the evaluated weights were trained for
+	EvalSet            string   `json:"eval_set"`              // only evaluations of equal sets are comparable
 	ETASeconds         *float64 `json:"eta_seconds"`
 	Started            float64  `json:"started"` // Unix seconds
 	Ended              *float64 `json:"ended"`
@@ -32,8 +32,8 @@ type RunRow struct {
 	PriceCurrency      string   `json:"price_currency"`
 }
 
-// NewRunRow describes a run by its sums, its status at the same moment, and its newest held-out evaluation, the zero
-// value for none.
+// NewRunRow describes a run by its sums, its status at the same moment, and its newest held-out evaluation. A zero e
+// means that it has no evaluation.
 func NewRunRow(t store.Totals, s Status, e store.EvalTotal) RunRow {
 	row := RunRow{
 		Run: s.Run, Experiment: s.Experiment, Config: ConfigName(t.Run), NumGenerations: t.NumGenerations, Model: s.Model, Device: s.Device,

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// setting is what of a run's configuration its I and J don't tell. A key that the run's program didn't know yet is nil
+// setting holds the settings of a run's configuration beside I and J. A key that the run's program did not have is nil
 // or zero.
 type setting struct {
 	Split               string   `json:"split"`
@@ -26,8 +26,8 @@ type setting struct {
 	Beta                float64  `json:"beta"`
 }
 
-// settingOf reads a run's configuration; of one that is no configuration of ours (an import's, another trainer's) it is
-// zero.
+// settingOf parses a run's configuration. It returns a zero setting for a configuration of another format, as of an
+// import or another trainer.
 func settingOf(run store.Run) setting {
 	var s setting
 	if json.Unmarshal(run.Config, &s) != nil {
@@ -36,7 +36,7 @@ func settingOf(run store.Run) setting {
 	return s
 }
 
-// ConfigName is how a run is configured in a word: its I/J, or that a rule decides them round by round.
+// ConfigName names a run's configuration in one word: its I/J, or the rule that chooses them for each round.
 func ConfigName(run store.Run) string {
 	switch split := settingOf(run).Split; split {
 	case "", "fixed":
@@ -45,21 +45,21 @@ func ConfigName(run store.Run) string {
 		return "adaptive"
 	case "reward-ema":
 		return "adaptive-ema"
-	default: // of a newer program
+	default: // a rule of a newer program
 		return "adaptive-" + split
 	}
 }
 
-// paperEpsilonHigh is the paper's upper clip (arXiv:2509.08721, section 5).
+// paperEpsilonHigh is the paper's upper clipping bound (arXiv:2509.08721, section 5).
 const paperEpsilonHigh = 0.28
 
-// plain tells whether but for I, J, sizes and the learning rate the run does what the paper's runs did, so that its
-// figures may stand beside theirs.
+// plain reports whether the run's settings match the paper's, except for I, J, sizes and the learning rate. Only then
+// are its figures shown beside the paper's.
 func (s setting) plain() bool {
 	return usual(s.Split, "fixed") && usual(s.ExternalSampling, "auto", "uniform") && usual(s.Sync, "barrier") && usual(s.Models) &&
 		usual(s.ScaleRewards, "group") && (s.ZeroAdvantageFilter == nil || *s.ZeroAdvantageFilter) && s.ExternalLag == 0 &&
 		usual(s.ExternalAdvantage, "all") && usual(s.ExternalCorrection, "none") && usual(s.ExternalFilter, "none") && s.NumIterations <= 1 && s.Beta == 0 && (s.EpsilonHigh == nil || *s.EpsilonHigh == paperEpsilonHigh)
 }
 
-// usual tells whether a key isn't given, or is one of the values.
+// usual reports whether a value is empty or one of the given values.
 func usual(value string, values ...string) bool { return value == "" || slices.Contains(values, value) }

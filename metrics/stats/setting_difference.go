@@ -9,19 +9,20 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Effects of a setting: what a difference in it can do to a comparison. docs/METRICS.md lists which setting has which.
+// Effects of a setting: how a difference in the setting affects a comparison. docs/METRICS.md lists the effect of each
+// setting.
 const (
-	EffectSharing   = "sharing"   // how nodes share: what SAPO is about, and therefore always what is studied
-	EffectResult    = "result"    // it alone could make the result
-	EffectQuestions = "questions" // rewards are of other questions, and no measure of the same
-	EffectNone      = "none"      // it doesn't make the result alone; rounds among them, for only rounds that both sides have are compared
-	EffectName      = "name"      // what something is called
+	EffectSharing   = "sharing"   // how nodes share, the subject of SAPO: always under study
+	EffectResult    = "result"    // a difference alone could cause the result
+	EffectQuestions = "questions" // rewards come from other questions and are not comparable by any measure
+	EffectNone      = "none"      // no effect on the result. Includes rounds, because only the rounds of both sides are compared
+	EffectName      = "name"      // a name
 )
 
 // RunDifference is one setting in which two runs differ.
 type RunDifference struct {
 	Key     string // learning_rate, tasks.mixture.bf.weight, nodes, torch
-	Subject string // of one subject several keys are one difference: tasks.mixture; empty: Key
+	Subject string // several keys of one subject are one difference: tasks.mixture; empty: Key
 	Effect  string // one of Effect*
 	A, B    string // the values as text
 }
@@ -30,14 +31,14 @@ func (d RunDifference) subject() string { return cmp.Or(d.Subject, d.Key) }
 
 // Roles of a SettingDifference.
 const (
-	RoleStudy      = "study"      // it is what the pair compares
-	RoleConfounder = "confounder" // it could make the result beside that: the pair is not comparable
-	RoleDespite    = "despite"    // it could, and the user said to compare despite it
-	RoleOther      = "other"      // it is named, and doesn't stand in the way
+	RoleStudy      = "study"      // the subject of the comparison
+	RoleConfounder = "confounder" // could also cause the result: the pair is not comparable
+	RoleDespite    = "despite"    // could cause the result, and the user allowed it
+	RoleOther      = "other"      // shown, does not prevent the comparison
 )
 
-// SettingDifference is a setting in which two rows differ. Where the runs of one row have several values, these are
-// listed with " or " between.
+// SettingDifference is a setting in which two rows differ. If the runs of one row have several values, " or " separates
+// them.
 type SettingDifference struct {
 	Key  string `json:"key"`
 	A    string `json:"a"`
@@ -56,7 +57,7 @@ type RowDifference struct {
 	Role     string `json:"role"`
 }
 
-// decides tells whether a difference makes another configuration of a run: one that isn't put into one row with it.
+// decides reports whether a difference puts two runs into separate rows.
 func (o CompareOptions) decides(d RunDifference) bool {
 	return d.Effect != EffectNone && d.Effect != EffectName && !o.despite(d.Key, d.subject())
 }
@@ -73,7 +74,7 @@ func (o CompareOptions) differ(a, b store.Totals) []RunDifference {
 	return plainDifferences(a, b)
 }
 
-// differences lists the settings in which two groups differ, and gives each its role.
+// differences lists the settings in which two groups differ, with their roles.
 func (o CompareOptions) differences(a, b group) []SettingDifference {
 	var list []SettingDifference
 	values := map[string]*[2][]string{}
@@ -109,20 +110,20 @@ func (o CompareOptions) differences(a, b group) []SettingDifference {
 	return list
 }
 
-// stronger is the effect that says more: a key may have another with other values.
+// stronger returns the effect with the greater consequence. A key's effect may depend on its values.
 func stronger(a, b string) string {
 	order := []string{EffectSharing, EffectQuestions, EffectResult, EffectNone, EffectName}
 	return order[max(0, min(slices.Index(order, a), slices.Index(order, b)))]
 }
 
-// oneOf lists different texts.
+// oneOf lists distinct texts.
 func oneOf(texts []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(texts))), " or ")
 }
 
-// giveRoles says of each difference what it is to the comparison. SAPO's own settings, and those that the study
-// declares, are what is studied. Where there is none of these, a single difference that could make the result is what
-// is studied, unless it is in the questions. Every other that could is a confounder.
+// giveRoles sets the role of each difference. Settings of EffectSharing and those that the study declares are under
+// study. If there are none of these, a single difference that could cause the result is under study, unless it changes
+// the questions. All other differences that could cause the result are confounders.
 func (o CompareOptions) giveRoles(list []SettingDifference) {
 	studied := false
 	var subjects []string
@@ -152,7 +153,7 @@ func (o CompareOptions) giveRoles(list []SettingDifference) {
 	}
 }
 
-// forRow are the differences of a pair as its row has them.
+// forRow converts the differences of a pair for its row.
 func forRow(list []SettingDifference) []RowDifference {
 	out := []RowDifference{}
 	for _, d := range list {
@@ -161,12 +162,12 @@ func forRow(list []SettingDifference) []RowDifference {
 	return out
 }
 
-// Confounders are the differences for which a pair isn't comparable.
+// Confounders returns the differences that make a pair not comparable.
 func (p Pair) Confounders() []SettingDifference {
 	return slices.DeleteFunc(slices.Clone(p.Differs), func(d SettingDifference) bool { return d.Role != RoleConfounder })
 }
 
-// plainDifferences are those that the runs' own rows tell of.
+// plainDifferences compares the columns of the runs' own rows.
 func plainDifferences(a, b store.Totals) []RunDifference {
 	var list []RunDifference
 	add := func(key, effect, x, y string) {
@@ -182,5 +183,6 @@ func plainDifferences(a, b store.Totals) []RunDifference {
 	return list
 }
 
-// UsedNodes is how many nodes a run trained with: those that did a round, before any has those planned.
+// UsedNodes returns the number of nodes that a run trained with: those that did a round, or the planned ones before the
+// first round.
 func UsedNodes(r store.Totals) int { return cmp.Or(r.NodesSeen, r.Nodes) }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shortened is the comparison with a study's short names for its experiments, for people; without a study it is the
-// comparison itself.
+// Shortened returns the comparison with a study's short names in place of its experiments' names, for display. A
+// comparison without a study is returned unchanged.
 func (c Comparison) Shortened() Comparison {
 	if c.Study == nil {
 		return c
@@ -35,10 +35,11 @@ func (c Comparison) Shortened() Comparison {
 	return c
 }
 
-// Shorten replaces the recorded names of the study's experiments by their arms' names.
+// Shorten replaces the recorded names of the study's experiments by the names of their arms.
 func (d StudyDesign) Shorten(text string) string { return shortNames(d.Arms).Replace(text) }
 
-// shortNames replaces the recorded names of arms; of two the longer first, for it may begin with the other.
+// shortNames replaces the recorded names of arms, longer names first, because a short name may be a prefix of a longer
+// one.
 func shortNames(arms []StudyArm) *strings.Replacer {
 	longer := func(a, b StudyArm) int { return cmp.Compare(len(b.Experiment), len(a.Experiment)) }
 	var pairs []string
@@ -57,8 +58,7 @@ func (s *Study) shortNames() *strings.Replacer {
 	return shortNames(arms)
 }
 
-// ShortName is the short name of one of the study's experiments; of any other, and of a comparison without a study, the
-// name itself.
+// ShortName returns the short name of one of the study's experiments. It returns any other name unchanged.
 func (c Comparison) ShortName(experiment string) string {
 	if c.Study != nil {
 		for _, a := range c.Study.Arms {

@@ -6,29 +6,29 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Span is a stretch of rounds, both ends counted, the first round being 1.
+// Span is a range of rounds, both ends included, counted from 1.
 type Span struct {
 	From int `json:"from"`
 	To   int `json:"to"`
 }
 
-// firstTaught is the first round whose rewards training can have changed: those of round 1 are the first weights'.
+// firstTaught is the first round whose rewards training can have changed. Round 1 uses the initial weights.
 const firstTaught = 2
 
-// span is how far groups are compared: over the rounds, and by the held-out evaluation, that all of their runs have.
+// span is the part of groups that is compared: the rounds, and the held-out evaluation, that all of their runs have.
 type span struct {
-	rounds int  // 0: no run has any
-	cut    bool // some run did more
+	rounds int  // rounds in common; 0: no run has any
+	cut    bool // some run did more rounds
 	uneven bool // the runs differ in length
 
-	evalRound  int  // of the evaluation that is compared; noEval: none in common
-	evalUneven bool // their newest evaluations are of different rounds
+	evalRound  int  // rounds before the compared evaluation; noEval: none in common
+	evalUneven bool // the newest evaluations are of different rounds
 }
 
 const noEval = -1
 
-// newSpan finds what all runs of the groups have. Runs without a round, or without an evaluation of the set, have no
-// say in it, as they have no value either.
+// newSpan finds the rounds and the evaluation that all runs of the groups have. It ignores runs without a round or
+// without an evaluation of the set, because they have no value.
 func newSpan(runs Runs, set string, groups ...group) span {
 	s := span{evalRound: noEval}
 	var evaluated []store.EvalTotal
@@ -64,11 +64,11 @@ func leastAboveZero(a, b int) int {
 	return a
 }
 
-// reached is how many rounds the fastest node of a run has done.
+// reached returns the finished rounds of a run's fastest node.
 func reached(r store.Totals) int { return max(r.RoundsReached, r.RoundsDone) }
 
-// commonEval is the newest round after which all runs of these evaluations have one of the same questions; noEval:
-// there is none. One before the first round counts for none: it tells of no training.
+// commonEval returns the newest round at which all runs of these evaluations have an evaluation of the same questions,
+// or noEval. Evaluations before the first round do not count, because they do not measure training.
 func (r Runs) commonEval(evaluated []store.EvalTotal) int {
 	newest := noEval
 	for _, x := range r.EvalRounds[evaluated[0].Run] {
@@ -86,7 +86,7 @@ func (r Runs) allHave(evaluated []store.EvalTotal, x store.EvalTotal) bool {
 	})
 }
 
-// eval is a run's evaluation of a set of questions after so many rounds.
+// eval returns a run's evaluation of a set of questions after a number of rounds.
 func (r Runs) eval(run, set string, round int) (store.EvalTotal, bool) {
 	if e, ok := r.Evals[run]; ok && e.Set == set && e.Round == round {
 		return e, true
@@ -99,7 +99,7 @@ func (r Runs) eval(run, set string, round int) (store.EvalTotal, bool) {
 	return store.EvalTotal{}, false
 }
 
-// sum is what a run's nodes did in so many first rounds.
+// sum returns the rewards of a run's nodes over the first rounds.
 func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 	if reached(t) <= rounds {
 		return store.RewardSum{NodeRounds: t.NodeRounds, Reward: t.CumulativeReward}, true
@@ -108,8 +108,8 @@ func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 	return sum, ok
 }
 
-// tooShort tells whether nothing is left to compare by a measure: too few rounds in common that training can have
-// changed, or no evaluation.
+// tooShort reports whether a measure has nothing to compare: too few common rounds that training can have changed, or
+// no common evaluation.
 func (s span) tooShort(o CompareOptions) bool {
 	if HeldOut(o.Measure) {
 		return s.evalUneven && s.evalRound == noEval
@@ -117,7 +117,7 @@ func (s span) tooShort(o CompareOptions) bool {
 	return s.uneven && s.rounds < firstTaught
 }
 
-// document is the span as the documents have it, nil where there is no round in it.
+// document returns the span for documents, or nil if it has no round.
 func (s span) document() *Span {
 	if s.rounds < 1 {
 		return nil
@@ -125,7 +125,7 @@ func (s span) document() *Span {
 	return &Span{1, s.rounds}
 }
 
-// evalDocument is the evaluation's round as the documents have it, nil where there is none.
+// evalDocument returns the evaluation's round for documents, or nil if there is none.
 func (s span) evalDocument() *int {
 	if s.evalRound == noEval {
 		return nil
@@ -133,8 +133,8 @@ func (s span) evalDocument() *int {
 	return &s.evalRound
 }
 
-// Cut says what a pair is compared over, where runs are cut for it: a number of first rounds, or with a held-out
-// measure the rounds after which the evaluations were made. ok is false where nothing is cut.
+// Cut returns what a pair is compared over if runs were cut: a number of first rounds, or for a held-out measure the
+// rounds before the compared evaluations. ok is false if no run was cut.
 func (p Pair) Cut() (rounds int, ok bool) {
 	switch {
 	case p.short || p.Difference == nil:

@@ -8,12 +8,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// Spread says how values lie. What isn't finite is left out; without any value every figure is null.
+// Spread summarizes the distribution of values. Non-finite values are left out. Without values all figures are null.
 type Spread struct {
 	Values  int      `json:"values"`
 	Mean    *float64 `json:"mean"`
 	Median  *float64 `json:"median"`
-	P90     *float64 `json:"p90"` // nine of ten values are at most this
+	P90     *float64 `json:"p90"` // 90th percentile
 	Highest *float64 `json:"highest"`
 }
 
@@ -27,20 +27,20 @@ func NewSpread(xs []float64) Spread {
 	}
 }
 
-// RoundTimes are what a run's rounds took, over nodes and rounds, in seconds.
+// RoundTimes summarizes the durations of a run's rounds, over nodes and rounds, in seconds.
 type RoundTimes struct {
 	Run   string     `json:"run"`
 	Parts []TimePart `json:"parts"` // step_time, the whole round, first
 }
 
-// TimePart is one of the times of a round.
+// TimePart is one of the durations of a round.
 type TimePart struct {
 	Metric string `json:"metric"`
 	Spread
 }
 
-// TimeMetrics are the times of a round: first the whole, then its parts. What they leave of the whole is the exchange
-// and checkpoints.
+// TimeMetrics returns the metrics of a round's durations: first the whole round, then its parts. The remainder is the
+// exchange and checkpoints.
 func TimeMetrics() []string {
 	var names []string
 	for _, m := range event.Metrics() {

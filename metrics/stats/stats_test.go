@@ -48,7 +48,7 @@ func TestSwarmRounds(t *testing.T) {
 	require.Equal(t, []NodeReward{{"node_0", 2, 0.75}, {"node_2", 1, 0.75}, {"node_10", 2, 0}}, PerNode(rows))
 }
 
-// ending are rounds whose nodes all ended at these times.
+// ending returns rounds whose nodes all ended at these times.
 func ending(ends ...float64) []SwarmRound {
 	rounds := make([]SwarmRound, len(ends))
 	for i, end := range ends {
@@ -159,7 +159,7 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, 3, NewStatus(allGone, 123, true).Round)
 }
 
-// TestDocumentKeys holds the names that scripts depend on.
+// TestDocumentKeys pins the names that scripts depend on.
 func TestDocumentKeys(t *testing.T) {
 	keys := func(v any) map[string]any {
 		text, err := json.Marshal(v)

@@ -9,10 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// RewardWindow is how many of its newest rounds a node's recent reward is the mean of.
+// RewardWindow is the number of newest rounds that a node's recent reward averages.
 const RewardWindow = 10
 
-// StateCrashed is shown for a run that counts as running while its coordinator's process is gone, and for its nodes.
+// StateCrashed is the state of a run that is recorded as running although its coordinator's process is gone, and of its
+// nodes.
 const StateCrashed = "crashed"
 
 // Status is the document of `swarm status -o json`. Fields are only ever added.
@@ -20,96 +21,96 @@ type Status struct {
 	Experiment       string       `json:"experiment"`
 	Run              string       `json:"run"`
 	State            string       `json:"state"`  // running, done, stopped, lost, failed, crashed
-	Round            int          `json:"round"`  // rounds done by every node that is there: hasn't given up, isn't away, hasn't left
+	Round            int          `json:"round"`  // rounds finished by every present node: not given up, not away, not left
 	Rounds           int          `json:"rounds"` // planned
 	CumulativeReward float64      `json:"cumulative_reward"`
 	ETASeconds       *float64     `json:"eta_seconds"` // null: not known yet, or not running
 	Nodes            []NodeStatus `json:"nodes"`
 
-	Message         string    `json:"message,omitempty"` // why it ended so; of a crashed run what is known of that
-	Command         *Command  `json:"command,omitempty"` // that began the newest attempt; absent: not recorded
+	Message         string    `json:"message,omitempty"` // why the run ended; for a crashed run, what is known
+	Command         *Command  `json:"command,omitempty"` // command that started the newest attempt; absent: not recorded
 	Model           string    `json:"model"`
 	Device          string    `json:"device"`
 	Started         float64   `json:"started"`         // Unix seconds
-	LastSeen        float64   `json:"last_seen"`       // now while it runs, its end, or when a crashed run was last heard of: Unix seconds
-	ElapsedSeconds  float64   `json:"elapsed_seconds"` // at work: over attempts, without the pauses between them
+	LastSeen        float64   `json:"last_seen"`       // Unix seconds: now if it is running, its end, or the last sign of life of a crashed run
+	ElapsedSeconds  float64   `json:"elapsed_seconds"` // active time: sum over attempts, without pauses
 	SecondsPerRound *float64  `json:"seconds_per_round"`
-	Reward          *float64  `json:"reward"`         // mean over nodes of the newest round that is done
-	RecentRewards   []float64 `json:"recent_rewards"` // mean over nodes, of up to 60 rounds done, newest last
-	NodesAlive      int       `json:"nodes_alive"`    // there: not given up, away or gone
-	NodesPlanned    int       `json:"nodes_planned"`  // and those that workers brought
+	Reward          *float64  `json:"reward"`         // mean over nodes of the newest finished round
+	RecentRewards   []float64 `json:"recent_rewards"` // mean over nodes, of up to 60 finished rounds, newest last
+	NodesAlive      int       `json:"nodes_alive"`    // present nodes: not given up, not away, not left
+	NodesPlanned    int       `json:"nodes_planned"`  // including nodes of workers
 	Restarts        int       `json:"restarts"`
 	MemoryBytes     int64     `json:"memory_bytes"` // over nodes of the coordinator's host
-	HostBytes       int64     `json:"host_bytes"`   // host memory, over the same nodes
-	HostKind        string    `json:"host_kind"`    // pss where it is of each of them, else rss: then shared memory may count more than once
-	PID             int       `json:"pid"`          // coordinator's
+	HostBytes       int64     `json:"host_bytes"`   // host memory, sum over the same nodes
+	HostKind        string    `json:"host_kind"`    // pss if known for each of them, else rss, which may count shared memory more than once
+	PID             int       `json:"pid"`          // of the coordinator
 
 	Attempts        int      `json:"attempts"`          // 1 + times resumed
-	ActiveSeconds   float64  `json:"active_seconds"`    // the same as elapsed_seconds
-	ReplayedRounds  int      `json:"replayed_rounds"`   // updates applied again from journals, over nodes
-	EvalReward      *float64 `json:"eval_reward"`       // held-out, of the newest evaluation: mean over nodes, questions and completions; null: none
-	EvalRound       int      `json:"eval_round"`        // rounds that its weights held
-	FirstEvalReward *float64 `json:"first_eval_reward"` // of the first evaluation of the same questions; null: there is one alone
+	ActiveSeconds   float64  `json:"active_seconds"`    // equals elapsed_seconds
+	ReplayedRounds  int      `json:"replayed_rounds"`   // updates reapplied from journals, sum over nodes
+	EvalReward      *float64 `json:"eval_reward"`       // newest held-out evaluation: mean over nodes, questions and completions; null: none
+	EvalRound       int      `json:"eval_round"`        // rounds that the evaluated weights were trained for
+	FirstEvalReward *float64 `json:"first_eval_reward"` // first evaluation of the same questions; null: there is only one
 	PricePerHour    *float64 `json:"price_per_hour"`    // null: unknown
-	PriceCurrency   string   `json:"price_currency"`    // as given: $, EUR
+	PriceCurrency   string   `json:"price_currency"`    // as configured: $, EUR
 	Cost            *float64 `json:"cost"`              // so far: active hours times price; null: no price
-	ProjectedCost   *float64 `json:"projected_cost"`    // once it is done; null: no price, or no eta_seconds
+	ProjectedCost   *float64 `json:"projected_cost"`    // at the end of the run; null: no price, or no eta_seconds
 
-	EngineHost *EngineHost `json:"engine_host,omitempty"` // absent: none lives, or the run is another host's
+	EngineHost *EngineHost `json:"engine_host,omitempty"` // absent: none is running, or the run is on another host
 
 	Workers          int `json:"workers"`           // other hosts that joined
-	WorkersConnected int `json:"workers_connected"` // of these, now
+	WorkersConnected int `json:"workers_connected"` // of these, connected now
 }
 
-// EngineHost is the process that engines are forks of. Its memory is no node's.
+// EngineHost is the process that forks engines. Its memory does not count for any node.
 type EngineHost struct {
 	PID      int   `json:"pid"`
 	RSSBytes int64 `json:"rss_bytes"`
-	PSSBytes int64 `json:"pss_bytes"` // its part of the pages that it shares with engines; 0: not known
+	PSSBytes int64 `json:"pss_bytes"` // proportional share of the pages shared with engines; 0: unknown
 }
 
 // NodeStatus is one node of a Status.
 type NodeStatus struct {
 	ID               string   `json:"id"`
 	State            string   `json:"state"`
-	Round            int      `json:"round"`  // rounds done, and those before its first
+	Round            int      `json:"round"`  // finished rounds, including those before the node joined
 	Reward           *float64 `json:"reward"` // of its newest round; null: none, or not finite
 	CumulativeReward float64  `json:"cumulative_reward"`
-	MemoryBytes      int64    `json:"memory_bytes"` // device memory where it has any, else host memory
+	MemoryBytes      int64    `json:"memory_bytes"` // device memory if it uses any, else host memory
 	PeakMemoryBytes  int64    `json:"peak_memory_bytes"`
 	Restarts         int      `json:"restarts"`
 	PID              int      `json:"pid"` // 0: no process
 
-	Device          string   `json:"device"`        // cpu, cuda:0; empty before it has loaded
+	Device          string   `json:"device"`        // cpu, cuda:0; empty until the model is loaded
 	EnginePID       int      `json:"engine_pid"`    // 0: none
 	RecentReward    *float64 `json:"recent_reward"` // mean of its last 10 rounds
 	RSSBytes        int64    `json:"rss_bytes"`
 	PeakRSSBytes    int64    `json:"peak_rss_bytes"`
-	PSSBytes        int64    `json:"pss_bytes"` // 0: not known
+	PSSBytes        int64    `json:"pss_bytes"` // 0: unknown
 	PeakPSSBytes    int64    `json:"peak_pss_bytes"`
-	HostBytes       int64    `json:"host_bytes"` // pss_bytes where that is known, else rss_bytes, as host_kind says
+	HostBytes       int64    `json:"host_bytes"` // pss_bytes if known, else rss_bytes; host_kind tells which
 	PeakHostBytes   int64    `json:"peak_host_bytes"`
 	HostKind        string   `json:"host_kind"` // pss, rss
 	DeviceBytes     int64    `json:"device_bytes"`
 	DevicePeakBytes int64    `json:"device_peak_bytes"`
 	ResidentBytes   int64    `json:"resident_bytes"`  // between phases; 0: not measured yet
-	TransientBytes  int64    `json:"transient_bytes"` // highest of a phase, beyond resident
-	BudgetBytes     int64    `json:"budget_bytes"`    // what it may take of its GPU; 0: no budget
-	MicroBatch      int      `json:"micro_batch"`     // sequences in a forward pass of its updates
-	WorkingRound    int      `json:"working_round"`   // from 0, being worked on; of a node that is replaying the one being applied again
-	ReplayedRounds  int      `json:"replayed_rounds"` // updates applied again from its journal, over all its starts
+	TransientBytes  int64    `json:"transient_bytes"` // peak of a phase, beyond resident
+	BudgetBytes     int64    `json:"budget_bytes"`    // limit on its GPU; 0: no budget
+	MicroBatch      int      `json:"micro_batch"`     // sequences per forward pass of its updates
+	WorkingRound    int      `json:"working_round"`   // current round, from 0; for a replaying node the round being reapplied
+	ReplayedRounds  int      `json:"replayed_rounds"` // updates reapplied from its journal, over all its starts
 	ReplaySeconds   float64  `json:"replay_seconds"`
 	Cause           string   `json:"cause,omitempty"` // of its newest failure
 	Message         string   `json:"message,omitempty"`
 
-	Model        string `json:"model,omitempty"` // that it loaded, where the run's nodes have different ones
-	Worker       string `json:"worker"`          // who brought it; empty: of the coordinator's own host
-	From         int    `json:"from"`            // the first round that is its
-	GenerateOnly bool   `json:"generate_only"`   // it shares and never trains
+	Model        string `json:"model,omitempty"` // model that it loaded, if the run's nodes have different ones
+	Worker       string `json:"worker"`          // owner of the node; empty: the coordinator's host
+	From         int    `json:"from"`            // first round in which it took part
+	GenerateOnly bool   `json:"generate_only"`   // it shares rollouts and never trains
 }
 
-// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator
-// still runs (Run.Host, PID, StartTicks, BootID): only the caller can see that.
+// NewStatus describes a snapshot at the time now, in Unix seconds. The caller checks whether the run's coordinator
+// still runs (Run.Host, PID, StartTicks, BootID) and passes the result as coordinatorAlive.
 func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	run := s.Run
 	out := Status{
@@ -119,7 +120,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
 		out.State = StateCrashed
-		out.Message = "" // nobody recorded why: metrics/wording says so
+		out.Message = "" // unknown; metrics/wording says so
 	}
 	recent := map[string][]float64{}
 	for _, r := range s.Recent {
@@ -202,7 +203,7 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 	}
 	out.LastSeen = now
 	out.ElapsedSeconds = Elapsed(attempts, math.Inf(1))
-	if len(attempts) == 0 { // recorded before there were attempts
+	if len(attempts) == 0 { // recorded by a program without attempts
 		out.ElapsedSeconds = max(0, now-s.Run.Started)
 	}
 	out.ActiveSeconds = out.ElapsedSeconds
@@ -221,7 +222,7 @@ func (out *Status) addMoney(run store.Run) {
 func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 	switch n.State {
 	case event.StateQueued, event.StateStarting, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
-		n.RSSBytes, n.PSSBytes, n.DeviceBytes, n.EnginePID = 0, 0, 0, 0 // that was the process before
+		n.RSSBytes, n.PSSBytes, n.DeviceBytes, n.EnginePID = 0, 0, 0, 0 // figures of the previous process
 	}
 	out := NodeStatus{
 		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
@@ -241,7 +242,7 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 	return out
 }
 
-// nameModels tells each node's model where they have different ones.
+// nameModels sets each node's model if they have different ones.
 func nameModels(rows []NodeStatus, nodes []store.Node) {
 	known := map[string]bool{}
 	for _, n := range nodes {
@@ -257,8 +258,7 @@ func nameModels(rows []NodeStatus, nodes []store.Node) {
 	}
 }
 
-// gone notes that the node has no process, since its run is in that state: whatever it did last, it doesn't do it any
-// more.
+// gone updates a node without a process, given the state of its run.
 func (n *NodeStatus) gone(run string) {
 	n.PID, n.EnginePID, n.RSSBytes, n.PSSBytes, n.HostBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0, 0, 0
 	switch event.State(n.State) {

@@ -9,15 +9,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// StudyModel is what the nodes of one model come to in a swarm of several models, against a swarm of that model alone:
-// an arm's mean over nodes of different models tells mostly which models they are.
+// StudyModel compares the nodes of one model in a swarm of several models with a swarm of that model alone. A mean over
+// nodes of different models would mostly reflect which models they are.
 type StudyModel struct {
 	Model      string   `json:"model"`
 	Mixed      string   `json:"mixed"` // arm with several models
-	Alone      string   `json:"alone"` // arm with that model only
+	Alone      string   `json:"alone"` // arm with only that model
 	MixedValue *float64 `json:"mixed_value"`
 	AloneValue *float64 `json:"alone_value"`
-	Pair       Pair     `json:"pair"` // A is of mixed, B of alone; corrected for the study's pairs of this kind
+	Pair       Pair     `json:"pair"` // A: mixed, B: alone; corrected for the study's pairs of this kind
 }
 
 // newStudyModels compares each model's nodes in each arm of several models with the first arm of that model alone, by
@@ -26,7 +26,7 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	out := []StudyModel{}
 	var sides []matched
 	var pairs []Pair
-	seen := 0 // models in swarms of several, whether there are runs of theirs alone or not
+	seen := 0 // models in arms of several models, with or without an arm of their own
 	groups := groupRuns(runs.Totals, CompareOptions{least: EnoughSeeds})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
@@ -58,7 +58,7 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	return out
 }
 
-// modelsOf names the models that a group's nodes were evaluated with.
+// modelsOf lists the models with which a group's nodes were evaluated.
 func modelsOf(g group, runs Runs) []string {
 	models := map[string]bool{}
 	for _, r := range g.runs {
@@ -69,7 +69,7 @@ func modelsOf(g group, runs Runs) []string {
 	return slices.Sorted(maps.Keys(models))
 }
 
-// ofModel is pass@1 of a group's nodes of one model, by seed ascending.
+// ofModel returns pass@1 of a group's nodes of one model, one value per seed, ascending.
 func (j *Judgment) ofModel(g group, model string, runs Runs) []float64 {
 	return g.perSeed(func(r store.Totals) (float64, bool) {
 		e := runs.ModelEvals[r.Run.Run][model]
@@ -81,7 +81,7 @@ func (j *Judgment) ofModel(g group, model string, runs Runs) []float64 {
 	})
 }
 
-// sameRound tells whether the evaluations of a model's nodes are after equally many rounds in both groups.
+// sameRound reports whether the evaluations of a model's nodes have the same round in both groups.
 func (j *Judgment) sameRound(model string, runs Runs, groups ...group) bool {
 	rounds := map[int]bool{}
 	for _, g := range groups {
@@ -94,7 +94,7 @@ func (j *Judgment) sameRound(model string, runs Runs, groups ...group) bool {
 	return len(rounds) < 2
 }
 
-// modelPairs is how many pairs of Models the design comes to.
+// modelPairs returns the planned number of pairs in Models.
 func (d StudyDesign) modelPairs() int {
 	n := 0
 	for _, a := range d.Arms {
@@ -105,12 +105,12 @@ func (d StudyDesign) modelPairs() int {
 	return n
 }
 
-// OfModels tells whether the study asks what swarms of several models do to each of these.
+// OfModels reports whether the study compares models within mixed swarms.
 func (s Study) OfModels() bool { return s.ofModels(s.Judgment.Design) }
 
 func (s Study) ofModels(d StudyDesign) bool { return len(s.Models) > 0 || d.modelPairs() > 0 }
 
-// ModelTally counts the models that gain, and those that lose.
+// ModelTally counts the models that gain and those that lose.
 func ModelTally(models []StudyModel) (better, worse int) {
 	for _, m := range models {
 		switch m.Pair.Outcome {
@@ -123,8 +123,8 @@ func ModelTally(models []StudyModel) (better, worse int) {
 	return better, worse
 }
 
-// modelsOutcome is the outcome of a study of several models, of which so many pairs are planned: decided where each of
-// them is.
+// modelsOutcome returns the outcome of a study of several models with a planned number of pairs. It is undecided until
+// every pair is decided.
 func modelsOutcome(models []StudyModel, planned int) string {
 	better, worse := ModelTally(models)
 	switch {
@@ -138,7 +138,8 @@ func modelsOutcome(models []StudyModel, planned int) string {
 	return StudyMixed
 }
 
-// moreSeedsOf is how many more seeds a side at least decide every model; nil: none, or nobody can say.
+// moreSeedsOf returns the least number of additional seeds per side that would decide every model; nil: none needed, or
+// unknown.
 func moreSeedsOf(models []StudyModel) *int {
 	var most *int
 	for _, m := range models {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// StudyPaper says how the paper's order of I/J fares in a study.
+// StudyPaper compares a study with the paper's order of I/J.
 type StudyPaper struct {
-	Order []string         `json:"order"` // arms with the paper's configurations, its best first
+	Order []string         `json:"order"` // arms with the paper's configurations, ordered by the paper's reward, best first
 	Pairs []StudyPaperPair `json:"pairs"`
 }
 
-// StudyPaperPair is one order of the paper: High above Low.
+// StudyPaperPair is one ordered pair of the paper: High above Low.
 type StudyPaperPair struct {
 	High       string   `json:"high"`
 	Low        string   `json:"low"`
 	Outcome    string   `json:"outcome"`        // by the study's measure: confirmed, contradicted, open
-	ByReward   string   `json:"outcome_reward"` // by own reward, which is what the paper's order is of
-	Difference *float64 `json:"difference"`     // seen, of the study's measure
+	ByReward   string   `json:"outcome_reward"` // by own reward, the paper's measure
+	Difference *float64 `json:"difference"`     // observed, by the study's measure
 }
 
 // Outcomes of a StudyPaperPair.
@@ -27,9 +27,9 @@ const (
 	PaperOpen         = "open"
 )
 
-// newStudyPaper looks for the paper's configurations among the rows, each of which may be there once, and for its order
-// in what the pairs say by the study's measure and by own reward. It is nil where there are no two of them, or one is
-// there twice.
+// newStudyPaper finds the rows with the paper's configurations, and compares the paper's order with their pairs by the
+// study's measure and by own reward. It returns nil if there are fewer than two such rows, or if a configuration occurs
+// twice.
 func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	var rows []Row
 	for _, r := range decided.Comparison.Rows {
@@ -60,7 +60,7 @@ func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	return out
 }
 
-// paperOutcome is how an order fares by the pair of its higher against its lower.
+// paperOutcome returns the outcome of the pair that compares the paper's higher configuration with the lower one.
 func paperOutcome(p Pair) string {
 	switch p.Outcome {
 	case OutcomeBetter:
@@ -71,7 +71,7 @@ func paperOutcome(p Pair) string {
 	return PaperOpen
 }
 
-// Count returns how many of the orders fare so by the study's measure, and by own reward.
+// Count returns how many of the pairs have an outcome by the study's measure, and by own reward.
 func (p *StudyPaper) Count(outcome string) (measure, reward int) {
 	for _, x := range p.Pairs {
 		if x.Outcome == outcome {

@@ -8,16 +8,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// StateMissing is the state of a StudyRun that has not begun.
+// StateMissing is the state of a StudyRun that has not started.
 const StateMissing = "missing"
 
-// studyRuns are a study's runs, sorted out.
+// studyRuns holds a study's runs by status.
 type studyRuns struct {
 	counted                     []store.Totals // done, by arm
 	failed, unfinished, missing []StudyRun
 }
 
-// sortOut takes the study's runs from all: what isn't done counts in nothing, and is listed.
+// sortOut selects the study's runs. Unfinished runs do not count, and are listed.
 func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 	type place struct {
 		arm  int
@@ -64,12 +64,12 @@ func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 	return out
 }
 
-// arm is the place of the arm that an experiment's runs are of, -1: none.
+// arm returns the index of the arm with an experiment, or -1.
 func (d StudyDesign) arm(experiment string) int {
 	return slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Experiment == experiment })
 }
 
-// ShortName is the arm's name of an experiment, the experiment's own where it is none of the study's.
+// ShortName returns the name of an experiment's arm, or the experiment's own name if it is not part of the study.
 func (d StudyDesign) ShortName(experiment string) string {
 	if i := d.arm(experiment); i >= 0 {
 		return d.Arms[i].Name
@@ -77,7 +77,8 @@ func (d StudyDesign) ShortName(experiment string) string {
 	return experiment
 }
 
-// unequal says in what runs differ that all of a study's should share. Nodes may differ where the study asks for it.
+// unequal lists the facts in which runs differ although all runs of a study should share them. Nodes may differ if the
+// study's design asks for it.
 func (d StudyDesign) unequal(runs []store.Totals) (out []Inequality) {
 	add := func(what string, count func(store.Totals) int) {
 		arms := map[int][]string{}
@@ -103,7 +104,7 @@ func (d StudyDesign) unequal(runs []store.Totals) (out []Inequality) {
 	return out
 }
 
-// Experiments are the names that the study's runs are recorded under, in its order.
+// Experiments returns the recorded names of the study's experiments, in its order.
 func (d StudyDesign) Experiments() []string {
 	names := make([]string, len(d.Arms))
 	for i, a := range d.Arms {
@@ -112,7 +113,7 @@ func (d StudyDesign) Experiments() []string {
 	return names
 }
 
-// BaselineArm is the experiment that gains are over: the arm of that name, else the first.
+// BaselineArm returns the arm that gains are measured against: the arm named Baseline, else the first.
 func (d StudyDesign) BaselineArm() StudyArm {
 	if i := slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Name == d.Baseline }); i >= 0 {
 		return d.Arms[i]

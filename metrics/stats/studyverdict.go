@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// compareStudy compares a study's arms by its measure, each with each, and adds what follows for its question.
+// compareStudy compares all pairs of a study's arms by its measure, and adds the answer to its question.
 func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	d := *o.Study
 	runs, o, sorted := o.ofStudy(runs)
@@ -29,7 +29,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	return decided.Comparison, nil
 }
 
-// ofStudy are the runs and the options of the comparison of a study's arms, and its runs sorted out.
+// ofStudy returns the runs and options for comparing a study's arms, and the study's runs by status.
 func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
 	sorted := d.sortOut(runs.Totals)
@@ -48,15 +48,15 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	return runs, o, sorted
 }
 
-// Judgment is a study's comparison by one measure.
+// Judgment is the comparison of a study's arms by one measure.
 type Judgment struct {
 	Design     StudyDesign
 	Comparison Comparison
-	Ranked     []Row                        // that have a value, highest first
+	Ranked     []Row                        // rows with a value, highest first
 	Values     map[string]map[int64]float64 // by experiment and seed
 
 	Outcome string
-	Open    []StudyArm // that the highest isn't better than with certainty, in the study's order
+	Open    []StudyArm // arms that the highest is not proven better than, in the study's order
 }
 
 func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
@@ -80,8 +80,8 @@ func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
 	return j, nil
 }
 
-// decide says whether the highest is the best: only where it is better than each of the others by p-values that are
-// corrected for all pairs, so that having looked for the highest first takes nothing from it.
+// decide sets the outcome. The highest arm is the best only if it is better than each of the others by p-values
+// corrected for all pairs. The correction covers the choice of the highest arm after the fact.
 func (j *Judgment) decide() {
 	best := j.Ranked[0].Experiment
 	for _, arm := range j.Design.Arms {
@@ -99,7 +99,7 @@ func (j *Judgment) decide() {
 	}
 }
 
-// Pair returns one experiment against another, whichever way round the comparison has it; ok is false where it hasn't.
+// Pair returns the comparison of experiment a with b, turned around if necessary; ok is false if there is none.
 func (j *Judgment) Pair(a, b string) (p Pair, ok bool) {
 	for _, p := range j.Comparison.Pairs {
 		switch {
@@ -112,7 +112,7 @@ func (j *Judgment) Pair(a, b string) (p Pair, ok bool) {
 	return Pair{A: a, B: b, Outcome: OutcomeUndecided}, false
 }
 
-// turned is the pair from the other side. Its Reason tells of both sides and stays.
+// turned returns the pair with its sides swapped. Its Reason describes both sides and stays.
 func (j *Judgment) turned(p Pair) Pair {
 	negative := func(v *float64) *float64 {
 		if v == nil {
@@ -142,10 +142,10 @@ func (j *Judgment) turned(p Pair) Pair {
 	return t
 }
 
-// Name is an experiment's arm.
+// Name returns the name of an experiment's arm.
 func (j *Judgment) Name(experiment string) string { return j.Design.ShortName(experiment) }
 
-// best and runnerUp are the names of the two highest arms, empty where there are none.
+// best and runnerUp return the names of the two highest arms, or an empty string.
 func (j *Judgment) best() string     { return j.rank(0) }
 func (j *Judgment) runnerUp() string { return j.rank(1) }
 
@@ -156,7 +156,7 @@ func (j *Judgment) rank(i int) string {
 	return j.Name(j.Ranked[i].Experiment)
 }
 
-// gain is one experiment's over another's; ok is false where one of them has no value.
+// gain returns the gain of one experiment over another; ok is false if one of them has no value.
 func (j *Judgment) gain(a, b string) (g StudyGain, ok bool) {
 	p, _ := j.Pair(a, b)
 	return StudyGain{p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue, p.PValueHolm}, p.Difference != nil
@@ -197,7 +197,7 @@ func orEmpty(runs []StudyRun) []StudyRun {
 	return runs
 }
 
-// rewardOf is which of the two is by own reward.
+// rewardOf returns the judgment by own reward.
 func rewardOf(a, b Judgment) Judgment {
 	if a.Comparison.Measure == MeasureReward {
 		return a
@@ -205,7 +205,7 @@ func rewardOf(a, b Judgment) Judgment {
 	return b
 }
 
-// addArms adds a row an arm, with its runs or without.
+// addArms adds one row per arm, including arms without runs.
 func (s *Study) addArms(decided, beside Judgment) {
 	for i, arm := range decided.Design.Arms {
 		row := StudyRow{Name: arm.Name, Experiment: arm.Experiment}
@@ -221,8 +221,8 @@ func (s *Study) addArms(decided, beside Judgment) {
 	}
 }
 
-// Deciding is the pair on which it hangs that the highest isn't the best: that against the baseline, as long as it is
-// open, else that against the next highest which is.
+// Deciding returns the pair that prevents a verdict of best. This is the pair with the baseline if that is open, else
+// the pair with the next highest open arm.
 func (j *Judgment) Deciding() (p Pair, ok bool) {
 	if len(j.Ranked) == 0 || len(j.Open) == 0 {
 		return Pair{}, false
@@ -242,8 +242,8 @@ func (j *Judgment) Deciding() (p Pair, ok bool) {
 	return p, true
 }
 
-// moreSeeds is how many more seeds a side at least tell the highest from the arm on which it hangs; nil: none, or
-// nobody can say.
+// moreSeeds returns the least number of additional seeds per side that would decide the Deciding pair; nil: none
+// needed, or unknown.
 func (j *Judgment) moreSeeds() *int {
 	p, ok := j.Deciding()
 	if ok && p.MoreSeeds == nil && p.SeedsB == 0 {
@@ -266,7 +266,7 @@ func newStudyBeside(decided, beside Judgment) *StudyBeside {
 	return b
 }
 
-// Ranking is the row of an experiment that has a value, nil of one that hasn't.
+// Ranking returns the row of an experiment, or nil if it has no value.
 func (j *Judgment) Ranking(experiment string) *Row {
 	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == experiment }); i >= 0 {
 		return &j.Ranked[i]

@@ -6,19 +6,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// EdgeWindow is how many rounds at either end a Summary takes the mean of.
+// EdgeWindow is the number of rounds that a Summary averages at either end.
 const EdgeWindow = 5
 
-// Summary is what a run came to: the last event of `swarm up -o json` and what people see at the end.
+// Summary is the result of a run: the last event of `swarm up -o json` and the final output for users.
 type Summary struct {
 	Status
 	FirstReward *float64     `json:"first_reward"` // mean over nodes and the first EdgeRounds rounds
-	LastReward  *float64     `json:"last_reward"`  // same of the last ones
-	EdgeRounds  int          `json:"edge_rounds"`  // EdgeWindow, fewer in a run shorter than twice that
+	LastReward  *float64     `json:"last_reward"`  // the same over the last rounds
+	EdgeRounds  int          `json:"edge_rounds"`  // EdgeWindow, or less in a run shorter than twice that
 	PerNode     []NodeReward `json:"per_node"`
 }
 
-// NewSummary adds to a run's status what takes all of its rounds.
+// NewSummary adds to a run's status the figures that need all of its rounds.
 func NewSummary(status Status, rounds []store.RoundReward) Summary {
 	s := Summary{Status: status, PerNode: PerNode(rounds)}
 	swarm := SwarmRounds(rounds)

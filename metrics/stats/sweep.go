@@ -6,45 +6,45 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// SweepPending is the state of a sweep's run that hasn't begun.
+// SweepPending is the state of a sweep's run that has not started.
 const SweepPending = "pending"
 
-// SweepRow is one run of a sweep. Of one that hasn't begun State is SweepPending and nothing is measured.
+// SweepRow is one run of a sweep. If it has not started, State is SweepPending and it has no measurements.
 type SweepRow struct {
 	Experiment       string   `json:"experiment"`
-	Config           string   `json:"config"` // preset or file, as the sweep was told: rows of one config take equally long
+	Config           string   `json:"config"` // preset or file, as passed to the sweep; runs of one config are assumed to take equally long
 	Seed             int64    `json:"seed"`
 	Run              string   `json:"run,omitempty"`
 	State            string   `json:"state"`  // pending, or as in Status
-	Round            int      `json:"round"`  // done
+	Round            int      `json:"round"`  // finished
 	Rounds           int      `json:"rounds"` // planned
 	SecondsPerRound  *float64 `json:"seconds_per_round"`
 	ActiveSeconds    float64  `json:"active_seconds"` // Status's elapsed_seconds
 	CumulativeReward float64  `json:"cumulative_reward"`
-	ETASeconds       *float64 `json:"eta_seconds"` // of a running run its status's, else set by NewSweepStatus; null: not known yet. 0 for a run that has ended
+	ETASeconds       *float64 `json:"eta_seconds"` // from the status of a running run, else set by NewSweepStatus; null: unknown yet; 0: the run has ended
 	Cost             *float64 `json:"cost"`        // set by NewSweepStatus; null: no price
 }
 
-// SweepStatus is what a sweep has come to.
+// SweepStatus summarizes a sweep.
 type SweepStatus struct {
 	Runs          int      `json:"runs"`
 	Done          int      `json:"done"`
-	Failed        int      `json:"failed"` // failed, or lost: some of its nodes gave up
-	Left          int      `json:"left"`   // the others
+	Failed        int      `json:"failed"` // failed or lost runs: some of their nodes gave up
+	Left          int      `json:"left"`   // all other runs
 	ActiveSeconds float64  `json:"active_seconds"`
-	ETASeconds    *float64 `json:"eta_seconds"` // until the last of those left is done; null: not known yet
+	ETASeconds    *float64 `json:"eta_seconds"` // until the last run is done; null: unknown yet
 
 	PricePerHour  *float64 `json:"price_per_hour"`
 	PriceCurrency string   `json:"price_currency"`
 	Cost          *float64 `json:"cost"`           // so far; null: no price
-	ProjectedCost *float64 `json:"projected_cost"` // in all; null: no price, or no ETA
+	ProjectedCost *float64 `json:"projected_cost"` // total at the end; null: no price, or no ETA
 
 	Rows []SweepRow `json:"rows"`
 }
 
-// NewSweepStatus adds up a sweep whose runs follow one another on one machine at a price an hour (0: none). A run that
-// has begun takes its own pace for the rounds it has left; one that hasn't, the pace of its configuration's other runs,
-// loading included, else that of all. rows stays as it is.
+// NewSweepStatus sums up a sweep whose runs follow one another on one machine, at a price per hour (0: none). The
+// remaining time of a started run uses its own pace. A run that has not started uses the pace of other runs with its
+// configuration, loading included, else that of all runs. rows is not modified.
 func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) SweepStatus {
 	out := SweepStatus{Runs: len(rows), Rows: make([]SweepRow, len(rows))}
 	eta, known := 0.0, true
@@ -79,7 +79,7 @@ func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) Swee
 	return out
 }
 
-// sweepETA returns the seconds that a run still takes once it goes on; nil: not known.
+// sweepETA returns the remaining seconds of a run once it is running; nil: unknown.
 func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 	zero := 0.0
 	left := max(0, r.Rounds-r.Round)
@@ -103,14 +103,14 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 	return optional(float64(left) * pace)
 }
 
-// meanPace returns seconds a round over the chosen rows that have any; NaN: none has.
+// meanPace returns the mean seconds per round over the chosen rows; NaN: no chosen row has a pace.
 func meanPace(rows []SweepRow, chosen func(SweepRow) bool) float64 {
 	var paces []float64
 	for _, r := range rows {
 		switch {
 		case !chosen(r):
 		case r.State == store.RunDone && r.Round > 0 && r.ActiveSeconds > 0:
-			paces = append(paces, r.ActiveSeconds/float64(r.Round)) // its loading is in it
+			paces = append(paces, r.ActiveSeconds/float64(r.Round)) // includes loading
 		case r.SecondsPerRound != nil:
 			paces = append(paces, max(0, *r.SecondsPerRound))
 		}

@@ -7,16 +7,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Reach is whether and when a run reached a reward.
+// Reach reports whether and when a run reached a reward.
 type Reach struct {
 	Reached   bool
-	Rounds    int       // until it did; else all that it has done
-	Resources Resources // until then
+	Rounds    int       // rounds until the reward was reached, else all finished rounds
+	Resources Resources // used in these rounds
 }
 
-// NewReach looks for the first round at which the trailing moving average of the agent-averaged reward, over a whole
-// window of rounds, is at least target. A window that isn't whole yet doesn't count: one lucky first round is no reward
-// reached.
+// NewReach looks for the first round at which the trailing moving average of the agent-averaged reward, over a full
+// window of rounds, is at least target. Incomplete windows do not count, because a single lucky round at the start
+// could reach the target.
 func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, devices []store.DeviceSample, target float64, window int) Reach {
 	rewards := make([]float64, len(bands))
 	for i, b := range bands {
@@ -36,9 +36,9 @@ func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, 
 	return out
 }
 
-// TargetRow is what an experiment's runs took to reach a reward. Figures are medians over all its runs, those that
-// haven't reached it taken for later than any that has: null where the median is such a run, or where a run that
-// reached it lacks the figure.
+// TargetRow holds the medians of the resources with which an experiment's runs reached a reward. A run that has not
+// reached it counts as slower than all runs that have. A figure is null if its median is such a run, or if a run that
+// reached the reward lacks the figure.
 type TargetRow struct {
 	Reward        float64  `json:"reward"`
 	Window        int      `json:"window"` // rounds of the moving average
@@ -73,8 +73,8 @@ func newTargetRow(g group, reaches map[string]Reach, o CompareOptions) *TargetRo
 	return row
 }
 
-// oneCurrency returns the currency of all runs that reached the target and have a price; ok is false where they have
-// several.
+// oneCurrency returns the common currency of all runs that reached the target and have a price; ok is false if there
+// are several.
 func oneCurrency(list []Reach) (currency string, ok bool) {
 	found := map[string]bool{}
 	for _, x := range list {

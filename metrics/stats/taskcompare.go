@@ -14,15 +14,15 @@ type TaskComparison struct {
 	Rewards []TaskReward `json:"rewards"` // by Comparison.Rows
 }
 
-// TaskReward is what a row made of a task while training: the mean reward of a completion, over its seeds.
+// TaskReward is a row's reward in one task during training: the mean reward per completion, over its seeds.
 type TaskReward struct {
 	Experiment  string   `json:"experiment"`
-	Reward      *float64 `json:"reward"`      // null: no completion
+	Reward      *float64 `json:"reward"`      // null: no completions
 	Improvement *float64 `json:"improvement"` // over the baseline
-	Completions int      `json:"completions"` // over its runs
+	Completions int      `json:"completions"` // sum over its runs
 }
 
-// tasks is what a run made of its tasks in so many first rounds.
+// tasks returns a run's results by task over its first rounds.
 func (r Runs) tasks(t store.Totals, rounds int) map[string]TaskRow {
 	totals := r.Tasks[t.Run.Run]
 	if reached(t) > rounds {
@@ -35,8 +35,8 @@ func (r Runs) tasks(t store.Totals, rounds int) map[string]TaskRow {
 	return rows
 }
 
-// addTasks adds the rewards by task of the rows that are shown, over what each row is over. Improvements are over what
-// its pair is over.
+// addTasks adds the rewards by task of the shown rows. Rewards cover the span of the row, improvements the span of its
+// pair.
 func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 	names := map[string]bool{}
 	byRun := map[int]map[string]map[string]TaskRow{}

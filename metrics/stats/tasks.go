@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// TaskTable is what a run's nodes made of each task while training.
+// TaskTable holds the training rewards of a run by task.
 type TaskTable struct {
 	Run   string    `json:"run"`
 	Round []int     `json:"round"` // first round of each step
@@ -19,11 +19,11 @@ type TaskTable struct {
 type TaskRow struct {
 	Task        string  `json:"task"`
 	Completions int     `json:"completions"`
-	Reward      float64 `json:"reward"` // mean over completions of the whole run; a sum that isn't finite counts as 0
-	Steps       Values  `json:"steps"`  // the same of each step; NaN: no completion
+	Reward      float64 `json:"reward"` // mean over all completions of the run; a non-finite sum counts as 0
+	Steps       Values  `json:"steps"`  // mean of each step; NaN: no completions
 }
 
-// NewTaskTable makes the table from totals by task and step: those of one step have the same first round.
+// NewTaskTable builds the table from totals by task and step. Totals of one step have the same first round.
 func NewTaskTable(run string, totals []store.TaskTotal) TaskTable {
 	out := TaskTable{Run: run, Round: []int{}, Tasks: []TaskRow{}}
 	steps := map[int]bool{}
@@ -51,5 +51,5 @@ func NewTaskTable(run string, totals []store.TaskTotal) TaskTable {
 	return out
 }
 
-// TaskSteps returns how many rounds a step has where so many rounds make at most so many steps.
+// TaskSteps returns the number of rounds per step that divides rounds into at most steps steps.
 func TaskSteps(rounds, steps int) int { return max(1, (rounds+max(1, steps)-1)/max(1, steps)) }

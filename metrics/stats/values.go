@@ -8,13 +8,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Values are numbers of which some may not be known: NaN and infinities are null in JSON, and null is NaN.
+// Values are numbers that may be unknown: NaN and infinities become null in JSON, and null becomes NaN.
 type Values []float64
 
-// Value is a number that may not be known: NaN and infinities are null in JSON, and null is NaN.
+// Value is a number that may be unknown: NaN and infinities become null in JSON, and null becomes NaN.
 type Value float64
 
-// MarshalJSON writes the shortest number that reads back the same.
+// MarshalJSON writes the shortest number that parses to the same value.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if !units.Finite(float64(v)) {
 		return []byte("null"), nil
@@ -22,7 +22,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(v), 'g', -1, 64), nil
 }
 
-// UnmarshalJSON is MarshalJSON's inverse, but for infinities.
+// UnmarshalJSON is the inverse of MarshalJSON, except for infinities.
 func (v *Value) UnmarshalJSON(text []byte) error {
 	x := new(float64)
 	if err := json.Unmarshal(text, &x); err != nil {
@@ -35,7 +35,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes an array, [] where there are no values, of the shortest numbers that read back the same.
+// MarshalJSON writes an array of the shortest numbers that parse to the same values, [] for no values.
 func (v Values) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2+20*len(v))
 	out = append(out, '[')
@@ -52,7 +52,7 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON is MarshalJSON's inverse, but for infinities.
+// UnmarshalJSON is the inverse of MarshalJSON, except for infinities.
 func (v *Values) UnmarshalJSON(text []byte) error {
 	var list []*float64
 	if err := json.Unmarshal(text, &list); err != nil {

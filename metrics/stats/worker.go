@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// WorkerRow is another host that takes part in a run, and what its rollouts were worth to the others.
+// WorkerRow is another host that takes part in a run, with the usefulness of its rollouts to other nodes.
 type WorkerRow struct {
 	Worker    string   `json:"worker"`
 	Host      string   `json:"host"`
@@ -16,27 +16,27 @@ type WorkerRow struct {
 	Version   string   `json:"version"`
 	State     string   `json:"state"` // connected, away, left, revoked, banned
 	StateTime float64  `json:"state_time"`
-	Nodes     int      `json:"nodes"`    // that it brought
-	NodeIDs   []string `json:"node_ids"` // those that the database has heard of
-	Models    []string `json:"models"`   // that these loaded
-	Rounds    int      `json:"rounds"`   // recorded of them, over all
+	Nodes     int      `json:"nodes"`    // number of its nodes
+	NodeIDs   []string `json:"node_ids"` // nodes recorded in the database
+	Models    []string `json:"models"`   // models that these nodes loaded
+	Rounds    int      `json:"rounds"`   // recorded rounds, sum over its nodes
 
-	RolloutsAvailable int   `json:"rollouts_available"` // that others' nodes received of its nodes in time, counted at each that received
-	RolloutsRejected  int   `json:"rollouts_rejected"`  // that others' nodes rejected
-	RolloutsUsed      int   `json:"rollouts_used"`      // that others' nodes trained on
-	UsefulRatio       Value `json:"useful_ratio"`       // 1 - rejected / (available + rejected); null: nobody had any
-	UsedRatio         Value `json:"used_ratio"`         // used / available; null: nobody had any
+	RolloutsAvailable int   `json:"rollouts_available"` // received in time by nodes of others, counted once per receiving node
+	RolloutsRejected  int   `json:"rollouts_rejected"`  // rejected by nodes of others
+	RolloutsUsed      int   `json:"rollouts_used"`      // trained on by nodes of others
+	UsefulRatio       Value `json:"useful_ratio"`       // 1 - rejected / (available + rejected); null: no rollouts
+	UsedRatio         Value `json:"used_ratio"`         // used / available; null: no rollouts
 
-	Offered   int64   `json:"offered"` // batches, since the coordinator's newest start, like the next two
-	Refused   int64   `json:"refused"` // of these, by the coordinator
-	Bytes     int64   `json:"bytes"`   // that it sent
-	Reason    string  `json:"reason"`  // of its state, or of the newest refusal
+	Offered   int64   `json:"offered"` // batches since the coordinator's newest start; Refused and Bytes likewise
+	Refused   int64   `json:"refused"` // of these, refused by the coordinator
+	Bytes     int64   `json:"bytes"`   // received from it
+	Reason    string  `json:"reason"`  // reason for its state, or for the newest refusal
 	FirstSeen float64 `json:"first_seen"`
 	LastSeen  float64 `json:"last_seen"` // Unix seconds
 }
 
-// NewWorkerRows describes a run's workers, in their order, from a snapshot and what others' nodes made of their
-// rollouts. Once the run has ended nobody is connected to it.
+// NewWorkerRows describes a run's workers, in their order, from a snapshot and the use of their rollouts by other
+// nodes. After the run has ended, a connected worker counts as left.
 func NewWorkerRows(s store.Snapshot, rollouts []store.WorkerRollouts) []WorkerRow {
 	rows := make([]WorkerRow, 0, len(s.Workers))
 	for _, w := range s.Workers {
@@ -73,7 +73,7 @@ func (row *WorkerRow) addNode(n store.Node) {
 	}
 }
 
-// ratio is part / whole, not a number where there is no whole.
+// ratio returns part / whole, NaN if whole and part are 0.
 func ratio(part, whole int) Value { return Value(float64(part) / float64(whole)) }
 
 // addWorkers counts the workers.

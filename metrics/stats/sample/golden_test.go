@@ -14,7 +14,7 @@ import (
 
 var nan = math.NaN()
 
-// golden is testdata/golden.json: SciPy's figures, made by testdata/golden.py.
+// golden is testdata/golden.json: SciPy's results, written by testdata/golden.py.
 type golden struct {
 	Differences map[string]struct {
 		A, B                                  []float64
@@ -67,7 +67,7 @@ func TestPowerIsTheNoncentralT(t *testing.T) {
 		require.InDelta(t, x.Power, Power(x.Noncentrality, x.Freedom, x.Level), 1e-4, "%+v", x)
 	}
 	for _, x := range g.Seeds {
-		s := math.Sqrt(0.5) // of 0 and 2s: standard deviation 1
+		s := math.Sqrt(0.5) // standard deviation of {0, 2s} is 1
 		n, ok := SeedsNeeded([]float64{0, 2 * s}, []float64{x.Difference, x.Difference + 2*s}, 0.05)
 		require.True(t, ok)
 		require.Equal(t, x.N, n, "difference %v", x.Difference)
@@ -80,8 +80,8 @@ func TestPowerIsTheNoncentralT(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The example of Holm's method on Wikipedia: p = 0.01, 0.04, 0.03, 0.005 of four hypotheses; the first and the last are
-// rejected at 0.05.
+// The example of Holm's method on Wikipedia: four hypotheses with p = 0.01, 0.04, 0.03, 0.005. The first and the last
+// are rejected at 0.05.
 func TestHolm(t *testing.T) {
 	got := Holm([]float64{0.01, 0.04, 0.03, 0.005, nan})
 	require.InDeltaSlice(t, []float64{0.03, 0.06, 0.06, 0.02}, got[:4], 1e-12)
@@ -90,7 +90,7 @@ func TestHolm(t *testing.T) {
 	require.Empty(t, Holm(nil))
 }
 
-// A test that sees differences where there are none in more than its level's share of cases would be worthless.
+// The rate of false positives must not exceed the test's level.
 func TestWelchIsRightAboutNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 1))
 	const trials = 4000
@@ -135,13 +135,13 @@ func TestWelch(t *testing.T) {
 	require.InDelta(t, 20.82-22.98666666, d.Mean, 1e-6)
 	require.InDelta(t, 0.021, d.P, 0.0005)
 	require.InDelta(t, d.Mean, (d.Low+d.High)/2, 1e-12)
-	const quantile = 2.0595 // of t with 25 degrees of freedom, 97.5 %
+	const quantile = 2.0595 // 97.5 % quantile of t with 25 degrees of freedom
 	require.InDelta(t, -2.46, d.Mean/((d.High-d.Low)/2)*quantile, 0.006)
 	require.True(t, math.IsNaN(Welch([]float64{1}, []float64{1, 2}).P))
 	require.True(t, math.IsNaN(Welch([]float64{1, 1}, []float64{2, 2}).P))
 }
 
-// Equal means are the least difference there can be, whatever the last digits of their sums say.
+// Equal means are the smallest possible difference, whatever the rounding of their sums.
 func TestPermutationOfEqualMeansIsCertain(t *testing.T) {
 	for _, sides := range [][2][]float64{
 		{{0.3, 0.6, 0.9}, {0.6, 0.7, 0.5}},

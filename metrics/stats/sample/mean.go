@@ -1,5 +1,5 @@
-// Package sample has sample statistics: means, quantiles, intervals, two-sample tests and their power. It is pure and
-// takes plain slices. docs/METRICS.md has the formulas.
+// Package sample computes sample statistics: means, quantiles, intervals, two-sample tests and their power. It is pure
+// and works on plain slices. docs/METRICS.md has the formulas.
 package sample
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Mean returns the mean of the finite values of xs, NaN where there is none.
+// Mean returns the mean of the finite values of xs, or NaN if there are none.
 func Mean(xs []float64) float64 {
 	sum, n := 0.0, 0
 	for _, x := range xs {
@@ -24,7 +24,8 @@ func Mean(xs []float64) float64 {
 	return sum / float64(n)
 }
 
-// Median returns the middle value, the mean of the middle two of an even number; NaN of none.
+// Median returns the middle value, or the mean of the two middle values if their number is even. It is NaN without
+// values.
 func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -34,8 +35,8 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's
-// type 7, NumPy's default); NaN without values.
+// Quantile returns the q-quantile, q in 0..1, of ascending values. It interpolates linearly (Hyndman and Fan's type 7,
+// NumPy's default). It is NaN without values.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -8,22 +8,22 @@ import (
 	"gonum.org/v1/gonum/stat/combin"
 )
 
-// maxArrangements is how many arrangements a permutation test looks at: all of them where there are no more, else as
-// many random ones.
+// maxArrangements bounds the arrangements of a permutation test: it enumerates all of them up to this number, else it
+// draws this many at random.
 const maxArrangements = 20_000
 
-// Permutation is the outcome of a permutation test.
+// Permutation is the result of a permutation test.
 type Permutation struct {
 	P            float64 // two-sided
-	Arrangements int     // looked at
-	Exact        bool    // those were all
-	Error        float64 // standard error of P; 0 where it is exact
+	Arrangements int     // arrangements tested
+	Exact        bool    // all arrangements were tested
+	Error        float64 // standard error of P; 0 if the test is exact
 }
 
-// PermutationTest returns how often a difference of means at least as large as that of a and b would come by handing
-// out the same values to the two sides by chance: over all arrangements where these are few, else over random ones of a
-// fixed seed, the one seen counted in (Phipson and Smyth 2010). The order of the values and of the sides doesn't
-// matter. P is NaN where a or b has fewer than two values.
+// PermutationTest returns the probability of a difference of means at least as large as that of a and b if the values
+// are assigned to the two sides at random. It enumerates all arrangements if there are few. Otherwise it draws random
+// arrangements with a fixed seed and counts the observed one (Phipson and Smyth 2010). The order of values and sides
+// does not matter. P is NaN if a or b has fewer than two values.
 func PermutationTest(a, b []float64) Permutation {
 	if len(a) < 2 || len(b) < 2 {
 		return Permutation{P: math.NaN()}
@@ -45,14 +45,14 @@ func PermutationTest(a, b []float64) Permutation {
 	return x.sampled(least)
 }
 
-// arranging are the values of both sides; the first so many of an arrangement are one side's.
+// arranging holds the values of both sides. The first side of an arrangement has first values.
 type arranging struct {
 	all    []float64
 	first  int
 	centre float64
 }
 
-// distance is proportional to the difference of means where side are the places of the first side's values.
+// distance is proportional to the difference of means if side holds the indices of the first side's values.
 func (x arranging) distance(side []int) float64 {
 	sum := 0.0
 	for _, i := range side {
@@ -61,7 +61,7 @@ func (x arranging) distance(side []int) float64 {
 	return math.Abs(sum)
 }
 
-// rounding is more than what two distances differ by that are equal but for the order of their sums.
+// rounding bounds the rounding error between two equal distances that are summed in a different order.
 func (x arranging) rounding() float64 {
 	largest, spread := 0.0, 0.0
 	for _, v := range x.all {

@@ -13,29 +13,29 @@ import (
 
 // Bounds of SeedsNeeded.
 const (
-	power    = 0.8  // the chance wanted of seeing a difference that is there
-	MaxSeeds = 1000 // a side that SeedsNeeded looks at: beyond that nobody trains
+	power    = 0.8  // wanted probability of detecting an existing difference
+	MaxSeeds = 1000 // seeds per side, upper bound of SeedsNeeded
 )
 
-// Power returns the chance that a two-sided t-test at a level sees a difference of so many standard errors: of the
-// noncentral t-distribution with that noncentrality, what lies beyond the critical values, by integrating over the
-// standard deviation's distribution.
+// Power returns the probability that a two-sided t-test at a level detects a difference of noncentrality standard
+// errors. This is the mass of the noncentral t-distribution beyond the critical values, integrated over the
+// distribution of the standard deviation.
 func Power(noncentrality, freedom, level float64) float64 {
 	critical := Student(freedom).Quantile(1 - level/2)
 	gamma, _ := math.Lgamma(freedom / 2)
 	scale := math.Ln2 + freedom/2*math.Log(freedom/2) - gamma
-	beyond := func(s float64) float64 { // s: the estimated standard deviation over the true one
+	beyond := func(s float64) float64 { // s: estimated over true standard deviation
 		density := math.Exp(scale + (freedom-1)*math.Log(s) - freedom/2*s*s)
 		return density * (distuv.UnitNormal.CDF(noncentrality-critical*s) + distuv.UnitNormal.CDF(-noncentrality-critical*s))
 	}
-	const points = 100 // of the Gauss-Legendre rule
+	const points = 100 // points of the Gauss-Legendre rule
 	width := 8 / math.Sqrt(2*freedom)
 	return quad.Fixed(beyond, max(0, 1-width), 1+width, points, nil, 0)
 }
 
-// SeedsNeeded returns the fewest seeds a side with which Welch's test at a level has a chance of 0.8 of seeing the
-// difference of a and b, were means and variances as seen. ok is false where nothing can be said: fewer than two values
-// a side, none that varies, no difference, or more than 1000.
+// SeedsNeeded returns the fewest seeds per side for which Welch's test at a level has a power of 0.8, assuming the
+// means and variances of a and b. ok is false if a side has fewer than two values, no value varies, the means are
+// equal, or more than 1000 seeds would be needed.
 func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	if len(a) < 2 || len(b) < 2 {
 		return 0, false
@@ -46,7 +46,7 @@ func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 		return 0, false
 	}
 	sa, sb := va/(va+vb), vb/(va+vb)
-	freedom := 1 / (sa*sa + sb*sb) // Satterthwaite's, a seed less one
+	freedom := 1 / (sa*sa + sb*sb) // Satterthwaite's degrees of freedom, per (seeds - 1)
 	n = 2 + sort.Search(MaxSeeds-1, func(i int) bool {
 		n := float64(2 + i)
 		return Power(difference/math.Sqrt((va+vb)/n), freedom*(n-1), level) >= power
@@ -54,8 +54,8 @@ func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	return n, n <= MaxSeeds
 }
 
-// Holm returns p-values corrected for that there are several (Holm 1979): the chance of one false verdict among all
-// stays below the level. What is NaN is no test and stays NaN.
+// Holm returns p-values corrected for multiple comparisons (Holm 1979): the probability of any false verdict stays
+// below the level. NaN values are not counted as tests and stay NaN.
 func Holm(ps []float64) []float64 {
 	out := make([]float64, len(ps))
 	var order []int

@@ -9,17 +9,17 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Confidence is the level of every interval.
+// Confidence is the level of all intervals.
 const Confidence = 0.95
 
-// Difference is a difference of two means with its interval and the chance of one so large were there none.
+// Difference is a difference of two means with its confidence interval and p-value.
 type Difference struct {
 	Mean, Low, High, P float64
 }
 
-// Welch returns mean(a) - mean(b), its interval and two-sided p-value by Welch's unequal-variances t-test (Welch 1947;
-// degrees of freedom by Satterthwaite). Low, High and P are NaN where a or b has fewer than two values, neither varies,
-// or the variance is no number.
+// Welch returns mean(a) - mean(b) with its interval and two-sided p-value by Welch's unequal-variances t-test (Welch
+// 1947, degrees of freedom by Satterthwaite). Low, High and P are NaN if a or b has fewer than two values, if neither
+// side varies, or if the variance is not finite.
 func Welch(a, b []float64) Difference {
 	nan := math.NaN()
 	d := Difference{Mean: Mean(a) - Mean(b), Low: nan, High: nan, P: nan}
@@ -30,7 +30,7 @@ func Welch(a, b []float64) Difference {
 	if !(va+vb > 0) || !units.Finite(va+vb) {
 		return d
 	}
-	sa, sb := va/(va+vb), vb/(va+vb) // unlike those of a variance, squares of a share neither overflow nor vanish
+	sa, sb := va/(va+vb), vb/(va+vb) // squared shares neither overflow nor underflow, unlike squared variances
 	t := Student(1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)))
 	err := math.Sqrt(va + vb)
 	half := t.Quantile(1-(1-Confidence)/2) * err
@@ -39,7 +39,7 @@ func Welch(a, b []float64) Difference {
 	return d
 }
 
-// MeanInterval returns the mean of xs and its interval by Student's t; NaN where there are fewer than two values.
+// MeanInterval returns the mean of xs and its interval by Student's t. The interval is NaN with fewer than two values.
 func MeanInterval(xs []float64) (mean, low, high float64) {
 	mean, low, high = Mean(xs), math.NaN(), math.NaN()
 	if n := float64(len(xs)); n >= 2 {
@@ -49,11 +49,12 @@ func MeanInterval(xs []float64) (mean, low, high float64) {
 	return mean, low, high
 }
 
-// Student is the t-distribution with those degrees of freedom.
+// Student returns the t-distribution with the given degrees of freedom.
 func Student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
 
-// ProbabilityOfImprovement returns the chance that a value drawn from a is above one from b, a tie counting half: the
-// Mann-Whitney statistic over the number of pairs (Agarwal et al. 2021, arXiv:2108.13264). NaN where a or b has none.
+// ProbabilityOfImprovement returns the probability that a value drawn from a exceeds one drawn from b, with ties
+// counted half. It is the Mann-Whitney statistic divided by the number of pairs (Agarwal et al. 2021,
+// arXiv:2108.13264). It is NaN if a or b is empty.
 func ProbabilityOfImprovement(a, b []float64) float64 {
 	wins := 0.0
 	for _, x := range a {
