@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// caveat is a note of a comparison.
+// caveat words a note of a comparison.
 func caveat(x stats.Caveat) string {
 	switch x := x.(type) {
 	case stats.NoBaseline:
@@ -66,7 +66,7 @@ func parted(x stats.Parted) string {
 
 func runsAre(n int) string { return units.Noun(n, "run") + " " + units.Verb(n, "be") }
 
-// typed is a row's name as a command takes it.
+// typed returns a row's name if a command line accepts it unquoted, else the placeholder NAME.
 func typed(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return !(r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r))) && !strings.ContainsRune("-_.#", r)

@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// Comparison words a comparison: the verdicts of its rows and pairs, its notes, and its study's verdict and lines.
-// Every surface shows these.
+// Comparison sets the texts of a comparison: the verdicts of its rows and pairs, its notes, and the verdict and lines
+// of its study. All surfaces show these texts.
 func Comparison(c *stats.Comparison) {
 	for i := range c.Pairs {
 		c.Pairs[i].Verdict = verdict(c.Pairs[i])
@@ -34,7 +34,7 @@ func Comparison(c *stats.Comparison) {
 	}
 }
 
-// verdict is a pair's outcome, or the reason for having none.
+// verdict words a pair's outcome, or the reason why there is none.
 func verdict(p stats.Pair) string {
 	switch p.Reason.Kind {
 	case stats.ReasonDecided:
@@ -57,7 +57,7 @@ func verdict(p stats.Pair) string {
 	return ""
 }
 
-// fewSeeds is the verdict where a side has too few seeds for any: that side's, of both the poorer's.
+// fewSeeds is the verdict if a side has too few seeds. It names the side with fewer seeds.
 func fewSeeds(p stats.Pair) string {
 	n, who := p.SeedsA, ""
 	if p.SeedsB < p.SeedsA {
@@ -66,7 +66,7 @@ func fewSeeds(p stats.Pair) string {
 	return fmt.Sprintf("undecided: %s%s, at least %d more needed", who, units.Plural(n, "seed"), stats.EnoughSeeds-n)
 }
 
-// chance says how far from a verdict the pair is, and what it would take.
+// chance words an undecided p-value and how many more seeds would decide the pair.
 func chance(p stats.Pair) string {
 	text, tests := fmt.Sprintf("undecided: p = %.2g", *p.PValue), p.Reason.Tests
 	if tests > 1 && stats.Significant(*p.PValue) {
@@ -82,8 +82,8 @@ func chance(p stats.Pair) string {
 	return text + fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
 }
 
-// Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty
-// where nothing is cut.
+// Over names the rounds that a pair is compared over if longer runs were cut: "over rounds 1-3", or "after 3 rounds".
+// It is empty if no run was cut.
 func Over(p stats.Pair) string {
 	rounds, ok := p.Cut()
 	switch {
@@ -95,7 +95,7 @@ func Over(p stats.Pair) string {
 	return fmt.Sprintf("over rounds 1-%d", rounds)
 }
 
-// Measure is a measure as people read it.
+// Measure words a measure.
 func Measure(measure string) string {
 	switch measure {
 	case stats.MeasureEval:
@@ -106,7 +106,7 @@ func Measure(measure string) string {
 	return "reward a node-round"
 }
 
-// Jobs adds what there is to say about jobs that stand beside each other.
+// Jobs sets the notes of a comparison of jobs.
 func Jobs(c *stats.JobComparison) {
 	c.Notes = []string{}
 	if c.Commands > 1 {
@@ -117,14 +117,14 @@ func Jobs(c *stats.JobComparison) {
 	}
 }
 
-// listedDifferences is how many one line names.
+// listedDifferences bounds the differences listed on one line.
 const listedDifferences = 5
 
-// differenceList puts differences on one line: nodes 4 against 8, model "nano" against "micro".
+// differenceList lists differences on one line: nodes 4 against 8, model "nano" against "micro".
 func differenceList(list []stats.SettingDifference) string {
 	var texts []string
 	for _, d := range list[:min(len(list), listedDifferences)] {
-		if d.A == d.B { // each side has runs of either
+		if d.A == d.B { // each side has runs with both values
 			texts = append(texts, fmt.Sprintf("%s %s on both sides", d.Key, d.A))
 			continue
 		}
@@ -136,8 +136,8 @@ func differenceList(list []stats.SettingDifference) string {
 	return strings.Join(texts, ", ")
 }
 
-// Differences says in what the sides of a pair differ beside I and J, empty where they don't: what is studied, and what
-// else differs.
+// Differences lists the settings, except I and J, in which the sides of a pair differ: settings under study first, then
+// the others. It is empty if there are none.
 func Differences(p stats.Pair) []string {
 	var lines []string
 	for _, kind := range []struct {
@@ -157,5 +157,5 @@ func Differences(p stats.Pair) []string {
 	return lines
 }
 
-// shownKeys are those that the column I/J shows.
+// shownKeys are the settings that the column I/J shows.
 var shownKeys = []string{"num_train_samples", "num_transplant_trees"}

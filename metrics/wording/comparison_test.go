@@ -21,7 +21,7 @@ func totals(experiment string, own, external int, seed int64, reward float64) st
 	}
 }
 
-// experiment makes done runs of seeds 1, 2 …, each of 80 node-rounds.
+// experiment returns finished runs of seeds 1, 2 …, each with 80 node-rounds.
 func experiment(name string, external int, rewards ...float64) []store.Totals {
 	var runs []store.Totals
 	for i, r := range rewards {
@@ -32,7 +32,7 @@ func experiment(name string, external int, rewards ...float64) []store.Totals {
 	return runs
 }
 
-// worded compares runs and words what comes of it.
+// worded compares runs and sets the texts of the comparison.
 func worded(t require.TestingT, runs stats.Runs, o stats.CompareOptions) stats.Comparison {
 	c, err := stats.Compare(runs, o)
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 // Package wording turns statistics and events into sentences, so that the command line, reports, the dashboard and JSON
-// state a verdict in the same words. It takes values of metrics/event and metrics/stats and computes none of them.
-// metrics/query calls it for every document that has verdicts.
+// use the same words. It formats values of metrics/event and metrics/stats and computes none. metrics/query calls it
+// for all documents that contain verdicts.
 package wording
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Event describes e in one printable line, empty for an event that isn't worth one.
+// Event describes e in one printable line, or returns an empty string for an event that is not shown.
 func Event(e event.Event) string { return charset.Line(describe(e)) }
 
 func describe(e event.Event) string {

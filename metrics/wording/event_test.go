@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A cause that nobody knows is no news beside what is known.
+// An unknown cause adds nothing to a message.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "killed by signal 9 (killed)", Why(event.CauseUnknown, "killed by signal 9 (killed)"))

@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// memoryLine describes a step of the out-of-memory ladder: what ran out, by which numbers, and what was done.
+// memoryLine describes a step of the out-of-memory ladder: which memory ran out, the numbers, and the action.
 func memoryLine(e event.Event) string {
 	s := e.MemoryStep
 	if s == nil {

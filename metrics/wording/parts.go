@@ -6,13 +6,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Colons puts colons between the parts that aren't empty.
+// Colons joins the non-empty parts with colons.
 func Colons(parts ...string) string { return joined(": ", parts) }
 
-// Dotted puts middle dots between the parts that aren't empty.
+// Dotted joins the non-empty parts with middle dots.
 func Dotted(parts ...string) string { return joined(" · ", parts) }
 
-// Why is the cause of an end and what is known about it. A cause that is not known says nothing beside a message.
+// Why joins the cause of an exit and its message. It omits an unknown cause if there is a message.
 func Why(cause, message string) string {
 	if cause == event.CauseUnknown && message != "" {
 		cause = ""

@@ -24,10 +24,11 @@ func TestACrashedRunSaysThatNobodyRecordedWhy(t *testing.T) {
 	require.Equal(t, "no room", failed.Message)
 }
 
-// sentence is four words in a row.
+// sentence matches four consecutive words.
 var sentence = regexp.MustCompile(`(?:[A-Za-z']{2,}[,:]? ){3}[A-Za-z']{2,}`)
 
-// TestStatsHasNoProse: what metrics/stats computes is worded here. Errors and panics are for programmers.
+// TestStatsHasNoProse checks that metrics/stats contains no sentences: metrics/wording words its results. Errors and
+// panics address programmers and are exempt.
 func TestStatsHasNoProse(t *testing.T) {
 	files, err := filepath.Glob("../stats/*.go")
 	require.NoError(t, err)

@@ -10,10 +10,11 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// listedRuns is how many runs one line names.
+// listedRuns bounds the runs listed on one line.
 const listedRuns = 8
 
-// study words a study: the verdicts of its pairs and models, its lines, and its verdict, which is the first of these.
+// study sets the texts of a study: the verdicts of its pairs and models, its lines, and its verdict, which is the first
+// line.
 func study(s *stats.Study) {
 	for i := range s.Pairs {
 		s.Pairs[i].Verdict = verdict(s.Pairs[i].Pair)
@@ -31,7 +32,7 @@ func study(s *stats.Study) {
 // judgment words a study's comparison by the measure that decides.
 type judgment struct{ *stats.Judgment }
 
-// lines are the verdict, and what it rests on.
+// lines returns the verdict and its evidence.
 func (j judgment) lines(s stats.Study) []string {
 	lines := []string{j.lead()}
 	if s.OfModels() {
@@ -69,7 +70,7 @@ func (j judgment) lines(s stats.Study) []string {
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 
-// mostSeeds is that of the arm with the most.
+// mostSeeds returns the largest number of seeds of an arm.
 func mostSeeds(s stats.Study) (most int) {
 	for _, a := range s.Arms {
 		most = max(most, a.Seeds)
@@ -111,7 +112,7 @@ func (j judgment) lead() string {
 		j.label(best.Experiment), value, j.label(base.Experiment), j.why())
 }
 
-// above is ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
+// above words by how much the best arm exceeds another: ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
 func (j judgment) above(best, other stats.Row, role string) string {
 	by := "above"
 	if change := stats.Improvement(*best.Value, *other.Value); units.Finite(change) {
@@ -120,7 +121,7 @@ func (j judgment) above(best, other stats.Row, role string) string {
 	return fmt.Sprintf(", %s %s %s (%s)", by, role, j.label(other.Experiment), figure(other.Value))
 }
 
-// why is what keeps the highest from being the best.
+// why words why the highest arm is not proven best.
 func (j judgment) why() string {
 	p, _ := j.Deciding()
 	if p.SeedsA > 0 && p.SeedsB > 0 {
@@ -134,7 +135,7 @@ func (j judgment) why() string {
 	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, stats.EnoughSeeds)
 }
 
-// gainLine is what an arm's gain over another rests on.
+// gainLine words the evidence for an arm's gain over another.
 func (j judgment) gainLine(role, a, b string) []string {
 	p, ok := j.Pair(a, b)
 	if !ok || p.Difference == nil {
@@ -160,7 +161,7 @@ func (j judgment) gainLine(role, a, b string) []string {
 	return append([]string{text}, j.pairedLine(a, b)...)
 }
 
-// pairedLine is the same by pairs of equal seeds.
+// pairedLine words the same gain for pairs of equal seeds.
 func (j judgment) pairedLine(a, b string) []string {
 	p := stats.Paired(j.Values[a], j.Values[b])
 	if p == nil || p.PValue == nil || p.CILow == nil || p.CIHigh == nil {
@@ -174,7 +175,7 @@ func (j judgment) pairedLine(a, b string) []string {
 // words is a pair's verdict with the arms' short names.
 func (j judgment) words(p stats.Pair) string { return j.Design.Shorten(verdict(p)) }
 
-// label is an arm with its I/J, as far as the name doesn't tell.
+// label names an arm, and adds its I/J if the name does not contain it.
 func (j judgment) label(experiment string) string {
 	name := j.Name(experiment)
 	for _, r := range j.Comparison.Rows {
@@ -185,7 +186,7 @@ func (j judgment) label(experiment string) string {
 	return name
 }
 
-// openNames are the arms that the highest isn't told apart from.
+// openNames lists the arms that are not proven worse than the highest.
 func (j judgment) openNames() string {
 	names := make([]string, len(j.Open))
 	for i, arm := range j.Open {
@@ -194,7 +195,7 @@ func (j judgment) openNames() string {
 	return units.List(names, "and")
 }
 
-// besideStudied names the settings that differ between the arms although the study doesn't compare them.
+// besideStudied lists the settings that differ between the arms although the study does not compare them.
 func (j judgment) besideStudied() []string {
 	var keys []string
 	for _, p := range j.Comparison.Pairs {
@@ -216,7 +217,7 @@ func (j judgment) besideStudied() []string {
 	return []string{"Beside what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
 }
 
-// unvalued tells of finished runs that have no value of the measure.
+// unvalued lists finished runs that have no value of the measure.
 func (j judgment) unvalued() []string {
 	var lines []string
 	if !stats.HeldOut(j.Comparison.Measure) {
@@ -234,7 +235,7 @@ func (j judgment) unvalued() []string {
 	return lines
 }
 
-// unequal says in what runs differ that all of a study's should share, empty: in nothing.
+// unequal words how runs differ in facts that all runs of a study should share. It is empty if they agree.
 func unequal(list []stats.Inequality) string {
 	var facts []string
 	for _, x := range list {

@@ -16,12 +16,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// studyRuns are a study's runs.
+// studyRuns holds the runs of a study.
 type studyRuns struct{ stats.Runs }
 
-const evalCompletions = 1000 // of an evaluation in these tests
+const evalCompletions = 1000 // per evaluation in these tests
 
-// paperDesign is the paper's study, as it is run with nano.
+// paperDesign is the design of the paper's study with the model nano.
 func paperDesign() *stats.StudyDesign {
 	d := &stats.StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
 	for _, j := range []int{0, 2, 4, 6} {
@@ -31,8 +31,8 @@ func paperDesign() *stats.StudyDesign {
 	return d
 }
 
-// arm makes done runs of an arm of paperDesign, of seeds 1, 2 …, that end with those shares of right completions; each
-// node-round's reward is a tenth of it.
+// arm adds finished runs of an arm of paperDesign with seeds 1, 2 …. passes holds the share of right completions of
+// each run's last evaluation. The reward of each node-round is a tenth of that share.
 func (r *studyRuns) arm(external int, passes ...float64) {
 	name := fmt.Sprintf("paper-%dloc%dext", 8-external, external)
 	for i, pass := range passes {
@@ -51,7 +51,7 @@ func (r *studyRuns) evaluate(run string, pass float64) {
 		Correct: int(math.Round(evalCompletions * pass)), RewardSum: evalCompletions * pass * 1.1}
 }
 
-// set changes a run.
+// set changes one run.
 func (r *studyRuns) set(run string, change func(*store.Totals)) {
 	i := slices.IndexFunc(r.Totals, func(x store.Totals) bool { return x.Run.Run == run })
 	change(&r.Totals[i])
@@ -235,8 +235,8 @@ func TestStudyVerdicts(t *testing.T) {
 	}
 }
 
-// Who goes on until a p-value is small enough will see one: seeds beyond the plan are told of, whatever is decided by
-// them.
+// Adding seeds until a p-value is small produces false positives. The study therefore reports seeds beyond its plan,
+// whatever the verdict.
 func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 	line := "Up to 5 seeds, where the study plans 3: if some were added after a look at the verdict, count its p-values double."
 	for name, c := range map[string]struct {
@@ -264,7 +264,7 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 	}
 }
 
-// What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the
+// A verdict on two arms stays when other arms arrive without a difference, because their pairs are counted from the
 // beginning.
 func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	var runs studyRuns
@@ -444,8 +444,8 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// mixedRuns are the three arms of a study of two models, with the shares of right completions of each seed's nodes by
-// model, and its design.
+// mixedRuns returns the three arms of a study of two models, and its design. The arguments are shares of right
+// completions by seed, of the nodes of each model.
 func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (studyRuns, *stats.StudyDesign) {
 	var runs studyRuns
 	d := &stats.StudyDesign{Name: "mixed", Baseline: "nano"}

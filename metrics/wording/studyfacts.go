@@ -37,7 +37,7 @@ func modelsLead(s stats.Study) string {
 	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
 }
 
-// modelLine is what a model's nodes come to in a swarm of several.
+// modelLine compares the nodes of one model in a mixed swarm with a swarm of that model alone.
 func modelLine(m stats.StudyModel) string {
 	if m.MixedValue == nil || m.AloneValue == nil {
 		return fmt.Sprintf("Of the nodes with model %s, %s or %s has no held-out evaluation.", m.Model, m.Mixed, m.Alone)
@@ -50,7 +50,7 @@ func modelLine(m stats.StudyModel) string {
 	return text + ": " + verdict(m.Pair) + "."
 }
 
-// besideLine is a study's outcome by the measure that doesn't decide it.
+// besideLine words the study's outcome by the measure that does not decide.
 func besideLine(s stats.Study) []string {
 	b := s.Beside
 	if b == nil || b.Best == "" {
@@ -58,7 +58,7 @@ func besideLine(s stats.Study) []string {
 	}
 	what := Measure(b.Measure)
 	if b.Measure == stats.MeasureReward {
-		what = "own reward a node-round" // nodes or rounds differ, so that sums don't compare
+		what = "own reward a node-round" // nodes or rounds differ, so sums are not comparable
 		if b.Basis == stats.BasisCumulative {
 			what = "cumulative own reward"
 		}
@@ -84,15 +84,15 @@ func besideLine(s stats.Study) []string {
 	return []string{text + "."}
 }
 
-// paperWords say an outcome. A pair that is decided the other way here was not reproduced under these settings. That
-// does not contradict the paper, whose model and rate are others.
+// paperWords words each outcome. A pair that is decided the other way was not reproduced under these settings. That
+// does not contradict the paper, which used another model and learning rate.
 var paperWords = map[string]string{
 	stats.PaperConfirmed:    "confirmed",
 	stats.PaperContradicted: "not reproduced here (decided the other way)",
 	stats.PaperOpen:         "open",
 }
 
-// paperLines say how the paper's order fares by a measure.
+// paperLines words how many pairs of the paper's order a measure confirms.
 func paperLines(p *stats.StudyPaper, measure string) []string {
 	if p == nil {
 		return nil
