@@ -4,7 +4,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// apply writes what e says. Every statement is guarded by a key or a time, so that a repeated event changes nothing.
+// apply writes an event. A key or a time guards every statement, so that a repeated event changes nothing.
 func (tx *transaction) apply(e event.Event) error {
 	if e.Replayed {
 		return tx.replayed(e)
@@ -38,7 +38,7 @@ func (tx *transaction) apply(e event.Event) error {
 	return tx.happened(e)
 }
 
-// touch notes of every node when it was last heard of.
+// touch updates when each node was last heard of.
 func (tx *transaction) touch() error {
 	for key, at := range tx.heard {
 		if _, err := tx.exec(touchNodeSQL, key[0], key[1], at); err != nil {
@@ -48,7 +48,7 @@ func (tx *transaction) touch() error {
 	return nil
 }
 
-// row makes sure that the node has a row.
+// row creates the node's row if it is missing.
 func (tx *transaction) row(e event.Event) error {
 	key := [2]string{e.Run, e.Node}
 	if tx.nodes[key] {
@@ -101,7 +101,7 @@ func (tx *transaction) memory(e event.Event) error {
 	return err
 }
 
-// happened writes a row of the timeline and what follows from it for the node or the run.
+// happened writes a row of the timeline and updates the node or the run.
 func (tx *transaction) happened(e event.Event) error {
 	detail, err := detail(e)
 	if err != nil {
@@ -122,7 +122,7 @@ func (tx *transaction) happened(e event.Event) error {
 	}
 	switch e.Type {
 	case event.TypeSpawn:
-		if e.Worker == "" { // another host's pids mean nothing here
+		if e.Worker == "" { // another host's pids have no meaning here
 			if _, err := tx.exec(setPIDSQL, e.Run, e.Node, e.Time, e.PID); err != nil {
 				return err
 			}
@@ -155,14 +155,15 @@ func (tx *transaction) happened(e event.Event) error {
 	return nil
 }
 
-// exited ends the node's process. After exit code 0 the node's own last state stands: done or stopped.
+// exited records the end of the node's process. After exit code 0 the last state that the node reported stays: done or
+// stopped.
 func (tx *transaction) exited(e event.Event) error {
 	if _, err := tx.exec(clearPIDSQL, e.Run, e.Node, e.Time); err != nil {
 		return err
 	}
 	switch {
 	case e.Cause == event.CauseStopped:
-		// A node that had done all its rounds stays done.
+		// A node that has finished all its rounds stays done.
 		if e.ExitCode != nil && *e.ExitCode == 0 {
 			return nil
 		}

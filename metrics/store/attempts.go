@@ -8,22 +8,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// AttemptCrashed is the state of an attempt whose coordinator died without a word, as noted by the one after it.
+// AttemptCrashed is the state of an attempt whose coordinator died without recording an end. The next attempt sets it.
 const AttemptCrashed = "crashed"
 
-// Attempt is one time that a coordinator had a run.
+// Attempt is one period in which a coordinator ran a run.
 type Attempt struct {
 	Attempt int     // from 1
 	Started float64 // Unix seconds
-	Seen    float64 // the coordinator was alive then
-	Ended   float64 // 0: it runs, or died without a word
+	Seen    float64 // last heartbeat of the coordinator
+	Ended   float64 // 0: it is running, or died without recording an end
 	State   string  // running, crashed, or one of a run's
 	Message string
 	Host    string
 	PID     int
 }
 
-// ActiveSeconds is how long the attempt lasted; of one without an end, until it was last seen.
+// ActiveSeconds returns the duration of the attempt. If it has no end, the duration is until its last heartbeat.
 func (a Attempt) ActiveSeconds() float64 {
 	end := a.Seen
 	if a.Ended > 0 {
@@ -35,12 +35,12 @@ func (a Attempt) ActiveSeconds() float64 {
 const (
 	seenSQL = `UPDATE attempts SET seen = ?3 WHERE run = ?1 AND attempt = ?2 AND seen < ?3 AND ended IS NULL`
 
-	// The end of an earlier attempt, told again, must not end the newest one.
+	// A repeated end of an earlier attempt must not end the newest one.
 	endAttemptSQL = `UPDATE attempts SET state = ?3, message = ?4, ended = ?2, seen = ?2
 WHERE run = ?1 AND attempt = (SELECT attempts FROM runs WHERE run = ?1) AND started <= ?2 AND (ended IS NULL OR ended < ?2)`
 )
 
-// beginAttempt adds the attempt of a run whose row is already there, and returns its number.
+// beginAttempt adds an attempt to a run that already has a row, and returns its number.
 func beginAttempt(ctx context.Context, tx *sql.Tx, r Run) (int, error) {
 	_, err := tx.ExecContext(ctx, `UPDATE attempts SET state = ?, ended = seen WHERE run = ? AND ended IS NULL`, AttemptCrashed, r.Run)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestEveryStartIsAnAttempt(t *testing.T) {
 	again := aRun()
 	again.Started, again.PID, again.PricePerHour, again.PriceCurrency = 1000, 77, 1.29, "$"
 	require.NoError(t, s.StartRun(t.Context(), again))
-	record(t, s, runEnded(160, RunStopped)) // of the first, told again
+	record(t, s, runEnded(160, RunStopped)) // of the first attempt, repeated
 	again.Started, again.PricePerHour, again.PriceCurrency = 2000, 0, ""
 	require.NoError(t, s.StartRun(t.Context(), again))
 	record(t, s, runEnded(2100, RunDone))
@@ -60,7 +60,7 @@ func TestEveryStartIsAnAttempt(t *testing.T) {
 	require.Equal(t, 3, totals[0].Attempts)
 }
 
-// steady is a clock that nobody but the test moves.
+// steady is a clock that only the test moves.
 type steady struct{ now atomic.Int64 }
 
 func (c *steady) read() time.Duration     { return time.Duration(c.now.Load()) }
@@ -72,7 +72,7 @@ func TestALiveAttemptIsSeen(t *testing.T) {
 	clock.pass(30 * time.Second)
 	require.Eventually(t, func() bool { return attempts(t, s)[0].Seen == 130 }, time.Minute, time.Millisecond)
 	clock.pass(time.Second)
-	require.NoError(t, s.Close()) // notes it once more
+	require.NoError(t, s.Close()) // records another heartbeat
 
 	s = openStore(t, s.Path(), Options{SeenInterval: time.Millisecond, elapsed: clock.read})
 	clock.pass(time.Hour)
@@ -91,7 +91,7 @@ func TestALiveAttemptIsSeen(t *testing.T) {
 	require.Equal(t, []float64{9005, 9005}, []float64{attempts(t, s)[1].Ended, attempts(t, s)[1].Seen}, "an attempt that has ended is seen no more")
 }
 
-// schema2 is a database as schema 2 left it: one run done, one killed. See testdata/schema_002.sql.
+// schema2 returns a database that schema 2 wrote: one finished run and one killed run. See testdata/schema_002.sql.
 func schema2(t *testing.T) string {
 	rows, err := os.ReadFile("testdata/schema_002.sql")
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestMigrationKeepsRunsOfSchema2(t *testing.T) {
 	require.Len(t, tried, 1)
 	require.Zero(t, tried[0].Ended)
 
-	// It goes on from there.
+	// The run can be resumed.
 	found, err := r.FindRun(t.Context(), "2loc6ext", 42)
 	require.NoError(t, err)
 	recorded, err := r.Recorded(t.Context(), found.Run)

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// swarmRound is what a node of a swarm of so many tells of a round: its states, its leases, its memory and the round
-// itself, with four tasks and every peer.
+// swarmRound returns the events of one node's round in a swarm of that many nodes: its states, leases, memory and the
+// round itself, with four tasks and every peer.
 func swarmRound(run string, nodes, node, round int) []event.Event {
 	at := 1000 + float64(round)
 	var told []event.Event
@@ -48,16 +48,16 @@ func fullRound(nodes, round int) event.Event {
 	return event.Event{Type: event.TypeRound, Round: r}
 }
 
-// roundsOnly is the dearest stream: nothing but rounds.
+// roundsOnly returns the most expensive stream of events: only rounds.
 func roundsOnly(run string, nodes, node, round int) []event.Event {
 	e := fullRound(nodes, round)
 	e.Time, e.Run, e.Node = 1000+float64(round), run, fmt.Sprint("node_", node)
 	return []event.Event{e}
 }
 
-// BenchmarkRecord is the writer's rate from Record to the end of the last commit, in events/s; "ratio" is its time over
-// that of the same events put into the same tables by plain prepared statements in transactions of the same size, which
-// look nothing up and never wait.
+// BenchmarkRecord measures the writer's rate from Record to the end of the last commit, in events/s. "ratio" compares
+// its time with that of writing the same events to the same tables by plain prepared statements, in transactions of the
+// same size, without lookups and waiting.
 func BenchmarkRecord(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -79,7 +79,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkBurst is a thousand nodes that all tell of two rounds at once, each from a goroutine of its own.
+// BenchmarkBurst measures a thousand nodes that report two rounds at once, each from its own goroutine.
 func BenchmarkBurst(b *testing.B) {
 	events := 0
 	var ours, plain time.Duration
@@ -93,7 +93,7 @@ func BenchmarkBurst(b *testing.B) {
 	b.ReportMetric(ours.Seconds()/plain.Seconds(), "ratio")
 }
 
-// streamed returns some rounds of a swarm, each of whose nodes has so many peers less one.
+// streamed returns the events of some rounds of a swarm. Each node has peers-1 peers.
 func streamed(nodes, peers, rounds int, stream func(string, int, int, int) []event.Event) (events []event.Event) {
 	for round := range rounds {
 		for node := range nodes {
@@ -103,7 +103,7 @@ func streamed(nodes, peers, rounds int, stream func(string, int, int, int) []eve
 	return events
 }
 
-// timeRecord records events from so many goroutines into a new database.
+// timeRecord records events from several goroutines into a new database.
 func timeRecord(b *testing.B, events []event.Event, senders int) time.Duration {
 	s := startedStore(b, Options{})
 	ctx := context.Background()
@@ -136,7 +136,7 @@ func timeRecord(b *testing.B, events []event.Event, senders int) time.Duration {
 	return took
 }
 
-// timePlain writes what events say with one statement a row and batches of a thousand.
+// timePlain writes the same events with one statement per row and batches of a thousand.
 func timePlain(b *testing.B, events []event.Event) time.Duration {
 	s := startedStore(b, Options{})
 	for _, e := range events {

@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// timeline tells the types that become a row of events: what happened, as opposed to what is measured all the time.
+// timeline reports whether events of a type become rows of the table events. Continuous measurements do not.
 func timeline(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
@@ -17,7 +17,7 @@ func timeline(t event.Type) bool {
 	return true
 }
 
-// ownedByNode tells the types that make no sense without a node.
+// ownedByNode reports whether a type requires a node.
 func ownedByNode(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeEval,
@@ -28,7 +28,7 @@ func ownedByNode(t event.Type) bool {
 	return false
 }
 
-// check refuses an event that can't be stored.
+// check rejects an event that cannot be stored.
 func check(e event.Event) error {
 	switch {
 	case e.Type == "":
@@ -55,7 +55,7 @@ func check(e event.Event) error {
 	return nil
 }
 
-// stateRank orders the states of one instant: the later in a node's life wins.
+// stateRank orders states with equal times: the state that is later in a node's life cycle wins.
 func stateRank(s event.State) int {
 	for i, known := range lifeOrder {
 		if known == s {

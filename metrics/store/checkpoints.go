@@ -18,7 +18,7 @@ func (tx *transaction) checkpoint(e event.Event) error {
 	return err
 }
 
-// NodeCheckpoint is a checkpoint as it was told of; its files may be gone, for a node keeps only its newest ones.
+// NodeCheckpoint is a checkpoint as reported. Its files may be gone, because a node keeps only its newest checkpoints.
 type NodeCheckpoint struct {
 	Node string
 	Time float64 // Unix seconds
@@ -31,7 +31,7 @@ func (c *NodeCheckpoint) fields() []any {
 	return []any{&c.Node, &c.Time, &c.Round, &c.Path, &c.Bytes, &c.WeightHash, &c.Seconds, &c.Pause}
 }
 
-// Checkpoints returns every checkpoint that a run's nodes told of, by node and round.
+// Checkpoints returns all checkpoints that a run's nodes reported, by node and round.
 func (r *Reader) Checkpoints(ctx context.Context, run string) ([]NodeCheckpoint, error) {
 	var found []NodeCheckpoint
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
@@ -43,7 +43,7 @@ func (r *Reader) Checkpoints(ctx context.Context, run string) ([]NodeCheckpoint,
 	return found, sqlite.Explain(r.path, err)
 }
 
-// Checkpoint returns the newest checkpoint of a node, nil where there is none.
+// Checkpoint returns the newest checkpoint of a node, or nil if it has none.
 func (r *Reader) Checkpoint(ctx context.Context, run, node string) (*event.Checkpoint, error) {
 	var newest *event.Checkpoint
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {

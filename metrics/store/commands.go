@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// Command is the command line that began an attempt, with secrets masked.
+// Command is the command line that started an attempt, with secrets masked.
 type Command struct {
 	Folder      string   // working directory
 	Arguments   []string // without the program
-	Environment []string // NAME=value, of the variables that decide something
+	Environment []string // NAME=value of the variables that influence the run
 }
 
 func insertCommand(ctx context.Context, tx *sql.Tx, run string, attempt int, c Command) error {
@@ -29,7 +29,7 @@ func insertCommand(ctx context.Context, tx *sql.Tx, run string, attempt int, c C
 	return err
 }
 
-// commandOf returns the command of a run's newest attempt, nil where none is recorded.
+// commandOf returns the command of a run's newest attempt, or nil if none is recorded.
 func commandOf(ctx context.Context, tx *sql.Tx, run string) (*Command, error) {
 	var c Command
 	var arguments, environment string

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A database of the schema before commands shows its runs without one, and goes on with one from this attempt on.
+// A database of the schema before commands shows its runs without a command. A new attempt of such a run has one.
 func TestACommandIsOfTheNewestAttempt(t *testing.T) {
 	path := olderDatabase(t, schemaCommands-1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,

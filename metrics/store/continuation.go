@@ -7,20 +7,21 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an
-// imported one can't go on, and doesn't stand for one that a sweep has yet to do.
+// FindRun returns the newest run of an experiment with that seed that was recorded in this home, or nil. Imported runs
+// do not count: they cannot be resumed, and a sweep does not accept them in place of a run.
 func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*Run, error) {
 	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' IS NULL", experiment, seed)
 }
 
-// FindImported returns the newest run of an experiment with that seed that another home of this program has done with
-// so many rounds, nil where there is none. A longer or a shorter one is none, since it can't go on here.
+// FindImported returns the newest run of an experiment with that seed and number of rounds that was imported from
+// another home of this program and is done, or nil. Runs of another length do not count, because an imported run cannot
+// be resumed here.
 func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64, rounds int) (*Run, error) {
 	return r.newest(ctx, "experiment = ? AND seed = ? AND rounds = ? AND versions ->> '"+importedKey+"' = ? AND state = ?",
 		experiment, seed, rounds, FormatSwarm, RunDone)
 }
 
-// newest is the run that where chooses which began last.
+// newest returns the selected run that was started or resumed last.
 func (r *Reader) newest(ctx context.Context, where string, args ...any) (*Run, error) {
 	var newest *Run
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
@@ -30,9 +31,9 @@ func (r *Reader) newest(ctx context.Context, where string, args ...any) (*Run, e
 	return newest, sqlite.Explain(r.path, err)
 }
 
-// Recorded returns for every node of a run up to which round the database has all of its rounds, without a gap from the
-// first that is its (Node.From): rounds from that number on it has to tell again. Of a node of the coordinator's own
-// that is how many there are.
+// Recorded returns for every node of a run the number of the first round that is missing in the database. It counts
+// without a gap from the node's first round (Node.From). The node must report rounds from that number on again. For the
+// coordinator's own nodes it is the number of recorded rounds.
 func (r *Reader) Recorded(ctx context.Context, run string) (map[string]int, error) {
 	recorded := map[string]int{}
 	shared, err := r.has(ctx, schemaWorkers)

@@ -13,15 +13,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// story is a swarm whose coordinator and nodes die at any moment. What a round comes to depends on its node and number
-// alone, as it does where rounds that are lost are computed again with the same result.
+// story is a swarm whose coordinator and nodes die at any moment. A round's result depends only on its node and number,
+// as when lost rounds are recomputed with the same result.
 type story struct {
 	t       *rapid.T
 	path    string
 	s       *Store
 	now     float64
-	unsent  []event.Event            // recorded by nobody yet: they die with the coordinator
-	journal map[string][]event.Event // what each node knows that it did
+	unsent  []event.Event            // not recorded yet; lost if the coordinator dies
+	journal map[string][]event.Event // finished rounds of each node
 	told    []event.Event
 	starts  int
 }
@@ -47,7 +47,7 @@ func (y *story) start() {
 	recorded, err := r.Recorded(context.Background(), testRun)
 	require.NoError(y.t, err)
 	for _, node := range storyNodes {
-		// A node may tell more again than it has to.
+		// A node may repeat more than necessary.
 		from := rapid.IntRange(0, recorded[node]).Draw(y.t, "told again from")
 		for _, e := range y.journal[node][min(from, len(y.journal[node])):] {
 			e.Replayed = true
@@ -61,7 +61,7 @@ func (y *story) send(e event.Event) {
 	y.told = append(y.told, e)
 }
 
-// write hands the first n events that wait to the store.
+// write records the first n unsent events.
 func (y *story) write(n int) {
 	for _, e := range y.unsent[:n] {
 		require.NoError(y.t, y.s.Record(context.Background(), e))
@@ -81,7 +81,7 @@ func (y *story) round(node string) {
 	y.send(e)
 }
 
-// nodeDies loses what its journal had not synced: those rounds are computed again.
+// nodeDies loses the part of the journal that was not synced: those rounds are recomputed.
 func (y *story) nodeDies(node string) {
 	lost := min(len(y.journal[node]), rapid.IntRange(0, 3).Draw(y.t, "lost"))
 	y.journal[node] = y.journal[node][:len(y.journal[node])-lost]
@@ -97,8 +97,8 @@ func (y *story) coordinatorDies() {
 	y.start()
 }
 
-// TestEveryRoundOnceWhateverDies: whichever deaths, replays, repetitions and recomputations come together, the database
-// ends with every (run, node, round) once, its parts with it, and sums that are those of a calm run.
+// TestEveryRoundOnceWhateverDies combines deaths, replays, repetitions and recomputations. The database ends with every
+// (run, node, round) once, with its parts, and with the same sums as an undisturbed run.
 func TestEveryRoundOnceWhateverDies(t *testing.T) {
 	dir, files := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -166,12 +166,12 @@ func TestAReplayedRoundFillsAGapAndNothingElse(t *testing.T) {
 	again := func(e event.Event) event.Event { e.Replayed = true; return e }
 	record(t, s, aRound("node_0", 0, 200, 0.5), aRound("node_0", 3, 230, 0.5))
 	record(t, s,
-		again(aRound("node_0", 0, 999, 0.9)), // it is there: newer or not
+		again(aRound("node_0", 0, 999, 0.9)), // recorded, whether newer or not
 		again(aRound("node_0", 1, 210, 0.25)),
 		again(event.Event{Type: event.TypeState, Run: testRun, Node: "node_0", Time: 999, State: event.StateFailed}),
 		again(event.Event{Type: event.TypeWarning, Run: testRun, Node: "node_0", Time: 999, Message: "told before"}),
 		again(event.Event{Type: event.TypeCheckpoint, Run: testRun, Node: "node_0", Time: 999, Checkpoint: &event.Checkpoint{Round: 9}}),
-		again(aRound("node_7", 0, 210, 0.25))) // never heard of
+		again(aRound("node_7", 0, 210, 0.25))) // unknown node
 	got := snapshot(t, s, testRun)
 	require.InDelta(t, 1.25, got.Nodes[0].CumulativeReward, 1e-12)
 	require.InDelta(t, 230, got.Nodes[0].LastEvent, 0, "told again isn't heard of")
@@ -191,7 +191,7 @@ func TestAReplayedRoundFillsAGapAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, checkpoints)
 
-	record(t, s, aRound("node_0", 1, 300, 0.75)) // computed again, with another result: its weights are the node's now
+	record(t, s, aRound("node_0", 1, 300, 0.75)) // recomputed with another result: the node's current weights come from it
 	require.InDelta(t, 1.75, snapshot(t, s, testRun).Nodes[0].CumulativeReward, 1e-12)
 	requireSums(t, s)
 }

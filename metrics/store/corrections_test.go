@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A database of the version before the corrections' figures is read as it is, brought up to date when it is opened, and
-// its run goes on.
+// A database of the schema before the correction metrics is readable as it is and migrated when it is opened, and its
+// run can continue.
 func TestMigrationKeepsADatabaseOfSchema12(t *testing.T) {
 	path := databaseOf(t, 12)
 	r, err := OpenReader(t.Context(), path)

@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
-// TestMain also is the process that the tests below kill or starve.
+// TestMain also implements the child processes that the tests below kill or starve.
 func TestMain(m *testing.M) {
 	servePowerCuts()
 	switch path := os.Getenv("STORE_TEST_DB"); os.Getenv("STORE_TEST_CHILD") {
@@ -45,7 +45,7 @@ func child(t *testing.T, what, path string) *exec.Cmd {
 	return cmd
 }
 
-// childForever records rounds and prints the number of those it was told are written.
+// childForever records rounds and prints the number of acknowledged ones.
 func childForever(path string) int {
 	ctx := context.Background()
 	s, err := Open(ctx, path, Options{MaxBatch: 50, MaxDelay: time.Millisecond})
@@ -98,7 +98,7 @@ func requireIntact(t *testing.T, s *Store) {
 	requireSums(t, s)
 }
 
-// childLimited writes until no file may grow any more, and prints what it was told.
+// childLimited writes until the file size limit is reached, and prints the results.
 func childLimited(path string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx := context.Background()
@@ -158,7 +158,7 @@ func TestFullDiskIsRetriedWithoutLoss(t *testing.T) {
 		_, err := s.db.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
 		require.NoError(t, err)
 	}
-	limit(1) // SQLite takes the present size instead
+	limit(1) // SQLite substitutes the current size
 	const rounds = 500
 	for i := range rounds {
 		require.NoError(t, s.Record(t.Context(), aRound("node_0", i, float64(200+i), 0.5)))
@@ -188,7 +188,7 @@ func TestCloseGivesUpOnAFullDiskSoon(t *testing.T) {
 	_, err := s.db.Exec("PRAGMA max_page_count = 1")
 	require.NoError(t, err)
 	blocked := make(chan error, 1)
-	go func() { // the queue fills up and Record waits
+	go func() { // the queue fills up and Record blocks
 		var err error
 		for i := 0; err == nil; i++ {
 			err = s.Record(context.Background(), aRound("node_0", i, float64(200+i), 0.5))

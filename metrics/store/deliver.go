@@ -10,32 +10,33 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// maxOutboxes is how many outboxes of a worker are remembered, the newest in use: a worker that loses its disk begins
-// another one.
+// maxOutboxes bounds the remembered outboxes of a worker to those used most recently. A worker that loses its disk
+// starts a new outbox.
 const maxOutboxes = 64
 
-// ErrGap is the error of a delivery that begins after an event that isn't here.
+// ErrGap reports a delivery that does not continue the events received so far.
 var ErrGap = errors.New("events are missing before this delivery")
 
-// Delivery is a stretch of a worker's events, numbered within its outbox.
+// Delivery is a sequence of a worker's events, numbered within its outbox.
 type Delivery struct {
 	Run    string
 	Worker string
-	Outbox string        // names the outbox: one that was lost begins again under another name
-	First  int64         // number of the first event, from 1
-	Events []event.Event // Run and Worker need not be set; one without a Type stands for one that was dropped on the way, and only counts
+	Outbox string        // identifies the outbox; if it is lost, the worker starts one with a new name
+	First  int64         // number of the first event, counted from 1
+	Events []event.Event // Run and Worker need not be set; an event without a Type was dropped on the way, and only its number counts
 }
 
-// last is the number of the newest event.
+// last returns the number of the newest event.
 func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
 
-// Deliver writes a worker's events and the number of the newest in one transaction, together with what else waits, and
-// returns once that is in the database, and survives a power cut, up to which number the outbox's events are. Events
-// that are here already are skipped: any overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped
-// and with the number, for a delivery that doesn't join on.
+// Deliver writes a worker's events and the number of the newest in one transaction, together with other queued events.
+// It returns after the data survives a power cut. The result is the number up to which the database has the outbox's
+// events. Deliver skips events that are already recorded, so that overlaps and repetitions do not change the rows. A
+// delivery that leaves a gap fails with a wrapped ErrGap that names the number.
 //
-// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as
-// delivered: no repetition would mend it. A node without a row gets one, as this worker's.
+// An event that cannot be stored or that belongs to another worker's node counts as delivered, because a repetition
+// would not help. Options.Warn receives the first such event of each delivery. A node without a row gets a row that
+// assigns it to this worker.
 func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error) {
 	if d.Worker == "" || d.Outbox == "" || d.First < 1 {
 		return 0, fmt.Errorf("deliver: it needs a worker, an outbox and a first number from 1: %q, %q, %d", d.Worker, d.Outbox, d.First)
@@ -55,15 +56,15 @@ func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error
 	}
 }
 
-// delivery is a Delivery on its way to the database.
+// delivery is a Delivery in the writer's queue.
 type delivery struct {
 	Delivery
 	answer  chan<- outcome
-	out     outcome // of the newest try
-	refused error   // the first event of the newest try that was not taken
+	out     outcome // of the newest attempt
+	refused error   // first rejected event of the newest attempt
 }
 
-// outcome is what Deliver returns.
+// outcome is the result of Deliver.
 type outcome struct {
 	acked int64
 	err   error
@@ -118,14 +119,14 @@ func (tx *transaction) deliver(d *delivery, each func(event.Event) error) error 
 	return err
 }
 
-// refuse records the first refused event.
+// refuse records the first rejected event.
 func (d *delivery) refuse(e event.Event, why error) {
 	if d.refused == nil {
 		d.refused = fmt.Errorf("%s event of %s %s, from worker %s, refused: %w", e.Type, e.Run, e.Node, e.Worker, why)
 	}
 }
 
-// foreign says why an event that a worker delivered isn't taken.
+// foreign returns the reason for rejecting a worker's event, or nil.
 func (tx *transaction) foreign(e event.Event) error {
 	switch e.Type {
 	case event.TypeRunStarted, event.TypeRunEnded, event.TypeSummary, event.TypeJoin, event.TypeLeave, event.TypeWorker:
@@ -143,7 +144,7 @@ func (tx *transaction) foreign(e event.Event) error {
 	return err
 }
 
-// owner returns the worker of e's node; of a node without a row e's own.
+// owner returns the worker that owns e's node. A node without a row belongs to the sender of e.
 func (tx *transaction) owner(e event.Event) (string, error) {
 	key := [2]string{e.Run, e.Node}
 	if owner, ok := tx.owners[key]; ok {
@@ -161,8 +162,7 @@ func (tx *transaction) owner(e event.Event) (string, error) {
 	return owner, nil
 }
 
-// Delivered returns the number of the newest event of a worker's outbox that the database has, like all before it; 0:
-// none.
+// Delivered returns the number up to which the database has all events of a worker's outbox; 0: none.
 func (r *Reader) Delivered(ctx context.Context, run, worker, outbox string) (int64, error) {
 	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
 		return 0, err

@@ -16,7 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// annas is what a worker's nodes told, of which nothing may count twice: restarts and updates applied again are sums.
+// annas returns events of a worker's nodes for which duplicates would be visible: restarts and reapplied updates are
+// sums.
 func annas(n int) []event.Event {
 	events := make([]event.Event, n)
 	for i := range events {
@@ -39,8 +40,8 @@ func deliver(t *testing.T, s *Store, first int64, events []event.Event) int64 {
 	return acked
 }
 
-// TestOverlappingDeliveriesCountOnce: any stretches of an outbox, repeated and overlapping in any way, leave the rows
-// that its events leave when each is delivered once; and what doesn't join on is refused with the number that does.
+// TestOverlappingDeliveriesCountOnce checks that repeated and overlapping parts of an outbox leave the same rows as
+// delivering each event once. A delivery that leaves a gap is rejected with the expected number.
 func TestOverlappingDeliveriesCountOnce(t *testing.T) {
 	once, often, runs := openStore(t, t.TempDir()+"/once.db", Options{}), openStore(t, t.TempDir()+"/often.db", Options{}), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,7 +57,7 @@ func TestOverlappingDeliveriesCountOnce(t *testing.T) {
 			return s.Deliver(context.Background(), Delivery{Run: run.Run, Worker: "anna", Outbox: "a", First: from + 1, Events: events[from:to]})
 		}
 		for _, s := range []*Store{once, often} {
-			_, err := s.db.Exec("DELETE FROM runs") // of the check before
+			_, err := s.db.Exec("DELETE FROM runs") // of the previous iteration
 			require.NoError(t, err)
 			require.NoError(t, s.StartRun(context.Background(), run))
 		}
@@ -84,7 +85,7 @@ func TestOverlappingDeliveriesCountOnce(t *testing.T) {
 	})
 }
 
-// childDelivering delivers a worker's events in small stretches and prints each number it was told is written.
+// childDelivering delivers a worker's events in small parts and prints each acknowledged number.
 func childDelivering(path string) int {
 	s, err := Open(context.Background(), path, Options{})
 	if err == nil {
@@ -101,8 +102,8 @@ func childDelivering(path string) int {
 	return 1
 }
 
-// A coordinator that is killed between writing a delivery and saying so is told the same again: nothing is missing, and
-// nothing counts twice.
+// If a coordinator is killed between writing a delivery and its acknowledgment, the worker repeats the delivery. No
+// event is missing or counted twice.
 func TestKilledBeforeItAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "swarm.db")
 	cmd := child(t, "delivering", path)
@@ -116,7 +117,7 @@ func TestKilledBeforeItAcknowledges(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait()) // what it printed since is unheard, as an answer that the network lost
+	require.Error(t, cmd.Wait()) // later output is ignored, like an answer lost by the network
 
 	s := openStore(t, path, Options{})
 	requireIntact(t, s)
@@ -150,7 +151,7 @@ func TestDeliverTakesOnlyWhatIsTheWorkers(t *testing.T) {
 	for i, c := range []struct {
 		name  string
 		event event.Event
-		want  string // empty: silence
+		want  string // empty: no warning
 	}{
 		{"another's round", aRound("node_0", 0, 201, 1), "the node is another's"},
 		{"the run's end", event.Event{Type: event.TypeRunEnded, Time: 202, State: RunDone}, "only the coordinator tells that"},
@@ -211,7 +212,7 @@ func TestOnlyTheNewestOutboxesAreRemembered(t *testing.T) {
 	require.EqualValues(t, 1, acked)
 }
 
-// Workers that deliver at the same moment share a transaction, as far as a batch goes.
+// Deliveries that arrive at the same moment share a transaction, up to a full batch.
 func TestDeliveriesThatWaitTogetherAreWrittenTogether(t *testing.T) {
 	s := &Store{queue: make(chan *item, 1000), opts: Options{}.withDefaults()}
 	s.queue <- &item{event: aRound("node_0", 0, 200, 0.5)}
@@ -228,7 +229,7 @@ func TestDeliveriesThatWaitTogetherAreWrittenTogether(t *testing.T) {
 	require.Equal(t, []int{251, 250, 100}, sizes)
 }
 
-// BenchmarkDeliver is some workers that each deliver four rounds and wait for the answer.
+// BenchmarkDeliver measures workers that each deliver four rounds and wait for the answer.
 func BenchmarkDeliver(b *testing.B) {
 	for _, workers := range []int{1, 32, 1000} {
 		b.Run(fmt.Sprint(workers, "_workers"), func(b *testing.B) {

@@ -22,7 +22,7 @@ func (tx *transaction) device(e event.Event) error {
 	return err
 }
 
-// told returns what SQLite stores for a figure that is -1 where the driver doesn't tell.
+// told returns the value to store for a figure of a driver. -1 means that the driver does not report it.
 func told(v float64) any {
 	if v < 0 {
 		return nil
@@ -30,7 +30,7 @@ func told(v float64) any {
 	return finite(v)
 }
 
-// DeviceSample is a GPU in one slot of a run's time.
+// DeviceSample is the state of a GPU in one time slot of a run.
 type DeviceSample struct {
 	Time float64 // start of the slot, Unix seconds
 	event.Device
@@ -39,18 +39,20 @@ type DeviceSample struct {
 const deviceColumns = `time, uuid, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes, utilization, power_watts,
   power_limit_watts, temperature_celsius`
 
-// Devices returns the samples of a run's GPUs from a time on, oldest first. What the driver didn't tell is -1.
+// Devices returns the samples of a run's GPUs from a time on, oldest first. -1 means that the driver did not report the
+// figure.
 func (r *Reader) Devices(ctx context.Context, run string, from float64) ([]DeviceSample, error) {
 	return r.devices(ctx, `SELECT `+deviceColumns+` FROM devices WHERE run = ? AND time >= ? ORDER BY time, gpu`, run, from)
 }
 
-// The recursion steps from one uuid to the next by the key: its cost doesn't grow with the run's length.
+// The recursion steps from one UUID to the next by the key, so that the cost does not grow with the run's length.
 const newestDevicesSQL = `WITH RECURSIVE gpus(id) AS (SELECT min(uuid) FROM devices WHERE run = ?1
   UNION ALL SELECT (SELECT min(uuid) FROM devices WHERE run = ?1 AND uuid > id) FROM gpus WHERE id IS NOT NULL)
 SELECT ` + deviceColumns + ` FROM gpus CROSS JOIN devices ON run = ?1 AND uuid = id
   AND time = (SELECT max(time) FROM devices AS d WHERE d.run = ?1 AND d.uuid = id) ORDER BY gpu`
 
-// NewestDevices returns the newest sample of each of a run's GPUs, by index. What the driver didn't tell is -1.
+// NewestDevices returns the newest sample of each of a run's GPUs, by index. -1 means that the driver did not report
+// the figure.
 func (r *Reader) NewestDevices(ctx context.Context, run string) ([]DeviceSample, error) {
 	return r.devices(ctx, newestDevicesSQL, run)
 }

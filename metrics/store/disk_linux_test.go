@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFullDisk fills a real, small file system; it needs the right to mount one.
+// TestFullDisk fills a small, real file system. It needs the permission to mount one.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
@@ -41,7 +41,7 @@ func TestFullDisk(t *testing.T) {
 	require.ErrorContains(t, got[1], "nothing is lost")
 }
 
-// TestReadOnlyFilesystem mounts one; it needs the right to.
+// TestReadOnlyFilesystem needs the permission to mount a file system.
 func TestReadOnlyFilesystem(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {

@@ -14,11 +14,11 @@ import (
 type Column struct {
 	Name string
 	Type string // INTEGER, REAL or TEXT
-	JSON bool   // TEXT that holds a JSON document, or nothing
+	JSON bool   // TEXT that holds a JSON document or is empty
 }
 
-// dumped are the tables that Dump reads, and the order of their rows: that of their key, with node_2 before node_10
-// where there is no key to follow.
+// dumped lists the tables that Dump reads, with the order of their rows: the order of the key. Tables whose key does
+// not order nodes list node_2 before node_10.
 var dumped = []struct{ table, order string }{
 	{"runs", "started, run"}, {"attempts", "attempt"}, {"commands", "attempt"}, {"nodes", "length(node), node"}, {"rounds", "round, node"},
 	{"task_rewards", "round, node, task"}, {"peers", "round, node, peer"}, {"memory", "node, time"}, {"devices", "uuid, time"},
@@ -28,13 +28,13 @@ var dumped = []struct{ table, order string }{
 	{"jobs", "started, job"}, {"job_attempts", "job, attempt"},
 }
 
-// jobTables belong to jobs: their rows have a job for a key, and no run.
+// jobTables are the tables of jobs. Their rows have a job as key, and no run.
 var jobTables = []string{"jobs", "job_attempts"}
 
-// OfJobs tells whether a table belongs to jobs rather than to runs.
+// OfJobs reports whether a table belongs to jobs rather than runs.
 func OfJobs(table string) bool { return slices.Contains(jobTables, table) }
 
-// Tables names the tables that belong to runs, and after them those of jobs, as docs/METRICS.md has them.
+// Tables lists the tables of runs and then those of jobs, in the order of docs/METRICS.md.
 func Tables() []string {
 	names := make([]string, len(dumped))
 	for i, d := range dumped {
@@ -43,12 +43,12 @@ func Tables() []string {
 	return names
 }
 
-// jsonColumns hold JSON documents.
+// jsonColumns are the columns that hold JSON documents.
 var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes", "commands.arguments", "commands.environment",
 	"jobs.command", "job_attempts.settings"}
 
-// Columns returns the columns of a table. A table that the database's schema doesn't have yet has none; the error is
-// ErrNotFound, wrapped, for one that no schema has.
+// Columns returns the columns of a table. A table that is missing in the database's schema has none. A name that no
+// schema has fails with a wrapped ErrNotFound.
 func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 	if !slices.Contains(Tables(), table) {
 		return nil, fmt.Errorf("%w: no table %q", ErrNotFound, table)
@@ -64,9 +64,9 @@ func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 	return columns, sqlite.Explain(r.path, err)
 }
 
-// Dump hands every row of one run in a table to row, in the order of the table's key, one at a time; with a node only
-// that node's, of a table with nodes. Of a table of jobs the run is a job's key. A value is nil, int64, float64 or
-// string, by Columns; the slice is used again.
+// Dump calls row with every row of one run in a table, in the order of the table's key. With a node it selects that
+// node's rows, in tables with nodes. In a table of jobs, run is a job's key. A value is nil, int64, float64 or string,
+// according to Columns. The slice is reused for each row.
 func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]any) error) error {
 	columns, err := r.Columns(ctx, table)
 	if err != nil || len(columns) == 0 {
@@ -85,7 +85,7 @@ func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]a
 	if node != "" {
 		where, args = where+" AND node = ?", append(args, node)
 	}
-	var refused error // row's own, which is none of the database's
+	var refused error // error of row, not of the database
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		if err := rows.Scan(into...); err != nil {
 			return err

@@ -8,17 +8,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// Errors a caller may branch on.
+// Errors that callers may test for.
 var (
 	ErrNotFound   = errors.New("no such run or experiment")
 	ErrNoDatabase = errors.New("no database yet")
 	ErrClosed     = errors.New("store is closed")
 )
 
-// Error is a failure that its reader can mend: Remedy says how, in one line.
+// Error is a failure that the user can fix. Remedy says how, in one line.
 type Error = sqlite.Error
 
-// Recovered says that writing works again, and that what waited meanwhile is written.
+// Recovered reports that writing works again and that all queued events are written.
 type Recovered struct {
 	Path  string // the database
 	After time.Duration

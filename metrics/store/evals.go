@@ -21,8 +21,8 @@ const (
 
 var insertQuestions = newInsertion(`INSERT INTO eval_questions (run, round, node, question, task, correct, reward_sum) VALUES`, 4, ``)
 
-// eval writes an evaluation. Of two of the same weights' round the later one counts, as with rounds: its weights are
-// those that the node went on with. What is replayed counts only where there is none.
+// eval writes an evaluation. If the node evaluated a round twice, the later evaluation counts, as with rounds: it
+// belongs to the weights that the node continued with. A replayed evaluation counts only if none is recorded.
 func (tx *transaction) eval(e event.Event) error {
 	var at float64
 	err := tx.statement(oldEvalSQL).QueryRow(e.Run, e.Eval.Round, e.Node).Scan(&at)
@@ -38,7 +38,7 @@ func (tx *transaction) eval(e event.Event) error {
 	return tx.addEval(e)
 }
 
-// addEval inserts an evaluation that has no row.
+// addEval inserts an evaluation without a row.
 func (tx *transaction) addEval(e event.Event) error {
 	x := e.Eval
 	correct, rewardSum := 0, 0.0
@@ -62,7 +62,7 @@ func (tx *transaction) addEval(e event.Event) error {
 	return tx.insert(insertQuestions, [3]any{e.Run, x.Round, e.Node}, questions)
 }
 
-// missing says of columns that are NULL what their values were: 'loss=nan'.
+// missing lists the original values of columns that are NULL: 'loss=nan'.
 type missing []string
 
 // note adds the column name if v isn't finite.
@@ -77,14 +77,14 @@ func (m *missing) note(name string, v float64) {
 	}
 }
 
-// NodeEval is a held-out evaluation of a node's weights. A figure that wasn't finite is NaN.
+// NodeEval is a held-out evaluation of a node's weights. Non-finite figures are NaN.
 type NodeEval struct {
 	Node string
 	Time float64 // Unix seconds
 	event.Eval
 }
 
-// Evals returns every held-out evaluation of a run, by round and, as text, node: node_10 before node_2.
+// Evals returns every held-out evaluation of a run, by round and then by node as text: node_10 before node_2.
 func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 	var evals []NodeEval
 	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
@@ -116,7 +116,7 @@ FROM evals WHERE run = ? ORDER BY round, node`, run)
 		if err := rows.Scan(&round, &node, &q.Task, &q.Correct, (*number)(&q.RewardSum)); err != nil {
 			return err
 		}
-		for at < len(evals) && (evals[at].Round != round || evals[at].Node != node) { // both are in the order of the key
+		for at < len(evals) && (evals[at].Round != round || evals[at].Node != node) { // both are ordered by the key
 			at++
 		}
 		if at == len(evals) {
@@ -128,7 +128,7 @@ FROM evals WHERE run = ? ORDER BY round, node`, run)
 	return evals, sqlite.Explain(r.path, err)
 }
 
-// Evaluated returns for every node of a run the rounds whose evaluation the database has, ascending.
+// Evaluated returns for every node of a run the evaluated rounds in the database, ascending.
 func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, error) {
 	evaluated := map[string][]int{}
 	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
@@ -147,18 +147,18 @@ func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, e
 // EvalTotal is a run's held-out evaluation, summed over the nodes that made it.
 type EvalTotal struct {
 	Run         string
-	Round       int // rounds that the weights hold
+	Round       int // rounds that the weights were trained for
 	Set         string
 	Generations int
 	Nodes       int
-	Questions   int // over nodes
+	Questions   int // sum over nodes
 	Correct     int // of Questions x Generations completions
 	RewardSum   float64
 }
 
-// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node
-// has evaluated which is there, was by then, and trains, for a mean over those that happen to be ready first is none of
-// the swarm; where there is no such round, of the highest.
+// NewestEvals returns the newest held-out evaluation of every run, by its key. It chooses the highest round that all
+// expected nodes have evaluated: nodes that are present, had joined by then, and train. A mean over only the fastest
+// nodes would not represent the swarm. If there is no such round, it chooses the highest round.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
 	there, shared, err := r.evalSchema(ctx)
@@ -174,9 +174,8 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 	return newest, sqlite.Explain(r.path, err)
 }
 
-// EvalTotals returns of a run its held-out evaluations after every round that all nodes have evaluated which
-// NewestEvals waits for, by round. Of several sets of questions of one round the one that the most nodes answered
-// counts.
+// EvalTotals returns a run's held-out evaluations, by round, of every round that all expected nodes have evaluated;
+// NewestEvals defines these nodes. If a round has several sets of questions, the set that most nodes answered counts.
 func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error) {
 	there, shared, err := r.evalSchema(ctx)
 	if err != nil || !there {
@@ -188,7 +187,7 @@ GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, g
 	return totals, sqlite.Explain(r.path, err)
 }
 
-// evalSchema tells whether the schema has evaluations, and knows of other hosts' nodes.
+// evalSchema reports whether the schema has evaluations, and whether it has other hosts' nodes.
 func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error) {
 	if there, err = r.has(ctx, schemaEvals); err == nil {
 		shared, err = r.has(ctx, schemaWorkers)
@@ -196,23 +195,23 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 	return there, shared, err
 }
 
-// Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the
-// most nodes comes last and counts, as in stats.NewEvaluations.
+// Nodes of a run evaluate the same set, unless eval_questions changed while some of them had already evaluated a round.
+// The set of the most nodes comes last and counts, as in stats.NewEvaluations.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL(shared) + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
 }
 
-// newestEvalSQL is the round of NewestEvals, of the run that runs.run names. Where the schema knows of other hosts'
-// nodes, those that are away or came later aren't waited for, as Node.There has it.
+// newestEvalSQL selects the round of NewestEvals for runs.run. If the schema has other hosts' nodes, it does not wait
+// for those that are away or joined later, as in Node.There.
 func newestEvalSQL(shared bool) string {
 	return `coalesce(
   (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round HAVING ` + wholeEvalSQL(shared) + ` ORDER BY round DESC LIMIT 1),
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
 }
 
-// wholeEvalSQL tells of a round of evals AS e whether all nodes of runs.run that are waited for have evaluated it.
+// wholeEvalSQL tests whether all expected nodes of runs.run have evaluated a round of evals AS e.
 func wholeEvalSQL(shared bool) string {
 	counted := `nodes.run = runs.run AND nodes.state <> 'given_up'`
 	if shared {
@@ -222,12 +221,12 @@ func wholeEvalSQL(shared bool) string {
      AND NOT EXISTS (SELECT 1 FROM evals AS x WHERE x.run = runs.run AND x.round = e.round AND x.node = nodes.node))`
 }
 
-// edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
+// edgeEvals returns a run's first and newest held-out evaluation, or a single one if they are the same.
 func edgeEvals(ctx context.Context, tx sqlite.Rows, run string, shared bool) ([]EvalTotal, error) {
 	return lastOfRounds(ctx, tx, run, edgeEvalsSQL(shared))
 }
 
-// lastOfRounds reads a run's evaluations as a query orders them, by round: of several rows of a round the last counts.
+// lastOfRounds runs a query for a run's evaluations, ordered by round. Of several rows of one round the last counts.
 func lastOfRounds(ctx context.Context, tx sqlite.Rows, run, text string) ([]EvalTotal, error) {
 	var totals []EvalTotal
 	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
@@ -242,7 +241,7 @@ func lastOfRounds(ctx context.Context, tx sqlite.Rows, run, text string) ([]Eval
 	return totals, err
 }
 
-// Of several sets of a round the last counts, as in newestEvalsSQL.
+// If a round has several sets, the last counts, as in newestEvalsSQL.
 func edgeEvalsSQL(shared bool) string {
 	return `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN (

@@ -57,7 +57,7 @@ func TestEvaluationsReadBack(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// A status and a comparison show the same evaluation, even where eval_questions changed while some nodes had made it.
+// A status and a comparison show the same evaluation, even if eval_questions changed after some nodes had evaluated.
 func TestEvaluationsOfTwoSetsAreNotAddedUp(t *testing.T) {
 	s := startedStore(t, Options{})
 	other := anEval("node_0", 20, 110, 4, 4, 4)
@@ -81,11 +81,11 @@ func TestLaterEvaluationReplacesAndReplayedFillsIn(t *testing.T) {
 	}
 	record(t, s,
 		anEval("node_0", 5, 104, 1, 1, 1),
-		anEval("node_0", 5, 110, 0.5),            // did the round again
-		anEval("node_0", 5, 104, 1, 1, 1),        // told again
-		replayed(anEval("node_0", 5, 120, 4)),    // is there
-		replayed(anEval("node_0", 10, 103, 2)),   // is not
-		anEval("node_0", 10, 103, 2),             // now it is
+		anEval("node_0", 5, 110, 0.5),            // repeated the round
+		anEval("node_0", 5, 104, 1, 1, 1),        // repeated event
+		replayed(anEval("node_0", 5, 120, 4)),    // already recorded
+		replayed(anEval("node_0", 10, 103, 2)),   // not recorded yet
+		anEval("node_0", 10, 103, 2),             // recorded since
 		replayed(anEval("node_9", 10, 103, 0.5)), // of a node without a row
 	)
 	got, err := readerOf(t, s).Evals(t.Context(), testRun)
@@ -128,8 +128,7 @@ func TestRefusedEvaluations(t *testing.T) {
 	}
 }
 
-// A database that an older program left, and that this one only reads, has no evaluations; once a writer came they are
-// there.
+// A database of an older program has no evaluations while it is only read. Opening it for writing adds them.
 func TestReaderOfSchema3(t *testing.T) {
 	path := olderDatabase(t, 3, fmt.Sprintf(`
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,

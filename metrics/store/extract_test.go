@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// extractable has two runs, of which one has something in every table that Extract takes or leaves.
+// extractable returns two runs. One of them has data in every table that Extract copies or omits.
 func extractable(t *testing.T) (*Store, *Reader) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")
@@ -226,8 +226,8 @@ func TestAStrangersFileIsRefused(t *testing.T) {
 	require.Empty(t, left, "nothing of what was refused stays")
 }
 
-// A file that is small and unpacks to much is given up before it fills the disk; what doesn't begin as a database isn't
-// unpacked at all.
+// Unpacking stops when a small file exceeds its limit, before it fills the disk. A file that does not begin like a
+// database is not unpacked at all.
 func TestWhatACompressedFileMayHoldGrowsWithIt(t *testing.T) {
 	require.Equal(t, int64(64<<20), mostUnpacked(0))
 	require.Equal(t, int64(64<<20+200_000_000), mostUnpacked(1_000_000))
@@ -250,13 +250,13 @@ func TestWhatACompressedFileMayHoldGrowsWithIt(t *testing.T) {
 	require.NoError(t, opened.Close())
 
 	require.NoError(t, os.WriteFile(zeros, gzipped(t, make([]byte, 1<<20)), 0o600))
-	t.Setenv("TMPDIR", filepath.Join(dir, "none")) // where nothing can be written
+	t.Setenv("TMPDIR", filepath.Join(dir, "none")) // not writable
 	_, err = OpenFile(t.Context(), zeros)
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, []string{zeros, "not a swarm database"}, []string{refused.Path, refused.Reason})
 }
 
-// vacuumInto copies a database as its owner would by hand.
+// vacuumInto copies a database as a user would do manually.
 func vacuumInto(t *testing.T, from, to string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", from)
@@ -266,7 +266,7 @@ func vacuumInto(t *testing.T, from, to string) {
 	require.NoError(t, db.Close())
 }
 
-// packed compresses a file, beside it.
+// packed compresses a file and writes the result beside it.
 func packed(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)

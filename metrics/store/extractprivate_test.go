@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Words that stand in every place where a run tells of its machine, and may stand in no byte of an extract.
+// Words that occur wherever a run records its machine, and that must not occur in any byte of an extract.
 var secrets = []string{"secrethost", "secretfolder", "GPU-5ec7e7", "GPU-0ther", "secretboot", "secretpython", "alice"}
 
 func TestAnExtractTellsNothingOfItsMachine(t *testing.T) {

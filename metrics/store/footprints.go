@@ -9,16 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// FootprintKey names what a footprint was measured for. Settings is a JSON object, the same text for the same settings.
+// FootprintKey identifies the conditions of a footprint. Settings is a JSON object; equal settings have equal text.
 type FootprintKey struct {
 	Model    string
 	Settings string
 	Torch    string
-	GPU      string // the device's name; cpu
+	GPU      string // name of the device, or cpu
 }
 
-// Footprint is a node's measured memory in bytes: Resident always, and a phase of s sequences at a time base + s × per
-// sequence more.
+// Footprint is a node's measured memory in bytes: Resident at all times, plus base + s × per-sequence bytes during a
+// phase that processes s sequences at once.
 type Footprint struct {
 	FootprintKey
 	Resident            int64
@@ -27,11 +27,11 @@ type Footprint struct {
 	UpdateBase          int64
 	UpdatePerSequence   int64
 	Profiled            float64 // Unix seconds
-	Raised              float64 // when a run last took more than the profile said; 0: never
+	Raised              float64 // when a run last exceeded the profile; 0: never
 	Points              json.RawMessage
 }
 
-// SaveFootprint writes what was measured, in place of what was there for that key, at once.
+// SaveFootprint writes a footprint immediately and replaces an existing one with the same key.
 func (s *Store) SaveFootprint(ctx context.Context, f Footprint) error {
 	if f.Model == "" || f.GPU == "" || f.Resident <= 0 {
 		return fmt.Errorf("save footprint: it needs a model, a device and bytes: %+v", f.FootprintKey)
@@ -50,9 +50,9 @@ ON CONFLICT DO UPDATE SET resident_bytes = excluded.resident_bytes, generate_bas
 	return sqlite.Explain(s.path, err)
 }
 
-// RaiseFootprint keeps a footprint true to what a run has seen: where resident or a phase took more than it says, its
-// base is raised by the difference. It changes nothing where there is no footprint of that key, and says whether it
-// changed one.
+// RaiseFootprint adjusts a footprint to the memory that a run used. If resident memory or a phase exceeded the
+// footprint, it raises the resident or base figure to match. It does nothing without a footprint of that key, and
+// returns whether it changed one.
 func (s *Store) RaiseFootprint(ctx context.Context, key FootprintKey, resident, generate, generateSequences, update, updateSequences int64, time float64) (bool, error) {
 	result, err := s.db.ExecContext(ctx, `UPDATE footprints SET resident_bytes = max(resident_bytes, ?5),
   generate_base_bytes = max(generate_base_bytes, ?6 - ?7 * generate_per_sequence_bytes),
@@ -67,7 +67,8 @@ WHERE model = ?1 AND settings = ?2 AND torch = ?3 AND gpu = ?4 AND (resident_byt
 	return n > 0, sqlite.Explain(s.path, err)
 }
 
-// Footprints returns every measured footprint of a model on a device, the newest first; with an empty model all of all.
+// Footprints returns all measured footprints of a model on a device, newest first. An empty model selects all
+// footprints.
 func (r *Reader) Footprints(ctx context.Context, model, gpu string) ([]Footprint, error) {
 	var found []Footprint
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {

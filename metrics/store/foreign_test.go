@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// givenDatabase makes a database of one of our schemas with one run that is done. edit changes the schema's text before
-// it is executed.
+// givenDatabase creates a database of one of this program's schemas with one finished run. edit changes the schema's
+// text before it is executed.
 func givenDatabase(t *testing.T, version int, edit func(string) string) string {
 	t.Helper()
 	steps, err := sqlite.Migrations()
@@ -40,7 +40,7 @@ func givenDatabase(t *testing.T, version int, edit func(string) string) string {
 
 func unchanged(text string) string { return text }
 
-// Every readable schema of ours is one that a file may have, and so is every study that the documents rest on.
+// A file may have any readable schema of this program. This includes every study in the documentation.
 func TestOurOwnSchemasAreImported(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
@@ -68,8 +68,8 @@ func TestOurOwnSchemasAreImported(t *testing.T) {
 	}
 }
 
-// A file with any other schema than ours is refused before a value of it is read: columns that compute, indexes on
-// expressions, other checks.
+// A file with any other schema is rejected before any of its values is read: computed columns, indexes on expressions,
+// other checks.
 func TestOnlyOurSchemaIsOpened(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestOnlyOurSchemaIsOpened(t *testing.T) {
 	}
 }
 
-// What a file makes this process hold at once is bounded, whatever the file's size is.
+// The memory for reading a file is bounded, whatever the file's size.
 func TestAFileWithHugeValuesIsRefused(t *testing.T) {
 	fill := func(config, runs int) string {
 		return fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
@@ -142,7 +142,7 @@ SELECT 'b-' || n, 'b', 'done', 1, 1, 1, 1, 1, 2, '"' || hex(zeroblob(%d)) || '"'
 	}
 }
 
-// endless is a database's beginning without an end.
+// endless is the beginning of a database that never ends.
 type endless struct{ header []byte }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -152,7 +152,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unpacking and checking end with their context: a signal is one.
+// Unpacking and checking stop when their context ends, for example by a signal.
 func TestOpeningAFileEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("stopped")

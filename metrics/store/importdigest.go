@@ -18,8 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/extract"
 )
 
-// digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on
-// what else is in the file then. They are computed beside the import, on every core.
+// digests are the checksums of runs. Each is computed on an extract of that run alone, so that labels of GPUs and hosts
+// do not depend on the other runs in the file. They are computed in parallel with the import, on every core.
 type digests struct {
 	of   map[string]*digest // by the run's key in the file
 	stop context.CancelFunc
@@ -29,7 +29,7 @@ type digests struct {
 	opened []*Reader
 }
 
-// digest is one of them; the rest is there once done is closed.
+// digest is one checksum. Its other fields are valid after done is closed.
 type digest struct {
 	done chan struct{}
 	sum  string
@@ -37,12 +37,12 @@ type digest struct {
 	err  error
 }
 
-// startDigests begins with the checksums of runs of from. all is an extract of them, labels what runs are called in it;
-// further extracts are made in dir. The caller must call close.
+// startDigests starts computing the checksums of runs of from. all is an extract of all runs, and labels holds the
+// names of GPUs and hosts in it. Further extracts are written to dir. The caller must call close.
 func startDigests(ctx context.Context, from, all *Reader, labels extract.Labels, dir string, runs []Totals) *digests {
 	ctx, stop := context.WithCancel(ctx)
 	d := &digests{of: map[string]*digest{}, stop: stop}
-	alike := map[string][]Totals{} // runs that have the same labels alone have them together: they share an extract
+	alike := map[string][]Totals{} // runs with the same labels share an extract
 	for _, r := range runs {
 		label := labels.Alone[r.Run.Run]
 		alike[label] = append(alike[label], r)
@@ -83,7 +83,8 @@ func (d *digests) extract(ctx context.Context, from *Reader, path string, runs [
 	return made, nil
 }
 
-// wait returns a run's checksum, and how many rows it is of; of a run that has none, for it had not ended, nothing.
+// wait returns a run's checksum and its number of rows. Both are zero for a run without a checksum, which had not
+// ended.
 func (d *digests) wait(run string) (sum string, rows int, err error) {
 	x := d.of[run]
 	if x == nil {
@@ -93,7 +94,7 @@ func (d *digests) wait(run string) (sum string, rows int, err error) {
 	return x.sum, x.rows, x.err
 }
 
-// close ends what is under way.
+// close stops the computation.
 func (d *digests) close() error {
 	d.stop()
 	d.work.Wait()
@@ -104,8 +105,8 @@ func (d *digests) close() error {
 	return err
 }
 
-// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are.
-// It refuses names that are none.
+// digestRun returns a checksum of an extract's data of a run, independent of the run's key, and its number of rows. It
+// rejects invalid names.
 func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
 	sum := sha256.New()
 	for _, table := range extract.Tables() {
@@ -121,8 +122,8 @@ func digestRun(ctx context.Context, from *Reader, run string) (digest string, ro
 	return hex.EncodeToString(sum.Sum(nil)), rows, nil
 }
 
-// firstLateMetric is the schema from which on a metric's column that is NULL is left out of checksums: imports of
-// before are recognized.
+// firstLateMetric is the schema from which on checksums omit metric columns that are NULL, so that imports of older
+// programs keep their checksums.
 const firstLateMetric = 9
 
 func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.Hash) (rows int, err error) {
@@ -142,7 +143,7 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 	}
 	fmt.Fprintf(sum, "%s\n", table)
 	var text []byte
-	checked := map[string]bool{} // names come again and again
+	checked := map[string]bool{} // names repeat
 	err = from.Dump(ctx, table, run, "", func(row []any) error {
 		rows++
 		text = text[:0]
@@ -170,15 +171,15 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 	return rows, err
 }
 
-// digested is how a column is taken into a checksum.
+// digested describes how a checksum treats a column.
 type digested struct {
-	skip    bool // it is another in each database
-	late    bool // NULL is as if the column were not there: an import of before it came stays the same
+	skip    bool // differs between databases
+	late    bool // NULL is omitted, so that imports from before the column keep their checksum
 	version bool
-	name    bool // a text in it is a name
+	name    bool // its texts are names
 }
 
-// appendValue appends a value of Dump's as a checksum takes it: its type and its text, quoted.
+// appendValue appends a value of Dump in the form used by checksums: its type and its quoted text.
 func appendValue(to []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:
@@ -196,13 +197,13 @@ func appendValue(to []byte, value any) []byte {
 	return fmt.Appendf(to, "%T %q\n", value, fmt.Sprint(value))
 }
 
-// freeText are the columns of text that is a person's to read, of any length, and shown as such.
+// freeText lists the columns with text for people. It may have any length and is shown as it is.
 var freeText = map[string]bool{
 	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
 	"evals.non_finite": true, "runs.model": true,
 }
 
-// withoutMark returns a document of versions without the mark of an import.
+// withoutMark returns a versions document without the mark of an import.
 func withoutMark(text string) string {
 	var versions map[string]any
 	if json.Unmarshal([]byte(text), &versions) != nil {

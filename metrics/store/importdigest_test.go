@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// What is in the imports table of homes was written with fmt: it stays the same text.
+// Existing imports tables contain digests of text formatted with fmt. The text must stay the same.
 func TestAppendValueIsWhatItWas(t *testing.T) {
 	was := func(value any) string { return fmt.Sprintf("%T %q\n", value, fmt.Sprint(value)) }
 	for _, value := range []any{nil, int64(0), int64(math.MinInt64), 0.0, math.Copysign(0, -1), 1e6, 123456789.0, 1e20, 1e21, 1e22, 1e-5, 0.0001,
@@ -30,8 +30,8 @@ func TestAppendValueIsWhatItWas(t *testing.T) {
 	})
 }
 
-// homeOfTwoMachines has runs that two machines with other GPUs made, in turn: a-0 and a-2 on one, a-1 and a-3 on the
-// other.
+// homeOfTwoMachines returns runs that two machines with different GPUs made in turn: a-0 and a-2 on one, a-1 and a-3 on
+// the other.
 func homeOfTwoMachines(t *testing.T) *Reader {
 	t.Helper()
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
@@ -50,7 +50,7 @@ func homeOfTwoMachines(t *testing.T) *Reader {
 	return readerOf(t, s)
 }
 
-// checksums are those of an import of all of from's runs, and the extracts that it made for them.
+// checksums returns the checksums of an import of all of from's runs, and the number of extracts written for them.
 func checksums(t *testing.T, from *Reader) (sums map[string]string, made int) {
 	t.Helper()
 	runs, err := from.Runs(t.Context(), Filter{})
@@ -90,7 +90,7 @@ func TestChecksumsDoNotDependOnTheOtherRunsOfAFile(t *testing.T) {
 	}
 }
 
-// An extract for each run is what made an import of many slow.
+// An extract per run would make imports of many runs slow.
 func TestRunsOfOneMachineShareAnExtract(t *testing.T) {
 	there, reader := extractable(t)
 	ended(t, there, RunDone, testRun, "other-1")

@@ -18,21 +18,21 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// FormatSwarm is the format of imports that are this program's own records, of another home.
+// FormatSwarm is the format of runs imported from another home of this program.
 const FormatSwarm = "swarm"
 
-// Further outcomes of an import, of ImportRuns alone.
+// Further outcomes of an import, used only by ImportRuns.
 const (
-	ImportOwn   = "own"   // the run was recorded here: nothing to import
-	ImportOlder = "older" // what was imported of the run before is more: it stays
-	ImportGoing = "going" // the run had not ended when it was written: left out
+	ImportOwn   = "own"   // the run was recorded here and is not imported
+	ImportOlder = "older" // the imported run has more rows than the new one, and stays
+	ImportGoing = "going" // the run had not ended when the file was written, and is left out
 )
 
-// ImportedRun is what became of one run of another database.
+// ImportedRun reports the import of one run of another database.
 type ImportedRun struct {
 	Outcome    string `json:"outcome"`
-	Run        string `json:"run"`        // key here; empty: it is not here
-	Source     string `json:"source_run"` // key there
+	Run        string `json:"run"`        // key in this database; empty: not imported
+	Source     string `json:"source_run"` // key in the source
 	Experiment string `json:"experiment"`
 	Seed       int64  `json:"seed"`
 	State      string `json:"state"`
@@ -41,24 +41,24 @@ type ImportedRun struct {
 	RoundsDone int    `json:"rounds_done"` // by the slowest node
 }
 
-// importNotes are the notes of an import of FormatSwarm.
+// importNotes holds the notes of an import of FormatSwarm.
 type importNotes struct {
-	Run  string `json:"run"`  // key there
-	Rows int    `json:"rows"` // of all tables
+	Run  string `json:"run"`  // key in the source
+	Rows int    `json:"rows"` // sum over all tables
 }
 
-// ImportRuns takes over the runs of another database that have ended, as Extract has them, all in one transaction. A
-// run is the same as one that is here if experiment, seed and first start are: of these what was recorded here stays,
-// and what was imported is replaced by a later state of it. A run keeps its key where that is free, and gets its
-// experiment's next one otherwise. With dry nothing is written. It returns an entry a run, oldest first; an *Error of
-// from's file where that holds what no run of ours has.
+// ImportRuns imports the ended runs of another database in one transaction, in the form that Extract writes. Runs are
+// identical if experiment, seed and first start are equal. A recorded run stays, and an imported run is replaced by a
+// later state of it. A run keeps its key if that is free, and otherwise gets the next key of its experiment. With dry
+// nothing is written. ImportRuns returns an entry per run, oldest first. It returns an *Error that names from's file if
+// the file has values that no run of this program can have.
 func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]ImportedRun, error) {
 	all, err := from.Runs(ctx, Filter{})
 	if err != nil {
 		return nil, err
 	}
-	// What is copied is an extract of our own making, with our tables and their checks: of a stranger's file only
-	// values come through.
+	// Runs are copied from an extract that this process writes, with our tables and checks, so that only values of an
+	// untrusted file are used.
 	dir, err := os.MkdirTemp("", "swarm-import-")
 	if err != nil {
 		return nil, fmt.Errorf("import %s: %w", from.Name(), err)
@@ -69,12 +69,12 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		return nil, err
 	}
 	defer made.Close()
-	taken, err := made.Runs(ctx, Filter{}) // what is checked is what is copied
+	taken, err := made.Runs(ctx, Filter{}) // check the data that is copied
 	if err != nil {
 		return nil, named(err, from.Name())
 	}
 	var out []ImportedRun
-	var whole []Totals // those that have ended
+	var whole []Totals // ended runs
 	for _, r := range taken {
 		x := ImportedRun{
 			Source: r.Run.Run, Experiment: r.Experiment, Seed: r.Seed, State: r.State, Nodes: r.Run.Nodes, Rounds: r.Run.Rounds, RoundsDone: r.RoundsDone,
@@ -97,7 +97,7 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 	return out, nil
 }
 
-// extractTo makes an extract of runs for ourselves, and opens it.
+// extractTo writes an extract of runs for internal use, and opens it.
 func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, extract.Labels, error) {
 	keys := make([]string, len(runs))
 	for i, r := range runs {
@@ -111,10 +111,9 @@ func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*
 	return made, labels, err
 }
 
-// checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here
-// could come after.
+// checkImported rejects names that are invalid for files or lines of text, and times in the future.
 func checkImported(r Totals) error {
-	latest := event.Now() + 24*3600 // clocks differ
+	latest := event.Now() + 24*3600 // allow for differing clocks
 	switch {
 	case !ValidExperiment(r.Experiment):
 		return fmt.Errorf("%.80q is no experiment's name", r.Experiment)
@@ -127,7 +126,7 @@ func checkImported(r Totals) error {
 }
 
 func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs []ImportedRun, sums *digests, dry bool) (err error) {
-	conn, err := s.db.Conn(ctx) // what is attached belongs to a connection
+	conn, err := s.db.Conn(ctx) // ATTACH is per connection
 	if err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 			return fmt.Errorf("import %s: run %.80q: %w", name, runs[i].Source, err)
 		}
 	}
-	for i := range runs { // a checksum is there only if every name in the run is one
+	for i := range runs { // a checksum exists only if all names in the run are valid
 		if err := noteImport(ctx, tx, sums, &runs[i]); err != nil {
 			return err
 		}
@@ -167,7 +166,7 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 	return tx.Commit()
 }
 
-// takeRun copies one run, unless what is here of it is as good.
+// takeRun copies one run, unless the database has an equal or better version.
 func takeRun(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *ImportedRun) (err error) {
 	if r.Outcome, r.Run, err = placeFor(ctx, tx, home, sums, r); err != nil {
 		return err
@@ -189,7 +188,7 @@ func takeRun(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *Imp
 	return nil
 }
 
-// placeFor decides about a run, and under which key it is or comes.
+// placeFor returns the outcome for a run, and its key in this database.
 func placeFor(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *ImportedRun) (outcome, key string, err error) {
 	var was struct {
 		format, digest sql.NullString
@@ -222,11 +221,11 @@ LEFT JOIN main.imports ON main.imports.run = own.run WHERE theirs.run = ? ORDER 
 	return ImportReplaced, key, nil
 }
 
-// highestNumber bounds the numbers of runs that count.
+// highestNumber bounds the numbers of runs that freeKey considers.
 const highestNumber = 1_000_000_000
 
-// freeKey is the run's own key, if that is one and free, or else the experiment's next. A key whose folder is there is
-// another run's, which may be about to begin.
+// freeKey returns the run's own key if it is valid and free, else the next key of the experiment. A key with an
+// existing folder is taken: it may belong to a run that is about to start.
 func freeKey(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (string, error) {
 	prefix := r.Experiment + "-"
 	highest := 0
@@ -260,14 +259,14 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	var names, values []string
 	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var name string
-		if err := rows.Scan(&name); err != nil || name == "id" { // an event's number in its database
+		if err := rows.Scan(&name); err != nil || name == "id" { // number of an event, specific to its database
 			return err
 		}
 		value := name
 		switch table + "." + name {
 		case table + ".run":
 			value = "?1"
-		case "runs.versions": // the mark wants an object
+		case "runs.versions": // the mark needs a JSON object
 			value = fmt.Sprintf(`json_set(CASE json_type(versions) WHEN 'object' THEN versions ELSE '{}' END,
   '$.%s', coalesce(versions ->> '$.%[1]s', '%s'))`, importedKey, FormatSwarm)
 		}
@@ -280,7 +279,7 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	where, order := "", ""
 	switch table {
 	case "imports":
-		where = " AND format != '" + FormatSwarm + "'" // this import has its own
+		where = " AND format != '" + FormatSwarm + "'" // this import has a row of its own
 	case "events":
 		order = " ORDER BY id"
 	}
@@ -289,8 +288,8 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	return err
 }
 
-// noteImport records where a run is from, unless it was another program's when it was imported first. Of a run that was
-// not taken it only waits for the checksum.
+// noteImport records the source of a run, unless another program's import is already recorded. If the run was not
+// copied, it only waits for the checksum.
 func noteImport(ctx context.Context, tx *sql.Tx, sums *digests, r *ImportedRun) error {
 	sum, rows, err := sums.wait(r.Source)
 	if err != nil || r.Outcome != ImportNew && r.Outcome != ImportReplaced {

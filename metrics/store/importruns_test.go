@@ -21,7 +21,7 @@ func ended(t *testing.T, s *Store, state string, runs ...string) {
 	require.NoError(t, s.Flush(t.Context()))
 }
 
-// extractOf is a file of runs as another home hands it on, opened.
+// extractOf writes an extract of runs and opens it.
 func extractOf(t *testing.T, reader *Reader, runs ...string) *Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "runs.db")
@@ -40,7 +40,7 @@ func importInto(t *testing.T, s *Store, from *Reader) []ImportedRun {
 	return runs
 }
 
-// outcomes are lines of what became of which run.
+// outcomes formats one line per run with its outcome.
 func outcomes(runs []ImportedRun) string {
 	var lines []string
 	for _, r := range runs {
@@ -83,7 +83,7 @@ func TestImportedRunsSayWhatTheySaidAtHome(t *testing.T) {
 	require.Equal(t, got[0].Run.Run, found.Run)
 }
 
-// rowsWithout are a run's rows of a table, without its key.
+// rowsWithout returns a run's rows of a table, without the run's key.
 func rowsWithout(t *testing.T, r *Reader, table, run string) (rows [][]any) {
 	t.Helper()
 	require.NoError(t, r.Dump(t.Context(), table, run, "", func(row []any) error {
@@ -129,7 +129,7 @@ func TestAnImportedRunGetsAKeyThatIsFree(t *testing.T) {
 	from := extractOf(t, reader, testRun)
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
 	own := aRun()
-	own.Run, own.Started = "sapo-4-4-1", own.Started+1 // another run
+	own.Run, own.Started = "sapo-4-4-1", own.Started+1 // a different run
 	require.NoError(t, s.StartRun(t.Context(), own))
 	runs := importInto(t, s, from)
 	require.Equal(t, "run-1 new sapo-4-4-2", outcomes(runs))
@@ -150,7 +150,7 @@ func TestWhatHadNotEndedIsLeftOut(t *testing.T) {
 	require.Equal(t, "other-1 going \nrun-1 new sapo-4-4-1", outcomes(sortedBySource(runs)))
 }
 
-// A key whose folder is there is about to be another run's.
+// A key with an existing folder belongs to a run that is about to start.
 func TestAKeyWithAFolderIsTaken(t *testing.T) {
 	there, reader := extractable(t)
 	ended(t, there, RunDone, testRun)
@@ -160,7 +160,7 @@ func TestAKeyWithAFolderIsTaken(t *testing.T) {
 	require.Equal(t, "run-1 new sapo-4-4-2", outcomes(importInto(t, s, extractOf(t, reader, testRun))))
 }
 
-// What is beside a run in a file, and so the labels of its GPUs there, makes no other run of it.
+// Other runs in a file, and the labels of GPUs that result from them, do not change a run's identity.
 func TestARunIsTheSameWhateverItCameWith(t *testing.T) {
 	there, reader := extractable(t)
 	_, err := there.db.Exec(`INSERT INTO devices (run, uuid, time, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes)
@@ -172,7 +172,7 @@ VALUES ('run-1', 'GPU-b', 5, 0, 'H100', 1, 1, 0), ('other-1', 'GPU-a', 5, 0, 'H1
 	require.Equal(t, "other-1 new other-1\nrun-1 unchanged sapo-4-4-1", outcomes(sortedBySource(importInto(t, s, extractOf(t, reader, testRun, "other-1")))))
 }
 
-// A run of this home's own is the one that is meant by its experiment's name, though an imported one is newer.
+// An experiment's name refers to this home's own run, even if an imported run is newer.
 func TestAnOwnRunComesBeforeImportedOnes(t *testing.T) {
 	there, reader := extractable(t)
 	ended(t, there, RunDone, testRun)
@@ -193,7 +193,7 @@ func TestAnOwnRunComesBeforeImportedOnes(t *testing.T) {
 	require.Equal(t, []string{own.Run}, current)
 }
 
-// A document of versions that can't be marked is no run of this home's either.
+// A run whose versions document cannot be marked must still count as imported.
 func TestEveryImportedRunIsMarked(t *testing.T) {
 	there, reader := extractable(t)
 	ended(t, there, RunDone, testRun)
@@ -204,7 +204,7 @@ func TestEveryImportedRunIsMarked(t *testing.T) {
 	require.True(t, snapshotOf(t, s, runs[0].Run).Run.Imported())
 }
 
-// A stranger's file may name anything.
+// An untrusted file may contain any names.
 func TestNamesAndTimesThatCantBeAreRefused(t *testing.T) {
 	for name, spoil := range map[string]string{
 		"experiment": `UPDATE runs SET experiment = '../../etc'`,

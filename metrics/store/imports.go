@@ -11,48 +11,48 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// Import is a run that another program recorded, whole.
+// Import is a complete run that another program recorded.
 type Import struct {
-	Run    Run             // as for StartRun; and State, Message and Ended, as it ended
-	Format string          // names the other program's records
-	Source string          // where they lay, for people
-	Digest string          // of what is imported: the same digest is the same import
-	Notes  json.RawMessage // what was found, assumed and left out; nil means {}
+	Run    Run             // as for StartRun, plus State, Message and Ended
+	Format string          // format of the other program's records
+	Source string          // location of the records, for display
+	Digest string          // of the imported data; equal digests are the same import
+	Notes  json.RawMessage // findings, assumptions and omissions; nil means {}
 	Rounds []ImportedRound
 }
 
-// ImportedRound is one node's round of an Import, and what it was made of.
+// ImportedRound is one node's round of an Import, with its source.
 type ImportedRound struct {
 	Node string
 	Time float64 // Unix seconds
 	event.Round
 
-	RewardSum float64 // as the other program recorded it, over Round.Completions; NaN: it was no number
-	Records   int     // that told of the round, doubled ones included
-	Source    string  // kind of the record that counts
+	RewardSum float64 // as the other program recorded it, sum over Round.Completions; NaN: not a number
+	Records   int     // records of the round, including duplicates
+	Source    string  // kind of the record that was used
 }
 
 // Outcomes of Store.Import.
 const (
 	ImportNew       = "new"
-	ImportUnchanged = "unchanged" // the same was imported before
-	ImportReplaced  = "replaced"  // an older import of the same run is gone
+	ImportUnchanged = "unchanged" // the same data was imported before
+	ImportReplaced  = "replaced"  // replaced an older import of the same run
 )
 
-// ErrNotImported is the error of an import under the key of a run that was recorded here.
+// ErrNotImported reports an import under the key of a run that was recorded here.
 var ErrNotImported = errors.New("a run of that name was recorded here")
 
-// importedKey marks an import in runs.versions, where readers of older schemas see it too.
+// importedKey marks an import in runs.versions, which readers of older schemas can see.
 const importedKey = "imported"
 
-// Imported tells whether the run was recorded elsewhere: by another program, or in another home.
+// Imported reports whether the run was recorded by another program or in another home.
 func (r Run) Imported() bool {
 	var versions map[string]json.RawMessage
 	return json.Unmarshal(r.Versions, &versions) == nil && versions[importedKey] != nil
 }
 
-// Import writes a run that another program recorded, in one transaction: all of it, or nothing. Importing the same
-// again changes nothing; what differs replaces the older import of that run.
+// Import writes a run of another program in one transaction. Repeating an import changes nothing. A different import of
+// the same run replaces the older one.
 func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error) {
 	if x.Run.Run == "" || x.Run.Experiment == "" || x.Format == "" || x.Digest == "" || x.Run.State == "" {
 		return "", errors.New("import: it needs a run, an experiment, a state, a format and a digest")
@@ -62,7 +62,7 @@ func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error
 		return "", sqlite.Explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
-	// The writer's goroutine has its own: only prepared statements, which nobody changes, are shared.
+	// The writer's goroutine has its own tables. Only prepared statements are shared, which are immutable.
 	own := &tables{db: s.tab.db, slot: s.tab.slot, statements: s.tab.statements, nodes: map[[2]string]bool{}, owners: map[[2]string]string{}, pulse: s.pulse, warn: s.tab.warn}
 	tx := &transaction{tables: own, tx: sqlTx, bound: map[string]*sql.Stmt{}, heard: map[[2]string]float64{}}
 	outcome, err = tx.replaceImport(ctx, x)
@@ -78,7 +78,7 @@ func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error
 	return outcome, nil
 }
 
-// replaceImport makes room for x.
+// replaceImport removes an older import of the same run.
 func (tx *transaction) replaceImport(ctx context.Context, x Import) (outcome string, err error) {
 	var digest sql.NullString
 	err = tx.tx.QueryRowContext(ctx, `SELECT digest FROM runs LEFT JOIN imports USING (run) WHERE run = ?`, x.Run.Run).Scan(&digest)
@@ -134,7 +134,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?)`, run, r.Round.Round, r.Node, finite(r.RewardSum), 
 	return err
 }
 
-// endImport ends nodes and run as they had ended; done counts each node's rounds.
+// endImport sets the final states of nodes and run. done counts each node's rounds.
 func (tx *transaction) endImport(r Run, done map[string]int) error {
 	for _, node := range r.NodeIDs {
 		state := event.StateStopped

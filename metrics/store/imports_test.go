@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// anImport is a run of two nodes and three rounds, the last of node_1 without a number.
+// anImport returns a run of two nodes and three rounds. The last round of node_1 has no number.
 func anImport() Import {
 	run := aRun()
 	run.Run, run.Rounds, run.State, run.Message, run.Ended, run.PID = "old-1", 3, RunDone, "imported from x", 400, 0
@@ -75,7 +75,7 @@ func TestImportingAgainChangesNothingOrReplaces(t *testing.T) {
 	requireSums(t, s)
 }
 
-// count is of rounds, imported rounds and imports.
+// count returns the numbers of rounds, imported rounds and imports.
 func count(t *testing.T, s *Store) (n [3]int) {
 	t.Helper()
 	require.NoError(t, s.db.QueryRow(`SELECT (SELECT count(*) FROM rounds), (SELECT count(*) FROM imported_rounds), (SELECT count(*) FROM imports)`).
@@ -101,7 +101,7 @@ func TestAnImportIsWholeOrNothing(t *testing.T) {
 	require.Error(t, err)
 }
 
-// While a coordinator records, an import into the same database waits and neither loses anything.
+// While a coordinator records, an import into the same database waits. Neither loses data.
 func TestImportBesideAWriter(t *testing.T) {
 	s := startedStore(t, Options{})
 	other := openStore(t, s.Path(), Options{})
@@ -170,7 +170,7 @@ func snapshotOf(t *testing.T, s *Store, run string) Snapshot {
 	return snapshot
 }
 
-// A database that an older program left has no imports: nothing is dumped of them.
+// A database of an older program has no imports, and Dump returns none.
 func TestDumpOfAnOlderSchema(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
 	_, err := s.db.Exec("DROP TABLE imported_rounds")

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// maxRows is how many rows one statement inserts: seven together take 0.6 of the time of seven alone.
+// maxRows is the number of rows that one statement inserts. Inserting seven rows together takes 0.6 times as long as
+// one by one.
 const maxRows = 8
 
 // insertion writes rows of one node's round into a table whose first columns are run, round and node.
 type insertion struct {
-	columns    int      // after the first three
-	statements []string // for 1 to maxRows rows: ?1 to ?3 are the columns that all share, the others follow row by row
+	columns    int      // beside the first three
+	statements []string // for 1 to maxRows rows: ?1 to ?3 are the shared columns, the others follow row by row
 }
 
-// newInsertion takes a statement up to VALUES, the number of columns after the first three, and what comes after the
-// rows.
+// newInsertion builds the statements from the text before VALUES, the number of columns beside the first three, and the
+// text after the rows.
 func newInsertion(head string, columns int, tail string) insertion {
 	i := insertion{columns: columns}
 	var rows []string
@@ -32,7 +33,7 @@ func newInsertion(head string, columns int, tail string) insertion {
 	return i
 }
 
-// insert writes the rows whose columns lie in values one after the other.
+// insert writes rows. values holds the columns of all rows, one row after the other.
 func (tx *transaction) insert(i insertion, key [3]any, values []any) error {
 	most := maxRows * i.columns
 	args := make([]any, 0, len(key)+min(len(values), most))

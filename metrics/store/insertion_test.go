@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// However many rows a round or an evaluation has, each is written once, and with its own values.
+// All rows of a round or an evaluation are written once with their own values, for any number of rows.
 func TestRowsOfARoundInAnyNumber(t *testing.T) {
 	s := startedStore(t, Options{})
 	r := readerOf(t, s)

@@ -12,11 +12,11 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// JobFilter chooses jobs; its zero value is all of them.
+// JobFilter selects jobs. Its zero value selects all.
 type JobFilter struct {
 	Names []string // keys or names
-	Since float64  // Unix seconds: those that ended after it, and those without an end
-	Limit int      // the newest; 0: all
+	Since float64  // Unix seconds; selects jobs that ended later or have no end
+	Limit int      // number of newest jobs; 0: all
 }
 
 const (
@@ -28,8 +28,7 @@ const (
   message`
 )
 
-// Jobs returns the jobs that f chooses with their attempts, the newest first. A database from before jobs existed has
-// none.
+// Jobs returns the jobs that f selects with their attempts, newest first. Databases from before jobs existed have none.
 func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
 		return nil, err
@@ -39,7 +38,7 @@ func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 }
 
 func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one moment's view for both queries
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // both queries see the same state
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +91,7 @@ func (f JobFilter) sql() (string, []any) {
 	return text, append(args, limit)
 }
 
-// Job returns the job of that key, else the newest of that name. The error is ErrNotFound, wrapped, where there is
+// Job returns the job with that key, else the newest job with that name. The error is a wrapped ErrNotFound if there is
 // none.
 func (r *Reader) Job(ctx context.Context, name string) (Job, error) {
 	jobs, err := r.Jobs(ctx, JobFilter{Names: []string{name}})
@@ -108,24 +107,24 @@ func (r *Reader) Job(ctx context.Context, name string) (Job, error) {
 	return jobs[0], nil
 }
 
-// Of the attempts of a key on a GPU's kind, which is empty for those on the CPU: ?1, ?2.
+// Attempts of a command key (?1) on a kind of GPU (?2); an empty kind is the CPU.
 const (
 	attemptsOfKey = `FROM job_attempts WHERE job IN (SELECT job FROM jobs WHERE key = ?1) AND gpu_name = ?2 AND ended IS NOT NULL`
 
 	isShortage = `cause NOT IN ('', 'failed', 'stopped')`
 
-	// One that was stopped proves as much as one that succeeded once it has outlived what didn't fit. Where everything
-	// fits there is no such measure: a stop may have come before the memory was needed.
+	// A stopped attempt counts as fitting if it ran longer than any attempt that ran out of memory. Without such an
+	// attempt it does not count, because it may have been stopped before it needed its full memory.
 	isFit = `(cause = '' AND exit_code = 0 OR cause = 'stopped' AND ended - started >
   (SELECT max(ended - started) ` + attemptsOfKey + ` AND ` + isShortage + `))`
 )
 
-// learnedFrom is how many of the newest attempts LearnedBytes asks: what a command needed long ago says little once its
-// code has changed.
+// learnedFrom is the number of newest attempts that LearnedBytes uses. Older measurements are unreliable, because the
+// command's code may have changed.
 const learnedFrom = 10
 
-// Fitted returns the newest attempt of a command on a kind of GPU whose memory sufficed: one that ended with exit code
-// 0, or was stopped after it had run for longer than any there that ran out of memory. An empty gpuName asks for those
+// Fitted returns the newest attempt of a command on a kind of GPU whose memory sufficed. It ended with exit code 0, or
+// was stopped after it had run longer than any attempt there that ran out of memory. An empty gpuName selects attempts
 // on the CPU. False: there is none.
 func (r *Reader) Fitted(ctx context.Context, key, gpuName string) (JobAttempt, bool, error) {
 	found, err := r.attempts(ctx, key, gpuName, isFit, 1)
@@ -135,14 +134,14 @@ func (r *Reader) Fitted(ctx context.Context, key, gpuName string) (JobAttempt, b
 	return found[0], true, nil
 }
 
-// Shortages returns the newest 100 attempts of a command on a kind of GPU that ran out of memory, the newest first.
+// Shortages returns the newest 100 attempts of a command on a kind of GPU that ran out of memory, newest first.
 func (r *Reader) Shortages(ctx context.Context, key, gpuName string) ([]JobAttempt, error) {
 	return r.attempts(ctx, key, gpuName, isShortage, 100)
 }
 
-// LearnedBytes returns what a command needs on a kind of GPU with the settings that Fitted returns: the highest
-// measured peak of the newest attempts that fitted with these, of GPU memory, on the CPU of host memory. False: none
-// was measured.
+// LearnedBytes returns the memory that a command needs on a kind of GPU with the settings of Fitted: the highest
+// measured peak of the newest attempts that fitted with these settings. The peak is of GPU memory, or of host memory on
+// the CPU. False: there is no measurement.
 func (r *Reader) LearnedBytes(ctx context.Context, key, gpuName string) (int64, bool, error) {
 	fitted, err := r.attempts(ctx, key, gpuName, isFit, learnedFrom)
 	if err != nil || len(fitted) == 0 {
@@ -162,12 +161,12 @@ func (r *Reader) LearnedBytes(ctx context.Context, key, gpuName string) (int64, 
 	return most, most > 0, nil
 }
 
-// sameMemory tells whether two attempts had the settings that memory depends on.
+// sameMemory reports whether two attempts have equal settings as far as memory depends on them.
 func (a JobAttempt) sameMemory(b JobAttempt) bool {
 	return a.BatchSize == b.BatchSize && a.GradientCheckpointing == b.GradientCheckpointing && a.Offload == b.Offload
 }
 
-// attempts returns attempts of a key that ended, the newest first.
+// attempts returns the ended attempts of a key, newest first.
 func (r *Reader) attempts(ctx context.Context, key, gpuName, which string, limit int) ([]JobAttempt, error) {
 	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
 		return nil, err

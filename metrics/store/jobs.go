@@ -18,78 +18,78 @@ import (
 
 // States of a job.
 const (
-	JobWaiting = "waiting" // for a GPU
-	JobRunning = "running" // an attempt of it does
-	JobDone    = "done"    // its command ended with exit code 0
+	JobWaiting = "waiting" // waits for a GPU
+	JobRunning = "running" // an attempt is running
+	JobDone    = "done"    // the command ended with exit code 0
 	JobFailed  = "failed"
-	JobStopped = "stopped" // by a signal
+	JobStopped = "stopped" // ended by a signal
 )
 
-// Causes of an attempt's end that are no shortage of memory. What else there may be is launcher/job/shortage's Kind:
-// torch, host_killed.
+// Causes of an attempt's end other than a memory shortage. Shortages use launcher/job/shortage's Kind: torch,
+// host_killed.
 const (
 	CauseSucceeded = ""
 	CauseFailed    = "failed"
 	CauseStopped   = "stopped"
 )
 
-// Job is one `swarm run` of a command, in one or more attempts.
+// Job is one `swarm run` of a command, with one or more attempts.
 type Job struct {
-	Job     string   // key: StartJob makes it
-	Name    string   // as given, or the command's; may be another job's too
-	Key     string   // of the command: equal keys are the same training
-	Command []string // as typed, with its places for values
-	Dir     string   // where it runs
-	Log     string   // path of what it prints
+	Job     string   // key, assigned by StartJob
+	Name    string   // as given, or derived from the command; not unique
+	Key     string   // of the command; jobs with equal keys are the same training
+	Command []string // as typed, with placeholders
+	Dir     string   // working directory
+	Log     string   // path of its output
 
-	Host       string // of swarm run, like the next three: exactly one process
+	Host       string // identifies the process of swarm run, with the next three fields
 	PID        int
 	StartTicks int64  // of /proc/PID/stat
 	BootID     string // of that host
 
 	State    string
 	Started  float64 // Unix seconds
-	Ended    float64 // 0: it goes on, or died without a word
-	ExitCode *int    // that was passed on; nil: none yet
-	Reason   string  // of its state
+	Ended    float64 // 0: it is running, or died without recording an end
+	ExitCode *int    // as passed on; nil: none yet
+	Reason   string  // reason for its state
 
-	Attempts []JobAttempt // oldest first; set by queries alone
+	Attempts []JobAttempt // oldest first; only queries set it
 }
 
 // JobAttempt is one start of a job's command.
 type JobAttempt struct {
 	Job     string
-	Attempt int     // from 1
+	Attempt int     // counted from 1
 	Started float64 // Unix seconds
-	Ended   float64 // 0: it goes on, or was never heard of again
+	Ended   float64 // 0: it is running, or its end is unknown
 
 	Device   string // cuda, cpu
 	GPU      string // UUID; empty: none
 	GPUName  string
-	GPUTotal int64 // bytes; 0, here and below: not told, or not measured
+	GPUTotal int64 // bytes; 0, here and below: unknown or not measured
 
-	BatchSize             int // 0: none was set
-	Accumulate            int // 0: none was set
+	BatchSize             int // 0: not set
+	Accumulate            int // 0: not set
 	GradientCheckpointing bool
 	Offload               bool
-	Settings              json.RawMessage // every value that was put into the command; nil: {}
-	Step                  string          // what was changed before it, and why
+	Settings              json.RawMessage // all values that were inserted into the command; nil: {}
+	Step                  string          // setting that was changed before this attempt, and why
 
-	ExitCode *int   // nil: a signal ended it, or nothing did yet
-	Signal   string // that ended it
-	Cause    string // CauseSucceeded, which one that goes on has too, CauseFailed, CauseStopped, else the kind of shortage
+	ExitCode *int   // nil: ended by a signal, or not ended
+	Signal   string // signal that ended it
+	Cause    string // CauseSucceeded (also while running), CauseFailed, CauseStopped, or the kind of shortage
 	Message  string
 
 	Asked, Free, Allocated int64 // bytes, of a shortage
-	PeakGPU, PeakHost      int64 // bytes, highest measured of its processes
+	PeakGPU, PeakHost      int64 // bytes, highest measurement of its processes
 }
 
-// Shortage tells whether memory ran out.
+// Shortage reports whether memory ran out.
 func (a JobAttempt) Shortage() bool {
 	return a.Cause != CauseSucceeded && a.Cause != CauseFailed && a.Cause != CauseStopped
 }
 
-// Seconds is how long the attempt took; 0 of one without an end.
+// Seconds returns the duration of the attempt, or 0 if it has no end.
 func (a JobAttempt) Seconds() float64 {
 	if a.Ended == 0 {
 		return 0
@@ -97,8 +97,8 @@ func (a JobAttempt) Seconds() float64 {
 	return max(0, a.Ended-a.Started)
 }
 
-// StartJob writes a new job's row and returns its key: the name, in letters that a file's name may have, and the first
-// number that no job of such a name had yet. It tries again as SaveJob does.
+// StartJob writes a new job's row and returns its key. The key is the name, reduced to characters that are safe in file
+// names, with the next free number. It retries as SaveJob does.
 func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 	if err := j.check(); err != nil {
 		return "", fmt.Errorf("start job: %w", err)
@@ -113,8 +113,8 @@ func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 	return j.Job, err
 }
 
-// SaveJob writes a job's row at once, in place of the one with its key. A write that fails, as on a full disk, is tried
-// again for RetryFor or until ctx ends; Warn hears of the first.
+// SaveJob writes a job's row immediately and replaces the row with its key. If a write fails, for example on a full
+// disk, it retries for RetryFor or until ctx ends. Warn receives the first failure.
 func (s *Store) SaveJob(ctx context.Context, j Job) error {
 	if err := j.check(); err != nil || j.Job == "" {
 		return errors.Join(fmt.Errorf("save job %q: it needs a key", j.Job), err)
@@ -122,8 +122,8 @@ func (s *Store) SaveJob(ctx context.Context, j Job) error {
 	return s.persist(ctx, "save job "+j.Job, func(tx *sql.Tx) error { return saveJob(ctx, tx, j) })
 }
 
-// SaveAttempt writes an attempt of a job that is already there, as SaveJob does: at its start, and again with what
-// became of it.
+// SaveAttempt writes an attempt of an existing job, as SaveJob does. Callers save it at its start, and again with its
+// result.
 func (s *Store) SaveAttempt(ctx context.Context, a JobAttempt) error {
 	if a.Job == "" || a.Attempt < 1 || !isTime(a.Started) {
 		return fmt.Errorf("save attempt %d of job %q: it needs a job, a number from 1 and a start", a.Attempt, a.Job)
@@ -148,7 +148,7 @@ func (j Job) check() error {
 
 func isTime(v float64) bool { return v > 0 && units.Finite(v) }
 
-// persist runs write in a transaction of its own, and again while what fails may pass.
+// persist runs write in a transaction of its own, and retries temporary failures.
 func (s *Store) persist(ctx context.Context, what string, write func(*sql.Tx) error) error {
 	began := time.Now()
 	delay := s.opts.RetryDelay
@@ -181,7 +181,7 @@ func (s *Store) persist(ctx context.Context, what string, write func(*sql.Tx) er
 	}
 }
 
-// passing tells a failure that time may mend: another program's lock, a full disk, a disk error.
+// passing reports whether a failure may be temporary: another program's lock, a full disk, a disk error.
 func passing(err error) bool {
 	var sq sqlite3.Error
 	if !errors.As(err, &sq) {
@@ -206,10 +206,10 @@ func (s *Store) once(ctx context.Context, write func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// maxJobName is how many bytes of a job's name its key keeps.
+// maxJobName bounds the bytes of a job's name in its key.
 const maxJobName = 64
 
-// safeName is a name as a folder may have it.
+// safeName reduces a name to characters that are safe in a folder's name.
 func safeName(name string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -225,8 +225,8 @@ func safeName(name string) string {
 	return safe
 }
 
-// freeJob is the name with one more than the highest number that a job has with it, and than those of runs and
-// experiments called so.
+// freeJob returns the name with the next number: one more than the highest number of jobs, runs and experiments with
+// that name.
 func freeJob(ctx context.Context, tx *sql.Tx, name string) (string, error) {
 	highest := 0
 	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
@@ -276,7 +276,7 @@ ON CONFLICT DO UPDATE SET started = excluded.started, ended = excluded.ended, de
 	return err
 }
 
-// orNull returns what SQLite stores for a number that is 0 where nobody told it.
+// orNull returns the value to store for a number: NULL for 0, which means unknown.
 func orNull(n int64) any {
 	if n == 0 {
 		return nil

@@ -41,7 +41,7 @@ func TestEveryFieldOfAJobAndOfAnAttemptComesBack(t *testing.T) {
 	require.NoError(t, s.SaveJob(t.Context(), j))
 	a := JobAttempt{Job: j.Job, Attempt: 1, Started: 101, Settings: json.RawMessage(`{"batch_size": "64"}`), Step: "as asked"}
 	require.NoError(t, s.SaveAttempt(t.Context(), a))
-	v := reflect.ValueOf(&a).Elem() // distinct values show that each column takes its own field
+	v := reflect.ValueOf(&a).Elem() // distinct values show that each column stores its own field
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
 		case reflect.Int, reflect.Int64:
@@ -89,7 +89,7 @@ func tablesOf(t *testing.T, s *Store, like string) (names []string) {
 }
 
 func TestJobKeysAreFreeAndFitForFolders(t *testing.T) {
-	s := startedStore(t, Options{}) // with a run called run-1
+	s := startedStore(t, Options{}) // with a run named run-1
 	for _, x := range []struct{ name, want string }{
 		{"train", "train-1"}, {"train", "train-2"}, {"train-2", "train-2-1"}, {"run", "run-2"}, {"sapo-4", "sapo-4-5"},
 		{"../etc/passwd", "_etc_passwd-1"}, {"--", "job-1"}, {"é\x00ü", "___-1"}, {"train.", "train.-1"}, {"train", "train-3"},
@@ -235,7 +235,7 @@ func TestJobsAreChosenByNameAgeAndNumber(t *testing.T) {
 	}
 }
 
-// tried is an attempt of a memory story: what became of it after so many seconds.
+// tried is an attempt with its result after a number of seconds.
 type tried struct {
 	batch   int
 	cause   string
@@ -245,7 +245,7 @@ type tried struct {
 	code    int
 }
 
-// learning is a database with one job for each attempt, one after the other.
+// learning adds one job per attempt, one after the other.
 func learning(t testing.TB, s *Store, key string, attempts ...tried) {
 	t.Helper()
 	at := 1000.0
@@ -271,7 +271,7 @@ func TestWhatFittedIsLearned(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		tries  []tried
-		batch  int // that fitted on H100; 0: none
+		batch  int // batch that fits on H100; 0: none
 		bytes  int64
 		shorts int
 	}{
@@ -317,7 +317,7 @@ func TestOnTheCPUHostMemoryIsLearned(t *testing.T) {
 	require.Equal(t, []any{int64(5e9 + 1), true}, []any{bytes, known})
 }
 
-// What is asked before a command starts is looked up by index, however many jobs there were.
+// Lookups before a command starts use an index, for any number of jobs.
 func TestLearningSearchesByIndex(t *testing.T) {
 	s := startedStore(t, Options{})
 	for _, which := range []string{isFit, isShortage} {

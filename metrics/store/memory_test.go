@@ -100,7 +100,7 @@ func TestFootprintsAreReplacedByProfilesAndRaisedByRuns(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// olderDatabase is the path of a database of a schema before, with the rows that the statements insert.
+// olderDatabase returns the path of a database with an older schema and the inserted rows.
 func olderDatabase(t *testing.T, schema int, inserts string) string {
 	t.Helper()
 	steps, err := sqlite.Migrations()
@@ -113,7 +113,7 @@ func olderDatabase(t *testing.T, schema int, inserts string) string {
 	return path
 }
 
-// A database of the first schema keeps its rows when this version opens it.
+// A database of the first schema keeps its rows when it is opened.
 func TestAnOlderDatabaseIsBroughtUpToDate(t *testing.T) {
 	path := olderDatabase(t, 1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// MemoryStepTotal is how often a run took one kind of step when memory ran out.
+// MemoryStepTotal counts one kind of step that a run took when memory ran out.
 type MemoryStepTotal struct {
 	Cause, Action string // one of event.Memory* and event.Action*
 	Count         int

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// columnTypes are the columns of rounds in a database, with their types.
+// columnTypes returns the columns of rounds in a database, with their types.
 func columnTypes(t *testing.T, path string) map[string]string {
 	t.Helper()
 	db, err := sql.Open("sqlite3", sqlite.DSN(path, nil))
@@ -32,7 +32,7 @@ func columnTypes(t *testing.T, path string) map[string]string {
 	return types
 }
 
-// The migrations give rounds one column for each metric, of its type, in the schema that its row names.
+// The migrations create one column per metric, with its type, in the schema version that the metric declares.
 func TestMigrationsGiveEveryMetricItsColumn(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestMigrationsGiveEveryMetricItsColumn(t *testing.T) {
 	}
 }
 
-// docs/METRICS.md names the schema's version.
+// docs/METRICS.md states the current schema version.
 func TestTheMetricsPageNamesTheSchema(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)

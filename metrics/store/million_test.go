@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// millionRounds is a database with 63 runs of 8 nodes and 2000 rounds: 1,008,000 rows of rounds, with tasks, peers,
-// questions and 16 hours of memory of one run, and evaluations of all.
+// millionRounds returns a database with 63 runs of 8 nodes and 2000 rounds: 1,008,000 rows of rounds. One run has
+// tasks, peers, questions and 16 hours of memory samples. All runs have evaluations.
 func millionRounds(b *testing.B) *Reader {
 	b.Helper()
 	s := openStore(b, filepath.Join(b.TempDir(), "swarm.db"), Options{})
@@ -49,8 +49,8 @@ WHERE run = 'run-07' AND r.node != p.node`,
 	return readerOf(b, s)
 }
 
-// BenchmarkMillionRounds is what the surfaces ask of a database with a million rounds. "ratio" is the time over that of
-// adding up the rewards of every round of the database, which a comparison without kept sums would have to.
+// BenchmarkMillionRounds measures the queries of all surfaces on a database with a million rounds. "ratio" compares
+// with the time to sum the rewards of all rounds, which a comparison would need without maintained sums.
 func BenchmarkMillionRounds(b *testing.B) {
 	r := millionRounds(b)
 	ctx := context.Background()

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// NewestEvalsByModel returns the evaluations of NewestEvals, by run, for the nodes of each model alone, by the model's
-// name. The sums of a run's models are those of its evaluation.
+// NewestEvalsByModel splits the evaluations of NewestEvals by model. The outer key is the run, the inner key the
+// model's name. The sums over a run's models equal its evaluation.
 func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]EvalTotal, error) {
 	newest := map[string]map[string]EvalTotal{}
 	there, shared, err := r.evalSchema(ctx)
@@ -22,7 +22,7 @@ func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]
 		if newest[x.Run] == nil {
 			newest[x.Run] = map[string]EvalTotal{}
 		}
-		newest[x.Run][model] = x // of several sets that of the most nodes comes last
+		newest[x.Run][model] = x // of several sets, the one of the most nodes comes last
 		return err
 	}, `SELECT runs.run, own.model, round, question_set, generations, count(*) AS made, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = `+newestEvalSQL(shared)+`

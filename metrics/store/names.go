@@ -9,26 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// Experiments and runs name folders: configs has the same rule for experiments. A run's key is its experiment's name
-// and a number.
+// Names of experiments and runs are used as folder names. configs has the same rule for experiments. A run's key is its
+// experiment's name and a number.
 var (
 	experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	runName        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
-// ExperimentRule says what ValidExperiment allows.
+// ExperimentRule describes the names that ValidExperiment accepts.
 const ExperimentRule = "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"
 
-// ValidExperiment tells whether an experiment may have that name.
+// ValidExperiment reports whether a name is valid for an experiment.
 func ValidExperiment(name string) bool { return experimentName.MatchString(name) }
 
-// ValidRun tells whether a run may have that key.
+// ValidRun reports whether a key is valid for a run.
 func ValidRun(key string) bool { return runName.MatchString(key) }
 
-// longestName is that of nodes and tasks, in bytes.
+// longestName bounds the names of nodes and tasks, in bytes.
 const longestName = 128
 
-// CheckName refuses a stranger's name of a node or a task that could do something to a terminal or to a path.
+// CheckName rejects an untrusted name of a node or task that could affect a terminal or a path.
 func CheckName(name string) error {
 	switch {
 	case len(name) > longestName:

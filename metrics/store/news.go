@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// LogNews is an Options.Warn that logs.
+// LogNews returns an Options.Warn that writes to a logger.
 func LogNews(logger *slog.Logger) func(error) {
 	return func(err error) {
 		var well *Recovered

@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// NodeRounds returns a node's recorded rounds from a round on, in order, at most limit, with all metrics, without tasks
-// and peers. A figure that was no number is 0 and named in NonFinite, as "nan", "+inf" or "-inf". One that the database
-// does not have is the field's zero.
+// NodeRounds returns a node's recorded rounds from a round on, in order, at most limit. They have all metrics, but no
+// tasks and peers. A non-finite figure is 0 and is listed in NonFinite as "nan", "+inf" or "-inf". A figure that the
+// database does not have is zero.
 func (r *Reader) NodeRounds(ctx context.Context, run, node string, from, limit int) ([]event.Round, error) {
 	schema, err := r.schema(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// What was recorded of a node's rounds is read back bit for bit, also figures that are no numbers.
+// Rounds read back bit for bit, including non-finite figures.
 func TestNodeRoundsReadBack(t *testing.T) {
 	path := t.TempDir() + "/swarm.db"
 	s, err := Open(t.Context(), path, Options{})
@@ -27,7 +27,7 @@ func TestNodeRoundsReadBack(t *testing.T) {
 			x.Loss, x.NonFinite = 0, map[string]string{"loss": "NaN"}
 		}
 		if round > 2 {
-			largest, mean := 1e-6*third, float64(round-3) // 0 is a figure, too
+			largest, mean := 1e-6*third, float64(round-3) // 0 is also a value
 			x.SamplingLogpDifferenceMax, x.SamplingLogpDifferenceMean = &largest, &mean
 			x.ExternalClipRatio, x.ExternalDropped, x.ExternalESS = &third, &mean, &third
 		}

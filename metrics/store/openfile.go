@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// What a compressed file may hold: a small file can hold endless zeros. A database of ours holds about ten times its
-// compressed size.
+// Limits of the unpacked size of a compressed file, because a small file can unpack to an endless stream of zeros. A
+// database of this program unpacks to about ten times its compressed size.
 const (
 	unpackedLimit  = 4 << 30  // bytes
-	unpackedLeast  = 64 << 20 // bytes that a file of any size may hold
-	unpackedFactor = 200      // bytes more for each byte of it
+	unpackedLeast  = 64 << 20 // bytes, allowed for a file of any size
+	unpackedFactor = 200      // additional bytes per byte of the file
 )
 
-// mostUnpacked is how many bytes a compressed file of that size may hold.
+// mostUnpacked returns the largest allowed unpacked size of a compressed file.
 func mostUnpacked(size int64) int64 {
 	if size > unpackedLimit/unpackedFactor {
 		return unpackedLimit
@@ -30,9 +30,9 @@ func mostUnpacked(size int64) int64 {
 	return min(unpackedLimit, unpackedLeast+unpackedFactor*size)
 }
 
-// OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract
-// wrote, or any other. It is unpacked to a temporary file, which Close removes. What isn't a whole database of ours is
-// an *Error.
+// OpenFile opens a database of unknown origin for reading. The file is plain or compressed by gzip, written by Extract
+// or any other database of this program. A compressed file is unpacked to a temporary file, which Close removes. The
+// error is an *Error if the file is not an undamaged database of this program.
 func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -57,8 +57,8 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	return reader, nil
 }
 
-// openPacked opens a compressed database that holds at most so many bytes. Nothing is written of what doesn't begin as
-// one of ours.
+// openPacked opens a compressed database of at most most bytes. It writes nothing if the content does not begin like a
+// database of this program.
 func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Reader, error) {
 	stream, err := gzip.NewReader(in)
 	if err != nil {
@@ -68,7 +68,7 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 	if !sqlite.PeekHeader(content).Ours() {
 		return nil, &Error{Path: path, Reason: "not a swarm database"}
 	}
-	// A folder of its own: SQLite may put files beside the database.
+	// A separate folder, because SQLite may create files beside the database.
 	dir, err := os.MkdirTemp("", "swarm-database-")
 	if err != nil {
 		return nil, fmt.Errorf("unpack database %s: %w", path, err)
@@ -91,7 +91,7 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 	return reader, nil
 }
 
-// named has an *Error name the file that the user gave.
+// named sets the path of an *Error to the file that the user gave.
 func named(err error, path string) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -100,7 +100,7 @@ func named(err error, path string) error {
 	return err
 }
 
-// unpack writes at most so many bytes to a file; more are an error. It ends with ctx.
+// unpack writes the stream to a file. It fails if the stream exceeds most bytes, and stops when ctx ends.
 func unpack(ctx context.Context, from io.Reader, path string, most int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -113,7 +113,7 @@ func unpack(ctx context.Context, from io.Reader, path string, most int64) error 
 	return errors.Join(err, file.Close())
 }
 
-// whileWanted reads until ctx ends.
+// whileWanted is a reader that fails when ctx ends.
 type whileWanted struct {
 	ctx  context.Context
 	from io.Reader
@@ -126,8 +126,8 @@ func (r *whileWanted) Read(p []byte) (int, error) {
 	return r.from.Read(p)
 }
 
-// checkWhole refuses a database that has another schema than ours, or is damaged. The schema comes first: the check for
-// damage runs what is in it.
+// checkWhole rejects a database that is damaged or has another schema than this program's. It compares the schema
+// first, because the damage check executes expressions of the schema.
 func (r *Reader) checkWhole(ctx context.Context) error {
 	if err := sqlite.CheckForeign(ctx, r.db, r.path, "main"); err != nil {
 		return sqlite.Explain(r.path, err)
@@ -142,7 +142,7 @@ func (r *Reader) checkWhole(ctx context.Context) error {
 	return nil
 }
 
-// Reads tells whether path is the database that r reads, by whatever name.
+// Reads reports whether path is the database that r reads, under any name.
 func (r *Reader) Reads(path string) bool {
 	own, err := os.Stat(r.path)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 
 func servePowerCuts() { powercut.Serve() }
 
-// A delivery that was acknowledged is in the database after any power cut, for the worker may delete it; and the
-// database always opens.
+// An acknowledged delivery survives any power cut, because the worker may delete it. The database always opens
+// afterwards.
 func TestPowerCutLosesNoDelivery(t *testing.T) {
 	fs := powercut.Mount(t)
 	path := filepath.Join(fs.Dir, "home", "swarm", "swarm.db")
-	s := openStore(t, path, Options{WALLimit: 64 << 10, SeenInterval: 20 * time.Millisecond}) // so that the log is emptied, too
+	s := openStore(t, path, Options{WALLimit: 64 << 10, SeenInterval: 20 * time.Millisecond}) // so that the log is also checkpointed
 	require.NoError(t, s.StartRun(t.Context(), aRun()))
 	events := annas(160)
 	acks := []powercut.Promise{{Changes: fs.Now(t)}}
@@ -30,7 +30,7 @@ func TestPowerCutLosesNoDelivery(t *testing.T) {
 	}
 	require.NoError(t, s.Close())
 	at := append(powercut.Places(acks), 0)
-	for n := 0; n < acks[0].Changes; n += 9 { // while the file is begun
+	for n := 0; n < acks[0].Changes; n += 9 { // while the file is created
 		at = append(at, n)
 	}
 	fs.Log(t).Try(t, powercut.Trial{At: at, Random: 25, Seed: 23}, func(t *testing.T, n int, dir string) {
@@ -48,7 +48,7 @@ func TestPowerCutLosesNoDelivery(t *testing.T) {
 	})
 }
 
-// A node that joined, and was told so once the store was flushed, is known after any power cut.
+// A join survives any power cut after a flush.
 func TestPowerCutForgetsNoJoining(t *testing.T) {
 	fs := powercut.Mount(t)
 	s := openStore(t, filepath.Join(fs.Dir, "home", "swarm.db"), Options{})

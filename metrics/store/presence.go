@@ -2,13 +2,13 @@ package store
 
 import "github.com/sapo-swarm/swarm/metrics/event"
 
-// There tells whether the swarm counts on the node: it hasn't given up, and if it is another host's, it is neither away
-// nor has it left or stopped.
+// There reports whether the swarm counts on the node: it has not given up. Another host's node must also not be away,
+// have left or have stopped.
 func (n Node) There() bool {
 	return n.State != event.StateGivenUp && n.Absent == "" && (n.Worker == "" || n.State != event.StateStopped)
 }
 
-// Shown is the node's state as people see it: of another host's node that isn't done, whether it is there comes first.
+// Shown returns the node's state for display. For another host's unfinished node, its absence takes precedence.
 func (n Node) Shown() event.State {
 	switch {
 	case n.State == event.StateDone || n.State == event.StateGivenUp:
@@ -21,11 +21,12 @@ func (n Node) Shown() event.State {
 	return n.State
 }
 
-// Position is the number of the round that the node does next: rounds before it are done, or are none of its.
+// Position returns the number of the next round of the node. Earlier rounds are finished, or precede the node's first
+// round.
 func (n Node) Position() int { return max(n.LastRound+1, n.From) }
 
-// RoundsDone returns how many rounds of a run are done by every node that is there; where none is, how many the last of
-// them did.
+// RoundsDone returns the number of rounds of a run that every present node has finished. If no node is present, it is
+// the highest number that any node finished.
 func RoundsDone(nodes []Node) int {
 	done, most := -1, 0
 	for _, n := range nodes {

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// dump returns every table's rows as text, without what only the order of writing decides.
+// dump returns every table's rows as text, without values that depend on the order of writing.
 func dump(t require.TestingT, s *Store) map[string][]string {
 	tables := map[string][]string{}
 	for _, q := range [][2]string{
@@ -54,7 +54,7 @@ func drawEvent(t *rapid.T) event.Event {
 	e := event.Event{
 		Run:  testRun,
 		Node: rapid.SampledFrom([]string{"node_0", "node_2"}).Draw(t, "node"),
-		// Few distinct times, so that ties and disorder are common.
+		// Few distinct times make ties and disorder common.
 		Time:    float64(rapid.IntRange(101, 106).Draw(t, "time")),
 		Message: rapid.SampledFrom([]string{"", "oom"}).Draw(t, "message"),
 	}
@@ -109,8 +109,9 @@ func drawEvent(t *rapid.T) event.Event {
 	return e
 }
 
-// TestReplayChangesNothing: a sequence of events, and the same with any of its events repeated at any later point, in
-// any batches and across reopened stores, leave the same tables; and the sums kept beside the rows are the rows' sums.
+// TestReplayChangesNothing compares a sequence of events with the same sequence in which any events are repeated at any
+// later point, in any batches and across reopened stores. Both leave the same tables, and the maintained sums equal the
+// sums of the rows.
 func TestReplayChangesNothing(t *testing.T) {
 	dir, files := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// pulse follows the attempts that this process has begun. An attempt's length comes from a clock that nobody sets: its
-// times go on from its start by that, as those of its events should.
+// pulse tracks the attempts that this process has started. The duration of an attempt comes from a monotonic clock, and
+// is added to the start time, as for the times of its events.
 type pulse struct {
-	elapsed func() time.Duration // since some fixed moment
+	elapsed func() time.Duration // since a fixed moment
 	mu      sync.Mutex
 	begun   map[string]beat
 }
 
-// beat is the begin of an attempt.
+// beat is the start of an attempt.
 type beat struct {
 	attempt int
-	started float64 // as the attempt's row has it
+	started float64 // as in the attempt's row
 	elapsed time.Duration
 }
 
@@ -35,7 +35,7 @@ func (p *pulse) begin(run string, attempt int, started float64) {
 	p.begun[run] = beat{attempt, started, p.elapsed()}
 }
 
-// runs returns the runs that have begun here.
+// runs returns the runs that this process started.
 func (p *pulse) runs() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *pulse) runs() []string {
 	return runs
 }
 
-// read returns a run's attempt and its present. ok: it began here.
+// read returns a run's attempt and its current time. ok reports whether this process started the run.
 func (p *pulse) read(run string) (attempt int, seen float64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *pulse) read(run string) (attempt int, seen float64, ok bool) {
 	return b.attempt, b.started + (p.elapsed() - b.elapsed).Seconds(), ok
 }
 
-// see notes that a run's attempt is alive.
+// see records a heartbeat of a run's attempt.
 func (tx *transaction) see(run string) error {
 	attempt, seen, ok := tx.pulse.read(run)
 	if !ok {

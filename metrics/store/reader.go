@@ -15,24 +15,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// Reader queries a database that others may be writing. Its methods are safe for concurrent use.
+// Reader queries a database while other processes may write to it. Its methods are safe for concurrent use.
 type Reader struct {
 	path   string
 	db     *sql.DB
-	driver string // that opens it
+	driver string // driver that opened it
 
-	unpacked string // a temporary folder that holds the database; empty: none
-	packed   string // and the file that it was unpacked from
+	unpacked string // temporary folder with the unpacked database; empty: none
+	packed   string // file from which it was unpacked
 }
 
-// Name is the file that was asked for, as messages have it.
+// Name returns the file that the user gave, for messages.
 func (r *Reader) Name() string { return cmp.Or(r.packed, r.path) }
 
-// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only
-// where it is.
+// oldestReadable is the oldest schema that a Reader accepts. A Reader tests for features of newer schemas before it
+// uses them.
 const oldestReadable = 3
 
-// Schemas that brought what not every readable database has: one that nobody wrote to since has not.
+// Schemas that introduced features. A database that no newer program has opened for writing lacks them.
 const (
 	schemaEvals    = 4
 	schemaWorkers  = 6
@@ -41,19 +41,19 @@ const (
 	schemaShares   = 11
 )
 
-// has tells whether the database is of that schema or a newer one.
+// has reports whether the database has at least that schema.
 func (r *Reader) has(ctx context.Context, schema int) (bool, error) {
 	version, err := r.schema(ctx)
 	return version >= schema, err
 }
 
-// schema is the schema of the database.
+// schema returns the schema version of the database.
 func (r *Reader) schema(ctx context.Context) (version int, err error) {
 	err = r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
 	return version, sqlite.Explain(r.path, err)
 }
 
-// OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
+// OpenReader opens the database at path read-only. It returns ErrNoDatabase if there is none.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	return openReader(ctx, path, sqlite.OwnDriver)
 }
@@ -102,7 +102,7 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// number scans a REAL that may be NULL, which is NaN here.
+// number scans a REAL that may be NULL. NULL becomes NaN.
 type number float64
 
 // Scan implements sql.Scanner.

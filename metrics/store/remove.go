@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// RemoveRun removes a run and all that was recorded of it, in one transaction. The file does not shrink: later runs use
-// the room, and freed says how many bytes that is. A run that is not there is ErrNotFound. Whether the run goes on is
-// for the caller to know.
+// RemoveRun deletes a run and all its rows in one transaction. The file does not shrink, but later runs reuse the
+// space; freed is its number of bytes. An unknown run is ErrNotFound. The caller must ensure that the run is not
+// active.
 func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err error) {
 	defer func() {
 		if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err err
 	if err != nil {
 		return 0, err
 	}
-	result, err := tx.ExecContext(ctx, "DELETE FROM runs WHERE run = ?", run) // the other tables' rows go with it, by their foreign keys
+	result, err := tx.ExecContext(ctx, "DELETE FROM runs WHERE run = ?", run) // foreign keys delete the rows of other tables
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err err
 	return max(0, after-before), nil
 }
 
-// freeBytes are those of the database's file that hold nothing.
+// freeBytes returns the unused bytes of the database's file.
 func freeBytes(ctx context.Context, tx *sql.Tx) (int64, error) {
 	var bytes int64
 	err := tx.QueryRowContext(ctx, "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size").Scan(&bytes)

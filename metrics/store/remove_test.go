@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// tablesOfRuns are all tables whose rows are of a run.
+// tablesOfRuns returns all tables whose rows belong to a run.
 func tablesOfRuns(t *testing.T, r *Reader) (tables []string) {
 	t.Helper()
 	rows, err := r.db.QueryContext(t.Context(), `SELECT s.name FROM sqlite_schema AS s, pragma_table_info(s.name) AS c
@@ -51,7 +51,7 @@ func TestARemovedRunLeavesNothingAndTakesNothingElse(t *testing.T) {
 	require.ErrorContains(t, s.Record(t.Context(), aRound("node_0", 1, 1, 1)), "was never started here")
 }
 
-// Whatever table is added for runs: its rows go with them.
+// Every table of runs, also a future one, deletes its rows with the run.
 func TestEveryTableOfRunsFollowsThem(t *testing.T) {
 	_, reader := extractable(t)
 	for _, table := range tablesOfRuns(t, reader) {

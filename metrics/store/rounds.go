@@ -11,7 +11,7 @@ const (
 	oldRoundSQL    = `SELECT time, reward FROM rounds WHERE run = ? AND round = ? AND node = ?`
 	deleteRoundSQL = `DELETE FROM rounds WHERE run = ? AND round = ? AND node = ?`
 
-	// ?3 the round, ?4 its reward, ?5 what it adds to the sum, ?6 how many rows it adds, ?7 whether nothing was trained
+	// ?3: round, ?4: its reward, ?5: addition to the sum, ?6: additional rows, ?7: the round did not train
 	addRoundSQL = `UPDATE nodes SET cumulative_reward = cumulative_reward + ?5, rounds_done = rounds_done + ?6,
   last_reward = CASE WHEN ?3 >= last_round THEN ?4 ELSE last_reward END,
   generate_only = CASE WHEN ?3 >= last_round THEN ?7 ELSE generate_only END, last_round = max(last_round, ?3)
@@ -32,8 +32,8 @@ var insertRoundSQL = func() string {
 		strings.Repeat(", ?", len(names)) + ", ?) ON CONFLICT DO NOTHING"
 }()
 
-// replayed takes what a node tells again from its journal: a round or an evaluation that is missing here. Everything
-// else was told in its time, and one that is here is the same or a newer one.
+// replayed writes an event that a node repeats from its journal: a round or an evaluation that is missing here. Other
+// events were already reported when they happened. A recorded round or evaluation is the same or newer, and stays.
 func (tx *transaction) replayed(e event.Event) error {
 	if e.Type != event.TypeRound && e.Type != event.TypeEval {
 		return nil
@@ -47,8 +47,8 @@ func (tx *transaction) replayed(e event.Event) error {
 	return tx.round(e)
 }
 
-// round writes one node's round. A node that restarted from a checkpoint does rounds again: the newest by time is the
-// one its weights come from, and replaces the former.
+// round writes one node's round. A node that restarts from a checkpoint repeats rounds. The newest by time replaces the
+// earlier one, because the node's weights come from it.
 func (tx *transaction) round(e event.Event) error {
 	values := roundValues(e)
 	isNew, err := tx.exec(insertRoundSQL, values...)
@@ -75,8 +75,8 @@ func (tx *transaction) round(e event.Event) error {
 	return tx.addRound(e, 0, former.Float64)
 }
 
-// addRound adds e's round, whose row is written, to the node's sums, so many rows more and its reward instead of the
-// former one, and writes its tasks and peers.
+// addRound adds e's round, whose row is written, to the node's sums. rows is the number of new rows, and former is the
+// reward of a replaced round. It also writes the round's tasks and peers.
 func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	r := e.Round
 	gain := -former
@@ -100,8 +100,8 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	return tx.insert(insertPeers, [3]any{e.Run, r.Round, e.Node}, peers)
 }
 
-// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What the
-// round doesn't have is NULL, too.
+// roundValues returns the row of e. A non-finite value becomes NULL and is listed in non_finite. A value that the round
+// does not have is also NULL.
 func roundValues(e event.Event) []any {
 	metrics := event.Metrics()
 	values := make([]any, 0, len(metrics)+5)

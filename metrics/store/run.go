@@ -13,13 +13,14 @@ import (
 // States of a run.
 const (
 	RunRunning = "running"
-	RunDone    = "done"    // every node did every round
-	RunStopped = "stopped" // by request, after an orderly checkpoint
+	RunDone    = "done"    // every node finished every round
+	RunStopped = "stopped" // by request, after a final checkpoint
 	RunLost    = "lost"    // some nodes gave up
 	RunFailed  = "failed"
 )
 
-// Run is one run of an experiment, in one or more attempts. Config, Plan and Versions are JSON documents; nil means {}.
+// Run is one run of an experiment, with one or more attempts. Config, Plan and Versions are JSON documents; nil means
+// {}.
 type Run struct {
 	Run        string // key
 	Experiment string
@@ -29,7 +30,7 @@ type Run struct {
 	Seed       int64
 	Rounds     int      // planned
 	Nodes      int      // planned; 0 at StartRun: len(NodeIDs)
-	NodeIDs    []string // planned nodes; StartRun makes their rows, queries leave it nil
+	NodeIDs    []string // planned nodes; StartRun creates their rows, and queries leave it nil
 
 	NumTrainSamples    int // I
 	NumTransplantTrees int // J
@@ -41,27 +42,28 @@ type Run struct {
 
 	Command *Command // of this attempt; queries leave it nil, and Snapshot has the newest
 
-	Host       string // the coordinator's, like the next three: exactly one process
+	Host       string // identifies the coordinator's process, with the next three fields
 	PID        int
 	StartTicks int64  // of /proc/PID/stat
 	BootID     string // of that host
 
-	PricePerHour  float64 // of the machine; 0: unknown. StartRun of a known run keeps the price where none is given
-	PriceCurrency string  // as given: $, EUR
+	PricePerHour  float64 // of the machine; 0: unknown. StartRun keeps the price of an existing run if none is given
+	PriceCurrency string  // as configured: $, EUR
 
 	State    string  // set by StartRun (running) and by a run_ended event
 	Message  string  // with State
 	Attempts int     // 1 + times resumed
-	Started  float64 // Unix seconds; StartRun of a known run keeps the first
+	Started  float64 // Unix seconds; StartRun keeps the first start of an existing run
 	Resumed  float64 // start of the newest attempt
 	Ended    float64 // 0: not ended
 }
 
-// StartRun writes a run's row before its first event, at once, and begins an attempt. For an existing run it adds an
-// attempt: state running, the new coordinator, and every unfinished node queued. Rounds, rewards and the first start
-// stay. An earlier attempt that has no end crashed: it ends when it was last seen. r.Started is the time of this start.
+// StartRun writes a run's row immediately, before its first event, and begins an attempt. For an existing run it adds
+// an attempt: it sets the state to running, records the new coordinator, and queues every unfinished node. Rounds,
+// rewards and the first start stay. An earlier attempt without an end is marked as crashed and ends at its last
+// heartbeat. r.Started is the time of this start.
 //
-// From then on the attempt counts as alive until its run_ended event, Close or this process's end.
+// The attempt counts as alive until its run_ended event, Close, or the end of this process.
 func (s *Store) StartRun(ctx context.Context, r Run) error {
 	if r.Run == "" || r.Experiment == "" {
 		return errors.New("start run: it needs a run and an experiment")
@@ -114,8 +116,8 @@ func insertRun(ctx context.Context, tx *sql.Tx, r Run) (attempt int, err error) 
 			return 0, err
 		}
 	}
-	// The former coordinator is gone and its nodes with it. What was told at a time that a clock set back has yet to
-	// reach must not hide what comes.
+	// The former coordinator and its nodes are gone. If the clock was set back, times recorded before must not hide new
+	// events.
 	_, err = tx.ExecContext(ctx, `UPDATE nodes SET pid = 0, pid_time = ?1, loaded_time = min(loaded_time, ?1),
   memory_time = min(memory_time, ?1), message_time = min(message_time, ?1) WHERE run = ?2`, r.Started, r.Run)
 	if err != nil {
@@ -126,7 +128,7 @@ WHERE run = ?2 AND worker = '' AND (state != 'done' OR last_round + 1 < ?3)`, r.
 	if err != nil {
 		return 0, err
 	}
-	// Other hosts' nodes may be at work all the while; whether they are is known once their workers are back.
+	// Other hosts' nodes may have continued. They count as away until their workers reconnect.
 	_, err = tx.ExecContext(ctx, `UPDATE nodes SET absent = CASE absent WHEN '' THEN 'away' ELSE absent END, absent_time = ?1
 WHERE run = ?2 AND worker != ''`, r.Started, r.Run)
 	if err != nil {
@@ -145,7 +147,7 @@ WHERE run = ?2 AND worker != ''`, r.Started, r.Run)
 	return attempt, nil
 }
 
-// known returns what SQLite stores for a number that is 0 where it isn't known.
+// known returns the value to store for a number: NULL for 0, which means unknown.
 func known(v float64) any {
 	if v == 0 {
 		return nil

@@ -10,30 +10,30 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// Filter chooses runs; its zero value is all of them.
+// Filter selects runs. Its zero value selects all.
 type Filter struct {
 	Experiments []string
 	States      []string
 }
 
-// Totals is a run and what its nodes add up to.
+// Totals is a run with the sums over its nodes.
 type Totals struct {
 	Run
-	NodesSeen        int // nodes that did a round
-	NodeRounds       int // rounds recorded, over all nodes
-	RoundsDone       int // rounds that the slowest of them has recorded; of other hosts' nodes those still there count, by the round they have come to
-	RoundsReached    int // rounds that the fastest of them has come to
+	NodesSeen        int // nodes that finished a round
+	NodeRounds       int // recorded rounds, sum over nodes
+	RoundsDone       int // recorded rounds of the slowest node; of other hosts' nodes only present ones count, by their position in the run
+	RoundsReached    int // position of the fastest node in the run
 	CumulativeReward float64
 	Restarts         int
-	ReplayedRounds   int     // updates applied again from journals
-	ActiveSeconds    float64 // while a coordinator had the run, as of when it was last seen
-	LastSeen         float64 // when the database last heard of the run's coordinator, or its end, Unix seconds
-	Workers          int     // other hosts that brought nodes
-	WorkerNodes      int     // these, as far as they did a round
-	Models           string  // that the run's nodes loaded, by name, with commas; empty: none has yet
+	ReplayedRounds   int     // updates reapplied from journals
+	ActiveSeconds    float64 // until the coordinator's last heartbeat
+	LastSeen         float64 // last heartbeat of the coordinator, or the run's end, Unix seconds
+	Workers          int     // other hosts with nodes in the run
+	WorkerNodes      int     // nodes of workers that finished a round
+	Models           string  // loaded by the run's nodes, sorted by name, comma-separated; empty: none yet
 }
 
-// Runs returns the runs that f chooses, oldest first.
+// Runs returns the runs that f selects, oldest first.
 func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	shared, err := r.has(ctx, schemaWorkers)
 	if err != nil {
@@ -88,9 +88,9 @@ func (f Filter) sql() (where string, args []any) {
 	return "WHERE " + strings.Join(terms, " AND "), args
 }
 
-// CurrentRuns returns the keys of at most limit runs that run or counted as running when last heard of, the newest
-// attempt first, and after them of the run that ended last, of another home's only if there is none of this one. A run
-// whose coordinator died without a word is among the former.
+// CurrentRuns returns the keys of at most limit runs that are recorded as running, the newest attempt first, and then
+// the run that ended last. It returns an imported run only if there is no run of this home. Runs whose coordinator
+// crashed are still recorded as running.
 func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 	var runs []string
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
@@ -106,12 +106,12 @@ ORDER BY versions ->> '`+importedKey+`' IS NOT NULL, ended DESC, run LIMIT 1)`, 
 
 // Entry is one row of a run's timeline.
 type Entry struct {
-	ID    int64 // grows with the order of writing
+	ID    int64 // increases in the order of writing
 	Event event.Event
 }
 
 // Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts,
-// warnings, failures, joins, leaves and workers' states, and the run's own start and end.
+// warnings, failures, joins, leaves, states of workers, and the start and end of the run.
 func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit int) ([]Entry, error) {
 	shared, err := r.has(ctx, schemaWorkers)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// apart gives a round's event how far sampler and trainer were apart.
+// apart sets the difference between sampler and trainer of a round's event.
 func apart(e event.Event, largest, mean float64) event.Event {
 	e.Round.SamplingLogpDifferenceMax, e.Round.SamplingLogpDifferenceMean = &largest, &mean
 	return e
@@ -20,7 +20,7 @@ func apart(e event.Event, largest, mean float64) event.Event {
 
 func TestADifferenceToTheSamplerIsNullWhereThereIsNone(t *testing.T) {
 	s := startedStore(t, Options{})
-	odd := apart(aRound("node_0", 2, 106, 0.5), 0, 0.25) // as JSON has it
+	odd := apart(aRound("node_0", 2, 106, 0.5), 0, 0.25) // as encoded in JSON
 	odd.Round.NonFinite = map[string]string{"sampling_logp_difference_max": "NaN"}
 	record(t, s, aRound("node_0", 0, 104, 0.25), apart(aRound("node_0", 1, 105, 0.5), 0, 0), odd, apart(aRound("node_1", 1, 106, 0.5), 0.5, 0.125))
 	r := readerOf(t, s)
@@ -78,7 +78,7 @@ func TestMigrationKeepsADatabaseOfSchema8(t *testing.T) {
 	require.NotEqual(t, before, digest())
 }
 
-// Rounding for an extract must not make 0 of what is there.
+// Rounding in an extract must not turn small differences into 0.
 func TestAnExtractKeepsSmallDifferencesToTheSampler(t *testing.T) {
 	s := startedStore(t, Options{})
 	record(t, s, aRound("node_0", 0, 104, 0.25), apart(aRound("node_0", 1, 105, 0.5), 1.1e-6, 2.3e-7))

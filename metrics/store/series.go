@@ -19,16 +19,16 @@ type RoundValue struct {
 	Value float64 // NaN: not finite
 }
 
-// RoundBand is one metric of one round over the nodes that did it.
+// RoundBand is one metric of one round over the nodes that finished it.
 type RoundBand struct {
 	Round          int
-	Nodes          int     // that did it
-	End            float64 // when the last of them ended it, Unix seconds
-	Mean, Min, Max float64 // of the finite values; NaN: there is none
+	Nodes          int     // number of nodes
+	End            float64 // when the last of them finished it, Unix seconds
+	Mean, Min, Max float64 // over the finite values; NaN: none
 }
 
-// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only a metric's name ever
-// becomes part of one.
+// metricSQL inserts a metric's column into a query, or NULL if the database's schema does not have it. It inserts only
+// names of known metrics.
 func (r *Reader) metricSQL(ctx context.Context, format, metric string) (string, error) {
 	m, ok := event.MetricNamed(metric)
 	if !ok {
@@ -49,8 +49,8 @@ const (
 GROUP BY round ORDER BY round`
 )
 
-// RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2.
-// The error is ErrNotFound for an unknown metric.
+// RoundValues returns a metric of a run's rounds from a round on, by round and then by node as text: node_10 before
+// node_2. An unknown metric is ErrNotFound.
 func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) ([]RoundValue, error) {
 	q, err := r.metricSQL(ctx, roundValuesSQL, metric)
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 	return values, sqlite.Explain(r.path, err)
 }
 
-// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an
-// unknown metric.
+// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. An unknown metric is
+// ErrNotFound.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {
 	q, err := r.metricSQL(ctx, roundBandsSQL, metric)
 	if err != nil {
@@ -83,14 +83,14 @@ func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) (
 	return bands, sqlite.Explain(r.path, err)
 }
 
-// RewardSum is what a run's nodes did in its first rounds.
+// RewardSum sums the rewards of a run's nodes over its first rounds.
 type RewardSum struct {
-	NodeRounds int     // recorded
-	Reward     float64 // sum; a reward that isn't finite counts as 0
+	NodeRounds int     // recorded rounds
+	Reward     float64 // sum; non-finite rewards count as 0
 }
 
-// RewardSums returns what a run's nodes did in its first rounds, for several numbers of these. It reads the run's
-// rounds once, up to the highest.
+// RewardSums returns the sums over a run's first rounds, for each of the given numbers of rounds. It reads the run's
+// rounds once, up to the highest number.
 func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[int]RewardSum, error) {
 	sums := map[int]RewardSum{}
 	if len(rounds) == 0 {
@@ -99,7 +99,7 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 	ends := slices.Sorted(slices.Values(rounds))
 	var total RewardSum
 	next := 0
-	pass := func(round int) { // everything before this round has been added
+	pass := func(round int) { // all rounds before this one have been added
 		for ; next < len(ends) && ends[next] <= round; next++ {
 			sums[ends[next]] = total
 		}
@@ -120,10 +120,10 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 	return sums, sqlite.Explain(r.path, err)
 }
 
-// TaskTotal is what a run's nodes together made of one task in some rounds.
+// TaskTotal sums the results of a run's nodes in one task over a range of rounds.
 type TaskTotal struct {
 	Task        string
-	Round       int // first of its rounds
+	Round       int // first round of the range
 	Completions int
 	RewardSum   float64
 }
@@ -131,8 +131,8 @@ type TaskTotal struct {
 const taskTotalsSQL = `SELECT task, round / ?2 * ?2 AS first, sum(completions), coalesce(sum(reward_sum), 0.0) FROM task_rewards
 WHERE run = ?1 GROUP BY task, first ORDER BY task, first`
 
-// TaskTotals returns the rewards of a run by task, summed over nodes and over so many rounds each, by task and round;
-// with 0 rounds over all. A reward that isn't finite counts as 0.
+// TaskTotals returns the rewards of a run by task, summed over nodes and ranges of rounds, by task and range. rounds is
+// the length of a range; 0: one range of all rounds. Non-finite rewards count as 0.
 func (r *Reader) TaskTotals(ctx context.Context, run string, rounds int) ([]TaskTotal, error) {
 	if rounds <= 0 {
 		rounds = math.MaxInt32
@@ -147,16 +147,16 @@ func (r *Reader) TaskTotals(ctx context.Context, run string, rounds int) ([]Task
 	return totals, sqlite.Explain(r.path, err)
 }
 
-// PeerTotal is what a node had of one peer's rollouts over a run.
+// PeerTotal counts a node's use of one peer's rollouts over a run.
 type PeerTotal struct {
 	Node, Peer                                string
-	Available, Rejected, Filtered, Used, Late int // Late: rounds in which nothing came in time
+	Available, Rejected, Filtered, Used, Late int // Late: rounds in which nothing arrived in time
 }
 
 const peerTotalsSQL = `SELECT node, peer, sum(available), sum(rejected), sum(filtered), sum(used), sum(late) FROM peers
 WHERE run = ? GROUP BY node, peer ORDER BY length(node), node, length(peer), peer`
 
-// PeerTotals returns who learnt from whom in a run, by node and peer, node_2 before node_10.
+// PeerTotals returns the use of rollouts in a run, by node and peer, with node_2 before node_10.
 func (r *Reader) PeerTotals(ctx context.Context, run string) ([]PeerTotal, error) {
 	var totals []PeerTotal
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
@@ -168,15 +168,15 @@ func (r *Reader) PeerTotals(ctx context.Context, run string) ([]PeerTotal, error
 	return totals, sqlite.Explain(r.path, err)
 }
 
-// MemorySample is a node's memory in one slot of a run's time: the highest within it.
+// MemorySample is a node's memory in one time slot of a run: the maximum within the slot.
 type MemorySample struct {
 	Node                                                 string
 	Time                                                 float64 // start of the slot, Unix seconds
 	RSSBytes, PeakRSSBytes, DeviceBytes, DevicePeakBytes int64
-	PSSBytes, PeakPSSBytes                               int64 // 0: not known
+	PSSBytes, PeakPSSBytes                               int64 // 0: unknown
 }
 
-// Host is what the node held of the host's memory, by the same kind of figure as Node.Host where that is known.
+// Host returns the node's host memory, with the same preference as Node.Host: PSS if known, else RSS.
 func (s MemorySample) Host() int64 {
 	if s.PSSBytes > 0 {
 		return s.PSSBytes
@@ -187,8 +187,8 @@ func (s MemorySample) Host() int64 {
 const memorySQL = `SELECT node, time / ?3 * ?3 AS slot, max(rss_bytes), max(peak_rss_bytes), max(device_bytes), max(device_peak_bytes), %s
 FROM memory WHERE run = ?1 AND time >= ?2 / ?3 * ?3 GROUP BY node, slot ORDER BY slot, length(node), node`
 
-// Memory returns the memory of a run's nodes from the slot of a time on in slots of so many seconds (0: as recorded),
-// by time and node.
+// Memory returns the memory of a run's nodes from the slot of a time on, by time and node. slot is the length of a slot
+// in seconds; 0: as recorded.
 func (r *Reader) Memory(ctx context.Context, run string, from float64, slot int) ([]MemorySample, error) {
 	shares, err := r.has(ctx, schemaShares)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// seriesStore has 3 nodes of 5 rounds, of which node_2 lacks the last; node n's reward in round i is n+i/10, and
-// node_1's of round 3 is no number.
+// seriesStore has 3 nodes with 5 rounds, except that node_2 lacks the last. The reward of node n in round i is n+i/10,
+// except that node_1's reward in round 3 is NaN.
 func seriesStore(t *testing.T) *Reader {
 	s := startedStore(t, Options{MemoryInterval: 10 * time.Second})
 	for i := range 5 {
@@ -59,7 +59,7 @@ func TestRoundValuesAndBandsAgree(t *testing.T) {
 	require.Equal(t, []string{"3 n=3 end=232 1.300 0.300 2.300", "4 n=2 end=241 0.900 0.400 1.400"}, bandsText(bands))
 }
 
-// bandsOf makes bands the plain way.
+// bandsOf computes bands by a simple method.
 func bandsOf(values []RoundValue) []string {
 	var bands []RoundBand
 	for _, v := range values {
@@ -149,7 +149,7 @@ func TestMemoryBySlots(t *testing.T) {
 	}, slots, "a slot is whole, also the one that the time falls into")
 }
 
-// What is asked of a run must not read the rounds of others, and by round not even the earlier ones.
+// Queries for a run must not read the rounds of other runs. Queries from a round on must not read earlier rounds.
 func TestQueriesUseTheKey(t *testing.T) {
 	r := seriesStore(t)
 	values, err := r.metricSQL(t.Context(), roundValuesSQL, "reward")

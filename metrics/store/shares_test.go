@@ -34,7 +34,7 @@ func TestAProportionalShareIsKeptBesideTheResidentSet(t *testing.T) {
 	require.Equal(t, []any{int64(32), int64(41), HostRSS, int64(32), int64(41)}, host(), "both figures are of one kind")
 }
 
-// A database of the schema before proportional shares shows the resident set, read as it is or brought up to date.
+// A database of the schema before proportional shares shows the resident set, before and after its migration.
 func TestAnOlderDatabaseShowsTheResidentSet(t *testing.T) {
 	path := olderDatabase(t, schemaShares-1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,

@@ -12,10 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// RecentRounds is how many of the newest rounds a Snapshot carries.
+// RecentRounds is the number of newest rounds in a Snapshot.
 const RecentRounds = 60
 
-// Node is one node of a run, as it was when last heard of.
+// Node is the last known state of one node of a run.
 type Node struct {
 	Node             string
 	State            event.State
@@ -24,37 +24,37 @@ type Node struct {
 	PID              int     // 0: no process
 	Restarts         int
 	Cause, Message   string  // of the newest failure
-	RoundsDone       int     // rounds recorded
-	LastRound        int     // highest round recorded, from 0; -1: none
-	LastReward       float64 // of LastRound; NaN: none or not finite
+	RoundsDone       int     // number of recorded rounds
+	LastRound        int     // highest recorded round, from 0; -1: none
+	LastReward       float64 // reward of LastRound; NaN: none or not finite
 	CumulativeReward float64
 	RSSBytes         int64 // node process and engine
 	PeakRSSBytes     int64
-	PSSBytes         int64 // of these their proportional share; 0: not known
+	PSSBytes         int64 // proportional share of RSSBytes; 0: unknown
 	PeakPSSBytes     int64
 	DeviceBytes      int64
 	DevicePeakBytes  int64
-	ResidentBytes    int64 // between phases, as last reported; on a GPU of its allocator, on a CPU of the engine beyond its interpreter
-	GenerateBytes    int64 // highest of a generate phase, beyond resident
-	UpdateBytes      int64 // highest of an update phase, beyond resident
-	MicroBatch       int   // of that update's forward passes
-	BudgetBytes      int64 // what the node may take; 0: no budget
-	EnginePID        int   // of the engine that last loaded
-	StartRound       int   // rounds that its weights held when it last loaded
-	ReplayedRounds   int   // updates applied again from its journal, over all its loads
+	ResidentBytes    int64 // between phases, as last reported; on a GPU of its allocator, on a CPU of the engine without the interpreter
+	GenerateBytes    int64 // peak of a generate phase, beyond resident
+	UpdateBytes      int64 // peak of an update phase, beyond resident
+	MicroBatch       int   // sequences per forward pass in that update
+	BudgetBytes      int64 // memory limit of the node; 0: no budget
+	EnginePID        int   // of the engine that loaded last
+	StartRound       int   // rounds that its weights were trained for when it last loaded
+	ReplayedRounds   int   // updates reapplied from its journal, sum over its loads
 	ReplaySeconds    float64
 	Model            string
 	Parameters       int64
 	Torch            string
 	Device           string
 	LastEvent        float64 // Unix seconds
-	Worker           string  // who brought it; empty: of the coordinator's own host
-	From             int     // the first round that is its
-	Absent           string  // one of Absent*; empty: it is there
-	GenerateOnly     bool    // it shares and never trains, as its newest round says
+	Worker           string  // owner of the node; empty: the coordinator's host
+	From             int     // first round in which it takes part
+	Absent           string  // one of Absent*; empty: present
+	GenerateOnly     bool    // it shares rollouts and never trains, according to its newest round
 }
 
-// Host is what the node holds of the host's memory now and held at most, and which kind of figure both are.
+// Host returns the node's current and peak host memory, and the kind of both figures.
 func (n Node) Host() (now, peak int64, kind string) {
 	if n.PeakPSSBytes == 0 || n.PSSBytes == 0 && n.RSSBytes > 0 {
 		return n.RSSBytes, n.PeakRSSBytes, HostRSS
@@ -62,10 +62,10 @@ func (n Node) Host() (now, peak int64, kind string) {
 	return n.PSSBytes, n.PeakPSSBytes, HostPSS
 }
 
-// Kinds of a figure of host memory.
+// Kinds of host memory figures.
 const (
-	HostPSS = "pss" // proportional: memory that processes share counts once
-	HostRSS = "rss" // resident: it counts for each of them, since nothing tells what they share
+	HostPSS = "pss" // proportional: shared memory counts once
+	HostRSS = "rss" // resident: shared memory counts for each process, because the shared part is unknown
 )
 
 // RoundReward is the reward of one node's round.
@@ -76,19 +76,19 @@ type RoundReward struct {
 	Reward float64 // NaN: not finite
 }
 
-// Snapshot is one run at one moment.
+// Snapshot is the state of one run at one moment.
 type Snapshot struct {
 	Run      Run
 	Nodes    []Node        // by name: node_2 before node_10, other hosts' last
-	Recent   []RoundReward // the newest RecentRounds rounds, and those that the swarm did last, by round and node: see recentRewards
+	Recent   []RoundReward // the newest RecentRounds rounds, and the last rounds that all nodes finished, by round and node: see recentRewards
 	Attempts []Attempt     // oldest first
-	Evals    []EvalTotal   // the first held-out evaluation and the newest; one where they are the same
+	Evals    []EvalTotal   // first and newest held-out evaluation, or a single one if they are the same
 	Workers  []Worker      // by name
-	Command  *Command      // that began the newest attempt; nil: none is recorded
+	Command  *Command      // command that started the newest attempt; nil: not recorded
 }
 
-// Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all.
-// Its cost doesn't grow with the run's length. The error is ErrNotFound where there is none.
+// Snapshot returns the run with that key, else the newest run of that experiment. An empty name selects the newest run
+// of all. The cost does not grow with the run's length. The error is ErrNotFound if there is none.
 func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	var s Snapshot
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -139,7 +139,7 @@ const runColumns = `run, experiment, preset, model, device, seed, rounds, nodes,
   num_generations, config, plan, versions, host, pid, start_ticks, boot_id,
   coalesce(price_per_hour, 0.0), price_currency, state, message, attempts, started, resumed, coalesce(ended, 0)`
 
-// fields returns where runColumns are scanned to.
+// fields returns the destinations for scanning runColumns.
 func (run *Run) fields() []any {
 	return []any{
 		&run.Run, &run.Experiment, &run.Preset, &run.Model, &run.Device, &run.Seed, &run.Rounds, &run.Nodes, &run.NumTrainSamples,
@@ -160,7 +160,7 @@ ORDER BY run = ?1 DESC, versions ->> '`+importedKey+`' IS NOT NULL, resumed DESC
 	return run, err
 }
 
-// nodesOf reads a run's nodes from a database of that schema.
+// nodesOf reads a run's nodes from a database with that schema.
 func nodesOf(ctx context.Context, db sqlite.Rows, run string, schema int) ([]Node, error) {
 	membership, first := "worker, from_round, absent, generate_only", "worker != '', "
 	if schema < schemaWorkers {
@@ -187,9 +187,9 @@ FROM nodes WHERE run = ? ORDER BY `+first+`length(node), node`, run)
 	return nodes, err
 }
 
-// recentRewards returns the rewards of the newest RecentRounds rounds; where the swarm has done its last round together
-// before these, as many up to that one; and of a node that is in neither, for nodes needn't wait for each other, its
-// own newest ones.
+// recentRewards returns the rewards of the newest RecentRounds rounds. If the last round that all nodes finished is
+// older, it also returns up to RecentRounds rounds before that round. Nodes need not wait for each other: a node whose
+// last round lies between these two ranges contributes its own newest rounds.
 func recentRewards(ctx context.Context, db sqlite.Rows, run string, nodes []Node) ([]RoundReward, error) {
 	last := -1
 	for _, n := range nodes {
@@ -212,11 +212,11 @@ func recentRewards(ctx context.Context, db sqlite.Rows, run string, nodes []Node
 	return slices.Concat(rewards, between, ahead), err
 }
 
-// apartRounds is how many of its newest rounds are read of a node that is far from the others.
+// apartRounds bounds the rounds read of a node that is far from the others.
 const apartRounds = 10
 
-// apartRewards returns the newest rewards of nodes whose last round is from a round on and before another, as far as
-// they are of such rounds.
+// apartRewards returns the newest rewards in rounds from..before-1 of nodes whose last round is at least from. It reads
+// at most apartRounds rounds per node.
 func apartRewards(ctx context.Context, db sqlite.Rows, run string, from, before int) ([]RoundReward, error) {
 	return scanRewards(ctx, db, `WITH RECURSIVE back(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM back WHERE i + 1 < ?4)
 SELECT rounds.round, rounds.node, time, reward FROM nodes CROSS JOIN back CROSS JOIN rounds
@@ -225,7 +225,7 @@ WHERE nodes.run = ?1 AND last_round >= ?2 AND last_round - i < ?3 AND last_round
 		run, from, before, apartRounds)
 }
 
-// roundRewards returns the rewards of the rounds from one to another.
+// roundRewards returns the rewards of the rounds from..to.
 func roundRewards(ctx context.Context, db sqlite.Rows, run string, from, to int) ([]RoundReward, error) {
 	return scanRewards(ctx, db, `SELECT round, node, time, reward FROM rounds
 WHERE run = ?1 AND round BETWEEN ?2 AND ?3 ORDER BY round, node`, run, from, to)

@@ -13,7 +13,7 @@ func TestTheSplitOfARoundIsNullWhereItIsFixed(t *testing.T) {
 	s := startedStore(t, Options{})
 	fixed, split, alone := aRound("node_0", 0, 104, 0.25), aRound("node_0", 1, 105, 0.5), aRound("node_1", 1, 106, 0.5)
 	split.Round.SplitOwn, split.Round.SplitExternal = 2, 6
-	alone.Round.SplitOwn = 8 // J is 0, which is a split, too
+	alone.Round.SplitOwn = 8 // J = 0 is also a split
 	record(t, s, fixed, split, alone)
 	r := readerOf(t, s)
 	values, err := r.RoundValues(t.Context(), testRun, "split_external", 0)
@@ -25,7 +25,7 @@ func TestTheSplitOfARoundIsNullWhereItIsFixed(t *testing.T) {
 	require.Equal(t, []RoundBand{{Round: 1, Nodes: 2, End: 106, Mean: 5, Min: 2, Max: 8}}, bands)
 }
 
-// databaseOf is a database of an earlier schema with one round of run-1, whose program went away.
+// databaseOf returns a database of an older schema with one round of run-1, whose program ended without recording it.
 func databaseOf(t *testing.T, schema int) string {
 	t.Helper()
 	return olderDatabase(t, schema, `

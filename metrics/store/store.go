@@ -1,10 +1,10 @@
-// Package store keeps all measurements in one SQLite file: its schema and migrations, the one writer, and the queries
-// that others read it with. It takes events (metrics/event) and run descriptions, and returns rows; it computes no
-// statistics beyond the sums it maintains, knows no configuration types, and must not import any other package of ours
-// but the leaves in internal.
+// Package store keeps all measurements in one SQLite file. It owns the schema and migrations, the single writer, and
+// the queries of all readers. It accepts events (metrics/event) and run descriptions, and returns rows. It computes no
+// statistics beyond the sums that it maintains, uses no configuration types, and must not import any other package of
+// this module except the leaves in internal.
 //
-// A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its
-// turn. A Reader never writes, and may be open anywhere on the same host at the same time.
+// A Store writes. Several processes may open a Store on the same file; each transaction is immediate and waits for the
+// others. A Reader never writes, and any number of Readers may be open on the same host at the same time.
 package store
 
 import (
@@ -26,22 +26,22 @@ import (
 
 // Options of a Store. The zero value is ready for use.
 type Options struct {
-	MaxBatch       int           // events a transaction, default 1000
+	MaxBatch       int           // events per transaction, default 1000
 	MaxDelay       time.Duration // an event waits at most this long for its transaction, default 0.5 s
-	Queue          int           // events that wait before Record blocks, default 16384 (some 10 MB): many minutes of a swarm of 32
-	BusyTimeout    time.Duration // a write waits this long for another process's before it counts as failed, default 10 s
+	Queue          int           // queued events before Record blocks, default 16384 (some 10 MB): many minutes of a swarm of 32
+	BusyTimeout    time.Duration // how long a write waits for another process's write before it fails, default 10 s
 	RetryDelay     time.Duration // first pause after a failed write, doubled up to 30 s; default 0.5 s
-	RetryFor       time.Duration // failed writes are tried again for this long, default 10 min
-	MemoryInterval time.Duration // one memory row a node and interval, whole seconds, default 10 s
-	SeenInterval   time.Duration // how often a running attempt is noted as alive and the write-ahead log looked after, default 5 s
-	WALLimit       int64         // bytes above which the write-ahead log is emptied into the database, default 16 MiB
+	RetryFor       time.Duration // how long failed writes are retried, default 10 min
+	MemoryInterval time.Duration // one memory row per node and interval, whole seconds, default 10 s
+	SeenInterval   time.Duration // interval of heartbeats of running attempts and of checks of the write-ahead log, default 5 s
+	WALLimit       int64         // size of the write-ahead log, in bytes, above which it is checkpointed, default 16 MiB
 
-	// Warn hears of what a run survives: a doubtful file system, the first of some failed writes and (a *Recovered) the
-	// first that succeeds after them, an event that was refused. It is called from Open and from the writer's
-	// goroutine, must not block, and may be nil.
+	// Warn receives problems that a run survives: an unsuitable file system, the first of a series of failed writes, a
+	// *Recovered for the first write that succeeds after them, and rejected events. Open and the writer's goroutine
+	// call it. It must not block, and may be nil.
 	Warn func(error)
 
-	elapsed func() time.Duration // since some fixed moment; nil: by this machine's clock that nobody sets
+	elapsed func() time.Duration // since a fixed moment; nil: this machine's monotonic clock
 }
 
 func (o Options) withDefaults() Options {
@@ -77,10 +77,10 @@ type Store struct {
 	tab  *tables
 
 	pulse *pulse
-	file  os.FileInfo // of the database when it was opened
+	file  os.FileInfo // the database's file when it was opened
 
-	queue   chan *item    // which cost memory only while they wait
-	closing chan struct{} // closed by Close: retries become short
+	queue   chan *item    // pointers, so that an empty queue uses little memory
+	closing chan struct{} // closed by Close; shortens retries
 	failed  chan struct{} // closed when the writer gives up
 	done    chan struct{} // closed when the writer has returned
 
@@ -89,15 +89,15 @@ type Store struct {
 
 	mu       sync.Mutex // never held while waiting
 	runs     map[string]bool
-	writeErr error // newest failed write, nil after one that succeeded
+	writeErr error // error of the newest write, nil if it succeeded
 
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Open opens the database at path for writing, creates it and its folder (mode 0700) where missing, migrates it, and
-// starts its writer, which runs until Close. It refuses, with an *Error, a file that isn't ours, one of a newer
-// version, and a network's or a read-only file system.
+// Open opens the database at path for writing, creates it and its folder (mode 0700) if missing, migrates it, and
+// starts its writer, which runs until Close. It returns an *Error for a file of another program or of a newer version,
+// and for a network or read-only file system.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	path, err := filepath.Abs(path)
@@ -139,16 +139,16 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// keepPrivate makes the database's file where it is missing, and lets only its owner read it: it holds what was typed.
-// SQLite gives the files beside it the same mode. A file that is there is never opened: closing it would drop SQLite's
-// locks of this process.
+// keepPrivate creates the database's file if it is missing, and makes it readable by its owner only, because it holds
+// typed commands. SQLite gives the files beside it the same mode. It never opens an existing file, because closing it
+// would drop this process's SQLite locks.
 func keepPrivate(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
-			return nil // another process has made it just now
+			return nil // another process has just created it
 		}
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func keepPrivate(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Perm()&0o077 != 0:
-		_ = os.Chmod(path, info.Mode().Perm()&^0o077) // it may be another user's
+		_ = os.Chmod(path, info.Mode().Perm()&^0o077) // may fail for another user's file
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := rows.Close(); err != nil {
 		return sqlite.Explain(s.path, err)
 	}
-	// The log shrinks to this once it has been emptied; without, it keeps the size of its worst hour.
+	// Without a limit, the log would keep its largest size after a checkpoint.
 	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", s.opts.WALLimit)); err != nil {
 		return sqlite.Explain(s.path, err)
 	}
@@ -195,26 +195,27 @@ func (s *Store) prepare(ctx context.Context) error {
 // Path returns the database's absolute path.
 func (s *Store) Path() string { return s.path }
 
-// Failed is closed when the writer has given up: nothing is recorded any more, and Err says why. A run should stop in
-// order then.
+// Failed is closed when the writer has given up. Nothing is recorded afterwards, and Err returns the reason. A run
+// should then stop in order.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
-// Err returns why the newest write failed, nil if it didn't; while it is set the writer retries or has given up.
+// Err returns the error of the newest write, or nil if it succeeded. While it is not nil, the writer is retrying or has
+// given up.
 func (s *Store) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writeErr
 }
 
-// Close writes what is queued, empties the write-ahead log into the database and closes it. If the last write fails it
-// says how many events were lost. A second Close returns the same.
+// Close writes all queued events, checkpoints the write-ahead log and closes the database. If the last write fails, the
+// error says how many events were lost. A second Close returns the same error.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
 }
 
 func (s *Store) close() error {
-	close(s.closing) // frees every Record that waits for room
+	close(s.closing) // unblocks every Record that waits for the queue
 	s.sending.Lock()
 	s.closed = true
 	close(s.queue)
@@ -222,8 +223,8 @@ func (s *Store) close() error {
 	<-s.done
 	err := s.Err()
 	if err == nil {
-		_ = s.tab.see(s.pulse.runs()) // a note for the record; an attempt that has its end doesn't need it
-		// Readers may hold the log back: that costs disk space, not data.
+		_ = s.tab.see(s.pulse.runs()) // a last heartbeat; not needed by an attempt that has an end
+		// Readers may delay the checkpoint, which costs disk space but no data.
 		_, err = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}
 	return sqlite.Explain(s.path, errors.Join(err, s.tab.close(), s.db.Close()))

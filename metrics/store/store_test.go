@@ -157,7 +157,7 @@ func TestResumedRunKeepsItsPast(t *testing.T) {
 	again := aRun()
 	again.Started, again.PID = 200, 77
 	require.NoError(t, s.StartRun(t.Context(), again))
-	record(t, s, ended) // a replay of the first attempt's end
+	record(t, s, ended) // repeats the end of the first attempt
 	got := snapshot(t, s, "")
 	require.Equal(t, []any{RunRunning, 100.0, 200.0, 0.0, 2, 77},
 		[]any{got.Run.State, got.Run.Started, got.Run.Resumed, got.Run.Ended, got.Run.Attempts, got.Run.PID})
@@ -198,7 +198,7 @@ func TestNotFiniteIsNamedNotLost(t *testing.T) {
 	require.Equal(t, 2, n.RoundsDone)
 }
 
-// JSON has no NaN: a node writes 0 and names the field.
+// JSON has no NaN: a node writes 0 and lists the field in NonFinite.
 func TestNotFiniteFromTheWire(t *testing.T) {
 	s := startedStore(t, Options{})
 	refused := aRound("node_0", 0, 104, 0.25)

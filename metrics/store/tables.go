@@ -25,7 +25,7 @@ WHERE run = ?1 AND node = ?2 AND (state_time, state_rank) < (?3, ?5)`
 
 	setPIDSQL = `UPDATE nodes SET pid = ?4, pid_time = ?3 WHERE run = ?1 AND node = ?2 AND pid_time < ?3`
 
-	// An exit of the instant of the spawn came after it.
+	// If an exit has the same time as a spawn, the exit came later.
 	clearPIDSQL = `UPDATE nodes SET pid = 0, pid_time = ?3 WHERE run = ?1 AND node = ?2 AND pid_time <= ?3`
 
 	setCauseSQL = `UPDATE nodes SET cause = ?4, message = ?5, message_time = ?3
@@ -42,7 +42,7 @@ WHERE run = ?1 AND node = ?2 AND loaded_time < ?3`
   peak_rss_bytes = max(peak_rss_bytes, ?5), device_peak_bytes = max(device_peak_bytes, ?7), peak_pss_bytes = nullif(max(ifnull(peak_pss_bytes, 0), ?9), 0)
 WHERE run = ?1 AND node = ?2 AND memory_time < ?3`
 
-	// Of a sample that isn't the newest only its peaks count.
+	// A sample that is not the newest counts only for the peaks.
 	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?3), device_peak_bytes = max(device_peak_bytes, ?4),
   peak_pss_bytes = nullif(max(ifnull(peak_pss_bytes, 0), ?5), 0)
 WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?3 OR device_peak_bytes < ?4 OR ifnull(peak_pss_bytes, 0) < ?5)`
@@ -59,18 +59,18 @@ ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(p
 	insertEventSQL = `INSERT INTO events (run, node, worker, type, time, state, cause, message, pid, exit_code, seconds, detail)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	// The end of an earlier attempt, replayed, must not end the newest one.
+	// A repeated end of an earlier attempt must not end the newest one.
 	endRunSQL = `UPDATE runs SET state = ?3, message = ?4, ended = ?2
 WHERE run = ?1 AND resumed <= ?2 AND (ended IS NULL OR ended < ?2)`
 )
 
-// tables turns events into rows. Only the writer's goroutine uses it after prepareTables.
+// tables converts events into rows. Only the writer's goroutine uses it after prepareTables.
 type tables struct {
 	db         *sql.DB
-	slot       int64 // seconds of a memory row
+	slot       int64 // seconds per memory row
 	statements map[string]*sql.Stmt
-	nodes      map[[2]string]bool   // (run, node) known to have a row
-	owners     map[[2]string]string // of such nodes, where a worker delivered for them
+	nodes      map[[2]string]bool   // (run, node) pairs that have a row
+	owners     map[[2]string]string // owners of nodes for which a worker delivered events
 	pulse      *pulse
 	warn       func(error)
 }
@@ -108,8 +108,8 @@ func (t *tables) close() error {
 	return errors.Join(errs...)
 }
 
-// apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which
-// warn hears of.
+// apply writes items in one transaction. If the schema rejects the content of single events, it omits these events and
+// passes them to warn.
 func (t *tables) apply(items []*item) error {
 	err := t.transact(items, nil)
 	if sqlite.IsRejection(err) {
@@ -128,14 +128,14 @@ func (t *tables) apply(items []*item) error {
 	return nil
 }
 
-// forget gives up what is known of rows that may have been rolled back.
+// forget clears the caches of rows that may have been rolled back.
 func (t *tables) forget() {
 	clear(t.nodes)
 	clear(t.owners)
 }
 
-// synced runs write with each of its transactions on the disk once it is committed: without, a power cut takes the last
-// seconds' from the write-ahead log, which is synced when it is emptied into the database.
+// synced runs write so that each of its transactions is synced to disk at commit. Otherwise a power cut loses the last
+// seconds in the write-ahead log, which is synced only at a checkpoint.
 func (t *tables) synced(write func() error) error {
 	if _, err := t.db.Exec("PRAGMA synchronous = FULL"); err != nil {
 		return err
@@ -147,9 +147,9 @@ func (t *tables) synced(write func() error) error {
 	return err
 }
 
-// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is
-// answered, or the joining of a node, without which its deliveries would be nobody's; with reject set, each event
-// within a savepoint of its own.
+// transact applies items. It syncs the transaction to disk if it contains a delivery, because the worker deletes its
+// events after the answer. It also syncs a join, because deliveries of a node without a row would have no owner. With
+// reject set, each event runs in a savepoint of its own.
 func (t *tables) transact(items []*item, reject func(error)) error {
 	for _, it := range items {
 		if it.delivery != nil || it.event.Type == event.TypeJoin {
@@ -159,7 +159,7 @@ func (t *tables) transact(items []*item, reject func(error)) error {
 	return t.transactAs(items, reject)
 }
 
-// transactAs is transact, as durable as the connection is set to.
+// transactAs is transact with the connection's current durability.
 func (t *tables) transactAs(items []*item, reject func(error)) error {
 	tx, done, err := t.begin()
 	if err != nil {
@@ -189,9 +189,9 @@ func (t *tables) transactAs(items []*item, reject func(error)) error {
 	return tx.tx.Commit()
 }
 
-// begin starts a transaction; done undoes it where it isn't committed.
+// begin starts a transaction. done rolls it back unless it was committed.
 func (t *tables) begin() (_ *transaction, done func(), err error) {
-	// Without a cancellable context the driver needs no goroutine a statement.
+	// With a context that cannot be canceled, the driver starts no goroutine per statement.
 	sqlTx, err := t.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, nil, err
@@ -204,7 +204,7 @@ type transaction struct {
 	*tables
 	tx    *sql.Tx
 	bound map[string]*sql.Stmt
-	heard map[[2]string]float64 // newest event of a (run, node)
+	heard map[[2]string]float64 // time of the newest event per (run, node)
 }
 
 func (tx *transaction) statement(query string) *sql.Stmt {
@@ -216,7 +216,7 @@ func (tx *transaction) statement(query string) *sql.Stmt {
 	return st
 }
 
-// exec runs a prepared query and tells whether it changed a row.
+// exec runs a prepared query and reports whether it changed a row.
 func (tx *transaction) exec(query string, args ...any) (changed bool, err error) {
 	result, err := tx.statement(query).Exec(args...)
 	if err != nil {
@@ -243,7 +243,7 @@ func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
 	return err
 }
 
-// finite returns what SQLite stores for v: NULL for NaN and the infinities.
+// finite returns the value to store for v: NULL for NaN and the infinities.
 func finite(v float64) any {
 	if !units.Finite(v) {
 		return nil
@@ -251,7 +251,7 @@ func finite(v float64) any {
 	return v
 }
 
-// zeroed returns v, 0 where it isn't finite.
+// zeroed returns v, or 0 if it is not finite.
 func zeroed(v float64) float64 {
 	if finite(v) == nil {
 		return 0

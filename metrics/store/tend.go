@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// tend notes that the attempts begun here are alive and keeps the write-ahead log short. Its error is one that no retry
-// mends; others show at the next write, which does retry.
+// tend records heartbeats of the attempts started here and keeps the write-ahead log short. It returns only errors that
+// a retry cannot fix. The next write reports any other error, and retries.
 func (s *Store) tend() error {
 	if err := s.moved(); err != nil {
 		return err
@@ -23,8 +23,8 @@ func (s *Store) tend() error {
 	return nil
 }
 
-// moved tells whether the file under the database's name is another one than was opened: SQLite would go on writing
-// where nobody ever looks.
+// moved reports whether the database's path refers to another file than the one opened. SQLite would continue to write
+// to a file that no reader sees.
 func (s *Store) moved() error {
 	info, err := os.Stat(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -37,21 +37,21 @@ func (s *Store) moved() error {
 		Try: "put it back; a resume restores what nodes did since"})
 }
 
-// fail keeps an error as the newest write's.
+// fail records an error as that of the newest write.
 func (s *Store) fail(err error) error {
 	s.note(err)
 	s.opts.Warn(err)
 	return err
 }
 
-// shorten empties the write-ahead log into the database once it has grown. SQLite does so by itself only where no
-// reader happens to be in the middle of something, and with many that poll one always is; here readers are waited for.
+// shorten checkpoints the write-ahead log when it exceeds its limit. SQLite's automatic checkpoint succeeds only if no
+// reader is active, and with many polling readers one always is. shorten therefore waits for readers.
 func (s *Store) shorten() {
 	info, err := os.Stat(s.path + "-wal")
 	if err != nil || info.Size() <= s.opts.WALLimit {
 		return
 	}
-	// A reader that takes longer holds the log back: that costs disk space, not data, and the next tick tries again.
+	// A slow reader can prevent the checkpoint. This costs disk space but no data, and the next tick tries again.
 	ctx := context.Background()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) shorten() {
 	}
 }
 
-// see notes that runs are alive, in one transaction.
+// see records heartbeats of runs in one transaction.
 func (t *tables) see(runs []string) error {
 	tx, done, err := t.begin()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A database of the version before is read as it is, brought up to date when it is opened, and its run goes on.
+// A database of schema 11 is readable as it is and migrated when it is opened, and its run can continue.
 func TestMigrationKeepsADatabaseOfSchema11(t *testing.T) {
 	path := databaseOf(t, 11)
 	r, err := OpenReader(t.Context(), path)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// warnings collects what a store warns of.
+// warnings collects the warnings of a store.
 type warnings struct {
 	mu   sync.Mutex
 	errs []error
@@ -35,7 +35,7 @@ func TestALockedDatabaseIsWaitedFor(t *testing.T) {
 	var warned warnings
 	s := startedStore(t, Options{BusyTimeout: time.Millisecond, RetryDelay: time.Millisecond, SeenInterval: time.Millisecond, Warn: warned.add})
 	other := openStore(t, s.Path(), Options{})
-	holder, err := other.db.Begin() // immediate: nobody else may write
+	holder, err := other.db.Begin() // immediate: blocks other writers
 	require.NoError(t, err)
 	const rounds = 300
 	for i := range rounds {
@@ -54,7 +54,7 @@ func TestALockedDatabaseIsWaitedFor(t *testing.T) {
 	require.NoError(t, s.Err())
 	require.Equal(t, rounds, snapshot(t, s, testRun).Nodes[0].RoundsDone)
 	requireIntact(t, s)
-	// A checkpoint of the other store at its end may lock once more; every trouble is told once, with its end.
+	// The other store's last checkpoint may lock once more. Each problem is reported once, with its recovery.
 	got := warned.all()
 	require.NotEmpty(t, got)
 	require.Zero(t, len(got)%2, got)
@@ -100,7 +100,7 @@ func TestAMovedDatabaseEndsTheWriter(t *testing.T) {
 	}
 }
 
-// TestTheLogStaysShortUnderReaders writes while readers poll so that one of them always is in the middle of something.
+// TestTheLogStaysShortUnderReaders writes while readers poll, so that a reader is active at any time.
 func TestTheLogStaysShortUnderReaders(t *testing.T) {
 	const limit = 256 << 10
 	s := startedStore(t, Options{MaxDelay: time.Millisecond, MaxBatch: 20, SeenInterval: 50 * time.Millisecond, WALLimit: limit})
@@ -149,7 +149,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		// It prints a line at whatever it has done; the moment of its death is another each time.
+		// The child prints a byte after each step. The moment of the kill differs each time.
 		buf := make([]byte, 1)
 		for range 20 + 37*i {
 			_, err := out.Read(buf)
@@ -178,7 +178,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	require.Positive(t, recorded["node_0"])
 }
 
-// childResuming goes on where the database ends: it tells the last rounds again, does new ones, and prints a byte at
+// childResuming continues where the database ends: it repeats the last rounds, adds new ones, and prints a byte after
 // each.
 func childResuming(path string) int {
 	ctx := context.Background()

@@ -13,32 +13,32 @@ import (
 
 // Values of Node.Absent.
 const (
-	AbsentAway = "away" // nothing was heard of it for a while, or it lags: not waited for, may come back
-	AbsentLeft = "left" // it doesn't come back by itself: it left in order, or its worker was revoked or banned
+	AbsentAway = "away" // silent for a while, or too far behind: the swarm does not wait for it, and it may return
+	AbsentLeft = "left" // it does not return by itself: it left in order, or its worker was revoked or banned
 )
 
-// Worker is another host that takes part in a run, as it was when last heard of.
+// Worker is the last known state of another host that takes part in a run.
 type Worker struct {
 	Worker    string
 	Host      string
-	Device    string      // what it trains on: cpu, or the GPU's name
+	Device    string      // that trains: cpu, or the GPU's name
 	Version   string      // of its program
 	State     event.State // one of event.Worker*
-	StateTime float64     // Unix seconds, like the next two, by the coordinator's clock
+	StateTime float64     // Unix seconds of the coordinator's clock, as FirstSeen and LastSeen
 	FirstSeen float64
 	LastSeen  float64
-	Nodes     int    // that it brought
-	Offered   int64  // batches, since the coordinator's newest start, like the next two
-	Refused   int64  // of these
-	Bytes     int64  // that it sent
-	Reason    string // of its state, or of the newest refusal
+	Nodes     int    // number of its nodes
+	Offered   int64  // batches since the coordinator's newest start; Refused and Bytes likewise
+	Refused   int64  // of these, refused by the coordinator
+	Bytes     int64  // received from it
+	Reason    string // reason for its state, or for the newest refusal
 }
 
-// Member is a node of a run and whose it is.
+// Member is a node of a run and its owner.
 type Member struct {
 	Node   string
-	Worker string // empty: of the coordinator's own host
-	From   int    // the first round that is its
+	Worker string // empty: the coordinator's host
+	From   int    // first round in which it takes part
 }
 
 const (
@@ -56,14 +56,14 @@ WHERE state_time < ?4`
 	joinSQL = `UPDATE nodes SET worker = ?4, from_round = ?5, absent = '', absent_time = ?3
 WHERE run = ?1 AND node = ?2 AND absent_time < ?3`
 
-	// Of one instant what was last in a membership counts: it was there, was away, has left.
+	// At equal times the later state in a membership counts: present, away, left.
 	leaveSQL = `UPDATE nodes SET absent = ?4, absent_time = ?3
 WHERE run = ?1 AND node = ?2 AND (absent_time, length(absent), absent) < (?3, length(?4), ?4)`
 )
 
-// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. An
-// empty host, device or version is not known, as after a restart of the coordinator, and leaves the one before. Without
-// a StateTime a state that is another one than before is of now; without a FirstSeen it is LastSeen.
+// SaveWorker writes the state of a run's workers immediately, in one transaction. It keeps the recorded host, device or
+// version if the new one is empty, as after a restart of the coordinator. If StateTime is unset, a changed state gets
+// the current time. If FirstSeen is unset, LastSeen is used.
 func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -84,15 +84,15 @@ func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) e
 	return sqlite.Explain(s.path, tx.Commit())
 }
 
-// joined notes that a node takes part. Of one without a worker, in a worker's own database, it says from which round
-// on.
+// joined records that a node takes part. For a node without a worker, in a worker's own database, it records the first
+// round.
 func (tx *transaction) joined(e event.Event) error {
 	_, err := tx.exec(joinSQL, e.Run, e.Node, e.Time, e.Worker, e.RoundIndex)
 	delete(tx.owners, [2]string{e.Run, e.Node})
 	return err
 }
 
-// left notes that a node is no longer waited for. Without a cause it may come back.
+// left records that the swarm no longer waits for a node. Without a cause the node may return.
 func (tx *transaction) left(e event.Event) error {
 	absent := AbsentAway
 	if e.Cause != "" {
@@ -105,18 +105,18 @@ func (tx *transaction) left(e event.Event) error {
 	return err
 }
 
-// worker notes a worker's state.
+// worker records a worker's state.
 func (tx *transaction) worker(e event.Event) error {
 	_, err := tx.exec(setWorkerSQL, e.Run, e.Worker, string(e.State), e.Time, e.Message)
 	return err
 }
 
-// joinDetail is what events.detail holds of a join.
+// joinDetail is the content of events.detail for a join.
 type joinDetail struct {
 	RoundIndex int `json:"round_index"`
 }
 
-// detail returns what of an event goes to events.detail.
+// detail returns the text of events.detail for an event.
 func detail(e event.Event) (string, error) {
 	var of any
 	switch {
@@ -131,7 +131,7 @@ func detail(e event.Event) (string, error) {
 	return string(text), err
 }
 
-// addDetail is detail's inverse.
+// addDetail is the inverse of detail.
 func addDetail(e *event.Event, text string) error {
 	switch e.Type {
 	case event.TypeMemoryStep:
@@ -168,7 +168,7 @@ FROM workers WHERE run = ? ORDER BY length(worker), worker`, run)
 	return workers, err
 }
 
-// Members returns every node that ever was of a run, by name: node_2 before node_10.
+// Members returns all present and former nodes of a run, by name: node_2 before node_10.
 func (r *Reader) Members(ctx context.Context, run string) ([]Member, error) {
 	ok, err := r.has(ctx, schemaWorkers)
 	if err != nil {

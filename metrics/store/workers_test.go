@@ -17,7 +17,7 @@ func leaves(worker, node string, at float64, cause string) event.Event {
 	return event.Event{Type: event.TypeLeave, Run: testRun, Node: node, Worker: worker, Time: at, Cause: cause}
 }
 
-// theirs is an event of a worker's node.
+// theirs turns an event into one of a worker's node.
 func theirs(worker string, e event.Event) event.Event {
 	e.Worker = worker
 	return e
@@ -46,7 +46,8 @@ func TestNodesOfWorkersComeAndGo(t *testing.T) {
 	require.True(t, n.There())
 	require.Equal(t, 7, n.Position())
 
-	// Its own events carry its own clock, which may be behind the coordinator's: they don't decide whether it is there.
+	// Events of a worker's node carry that host's clock, which may be behind the coordinator's. They do not change its
+	// presence.
 	record(t, s, theirs("anna", working("anna_0", 205, event.StateGenerating, 7)), leaves("anna", "anna_0", 300, ""))
 	n = nodeOf(t, s, "anna_0")
 	require.Equal(t, event.StateAway, n.Shown())
@@ -84,8 +85,8 @@ func TestPidsOfOtherHostsAreNotKept(t *testing.T) {
 	require.Equal(t, []any{0, 0, "gpt2"}, []any{n.PID, n.EnginePID, n.Model})
 }
 
-// A coordinator that begins again doesn't know yet who is still at work: other hosts' nodes are away until their
-// workers are back, and what they are doing isn't overwritten.
+// A restarted coordinator does not know which nodes are still working. Other hosts' nodes are away until their workers
+// reconnect, and their states stay.
 func TestANewAttemptWaitsForNoWorker(t *testing.T) {
 	s := startedStore(t, Options{})
 	record(t, s, joins("anna", "anna_0", 200, 3), theirs("anna", working("anna_0", 201, event.StateUpdating, 3)),
@@ -93,7 +94,7 @@ func TestANewAttemptWaitsForNoWorker(t *testing.T) {
 		event.Event{Type: event.TypeWorker, Run: testRun, Worker: "anna", Time: 200, State: event.WorkerConnected},
 		event.Event{Type: event.TypeWorker, Run: testRun, Worker: "bob", Time: 201, State: event.WorkerLeft})
 	again := aRun()
-	again.Started = 150 // a clock set back
+	again.Started = 150 // the clock was set back
 	require.NoError(t, s.StartRun(t.Context(), again))
 	require.Equal(t, event.StateAway, nodeOf(t, s, "anna_0").Shown())
 	require.Equal(t, event.StateUpdating, nodeOf(t, s, "anna_0").State)
@@ -169,7 +170,7 @@ func TestSaveWorkerKeepsWhenAStateBegan(t *testing.T) {
 	require.Error(t, s.SaveWorker(t.Context(), "unknown", w))
 }
 
-// What two workers say in one instant, in the same words, are two rows.
+// Equal reports of two workers at the same time are two rows.
 func TestWorkersOfOneInstantAreTold(t *testing.T) {
 	s := startedStore(t, Options{})
 	for _, worker := range []string{"anna", "bob", "anna"} {
@@ -203,7 +204,7 @@ func TestNodesThatOnlyGenerateHaveNoTraining(t *testing.T) {
 	}
 }
 
-// Others' judgement of a worker's rollouts counts, not that of its own nodes.
+// Only other nodes' judgment of a worker's rollouts counts, not that of its own nodes.
 func TestWorkerRolloutsAreJudgedByOthers(t *testing.T) {
 	s := startedStore(t, Options{})
 	record(t, s, joins("anna", "anna_0", 190, 0), joins("anna", "anna_1", 190, 0), joins("bob", "bob_0", 190, 0))
@@ -224,7 +225,8 @@ func TestWorkerRolloutsAreJudgedByOthers(t *testing.T) {
 	require.Equal(t, "not a question of its stream", reason)
 }
 
-// Where nodes don't wait for each other a snapshot has the newest rounds of each, and those that all have done.
+// If nodes do not wait for each other, a snapshot has the newest rounds of each node and the last rounds that all
+// finished.
 func TestRecentRewardsOfNodesFarApart(t *testing.T) {
 	s := startedStore(t, Options{})
 	run := aRun()

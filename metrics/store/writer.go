@@ -10,17 +10,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// closingTries bounds the attempts at a failing write once Close was called.
+// closingTries bounds the attempts at a failing write after Close was called.
 const closingTries = 3
 
-// item is an event, a delivery of some, or with flushed a request to answer once everything before it is written.
+// item is an event, a delivery, or, with flushed, a request to be answered once all earlier items are written.
 type item struct {
 	event    event.Event
 	delivery *delivery
 	flushed  chan<- error
 }
 
-// events is how many events the item holds.
+// events returns the number of events in the item.
 func (it *item) events() int {
 	switch {
 	case it.flushed != nil:
@@ -31,7 +31,7 @@ func (it *item) events() int {
 	return 1
 }
 
-// fail answers whoever waits for an item that will not be written.
+// fail answers the caller that waits for an item that will not be written.
 func (it *item) fail(err error) {
 	switch {
 	case it.flushed != nil:
@@ -41,9 +41,9 @@ func (it *item) fail(err error) {
 	}
 }
 
-// Record queues e. It blocks only while the queue is full, which under a healthy disk it is not. It refuses an event
-// without a run, of a run that StartRun never saw, or without the part its type names; and any event after Close or
-// once the writer gave up. Recording an event again, at once or after a crash, changes nothing.
+// Record queues e. It blocks only while the queue is full, which does not happen with a working disk. It rejects an
+// event without a run, of a run that StartRun did not start, or without the payload of its type. It also fails after
+// Close and after the writer gave up. Recording an event again, immediately or after a crash, changes nothing.
 func (s *Store) Record(ctx context.Context, e event.Event) error {
 	if !s.knows(e.Run) {
 		return fmt.Errorf("record %s event: run %q was never started here", e.Type, e.Run)
@@ -54,15 +54,15 @@ func (s *Store) Record(ctx context.Context, e event.Event) error {
 	return s.send(ctx, &item{event: e})
 }
 
-// knows tells whether the run was started here.
+// knows reports whether this Store started the run.
 func (s *Store) knows(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[run]
 }
 
-// Flush waits until every event recorded before it is in the database, where they survive the death of this process. A
-// power cut may lose the last seconds, but never a node's join.
+// Flush waits until every event recorded before it is in the database and survives the death of this process. A power
+// cut may lose the last seconds, but never a node's join.
 func (s *Store) Flush(ctx context.Context) error {
 	flushed := make(chan error, 1)
 	if err := s.send(ctx, &item{flushed: flushed}); err != nil {
@@ -123,13 +123,13 @@ func (s *Store) write() {
 	}
 }
 
-// batch is what one transaction writes.
+// batch is the content of one transaction.
 type batch struct {
 	items  []*item
-	events int // in items; an empty delivery counts as one, for it is answered all the same
+	events int // number in items; an empty delivery counts as one, because it also needs an answer
 }
 
-// add adds an item, and tells whether the batch is to be written at once: somebody waits for it.
+// add adds an item and reports whether a caller waits for it, so that the batch must be written immediately.
 func (b *batch) add(it *item) (awaited bool) {
 	b.items = append(b.items, it)
 	b.events += it.events()
@@ -139,7 +139,7 @@ func (b *batch) add(it *item) (awaited bool) {
 	return it.flushed != nil || it.delivery != nil
 }
 
-// answer tells those who wait that the batch is written.
+// answer tells waiting callers that the batch is written.
 func (b batch) answer() {
 	for _, it := range b.items {
 		switch {
@@ -151,9 +151,9 @@ func (b batch) answer() {
 	}
 }
 
-// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A full
-// batch, MaxDelay and a tick end it; and once somebody waits for it, the end of what is queued: those who wait together
-// share a transaction.
+// gather returns the next batch, whether the database needs tending, and whether the queue is still open. A batch ends
+// when it is full, after MaxDelay, or at a tick. If a caller waits for it, it ends with the items that are already
+// queued, so that callers that wait together share a transaction.
 func (s *Store) gather(tick <-chan time.Time) (b batch, due, open bool) {
 	var it *item
 	select {
@@ -187,7 +187,7 @@ func (s *Store) gather(tick <-chan time.Time) (b batch, due, open bool) {
 	}
 }
 
-// takeQueued adds what is queued, up to a full batch, and returns whether the queue is still open.
+// takeQueued adds queued items up to a full batch, and returns whether the queue is still open.
 func (s *Store) takeQueued(b *batch) (open bool) {
 	for b.events < s.opts.MaxBatch && len(b.items) < s.opts.MaxBatch {
 		select {
@@ -203,7 +203,7 @@ func (s *Store) takeQueued(b *batch) (open bool) {
 	return true
 }
 
-// commit writes a batch in one transaction, and again while that fails, for RetryFor. The queue fills up meanwhile.
+// commit writes a batch in one transaction, and retries for RetryFor if that fails. Meanwhile the queue fills up.
 func (s *Store) commit(b batch) error {
 	closing := s.closing
 	began := time.Now()
@@ -237,7 +237,7 @@ func (s *Store) commit(b batch) error {
 	}
 }
 
-// note keeps the outcome of the newest write, and returns whether the one before it failed.
+// note records the result of the newest write, and returns whether the write before it failed.
 func (s *Store) note(err error) (failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +246,7 @@ func (s *Store) note(err error) (failed bool) {
 	return failed
 }
 
-// giveUp makes the failure known, and everything that waits return.
+// giveUp publishes the failure and unblocks all waiting callers.
 func (s *Store) giveUp(err error, lost batch) {
 	for _, it := range lost.items {
 		it.fail(err)
@@ -269,7 +269,7 @@ func (s *Store) giveUp(err error, lost batch) {
 	}
 }
 
-// drain answers those who are left waiting once no Record is sending any more.
+// drain answers the remaining waiting callers after the last Record has returned.
 func (s *Store) drain(err error) {
 	for it := range s.queue {
 		it.fail(err)

@@ -1,5 +1,5 @@
-// Package extract copies runs into a new database that can be shared. The copy has what statistics need and no data
-// about the machine or its users. The package knows the necessary tables and columns, and must not import
+// Package extract copies runs into a new database that can be shared. The copy has the data that statistics need and no
+// data about the machine or its users. The package has its own list of tables and columns, and must not import
 // metrics/store.
 package extract
 
@@ -17,14 +17,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// extracted says what an extract takes of a run, table by table: rows that where leaves, of all of them for none. It
-// leaves out all other tables: peers, memory samples, checkpoints, deliveries and jobs.
+// extracted lists the copied tables of a run. where selects rows; empty: all rows. Other tables are omitted: peers,
+// memory samples, checkpoints, deliveries and jobs.
 var extracted = []struct{ table, where string }{
 	{"runs", ""}, {"attempts", ""}, {"nodes", ""}, {"rounds", ""}, {"devices", ""}, {"evals", ""}, {"eval_questions", ""},
 	{"events", "type != 'spawn'"}, {"workers", ""}, {"imports", ""}, {"imported_rounds", ""},
 }
 
-// Tables are those that an extract fills, a table after those that it refers to.
+// Tables lists the tables of an extract. Each table follows the tables that it refers to.
 func Tables() []string {
 	var tables []string
 	for _, x := range extracted {
@@ -33,18 +33,18 @@ func Tables() []string {
 	return append(tables, "task_rewards")
 }
 
-// BulkCache is SQLite's cache where much is written at once: 64 MiB, in its notation. With the default pages are
+// BulkCache is SQLite's cache size for bulk writes: 64 MiB, in SQLite's notation. With the default size, pages are
 // written several times.
 const BulkCache = "-65536"
 
-// taskStretch is over how many rounds an extract adds up a node's rewards by task.
+// taskStretch is the number of rounds over which an extract sums a node's rewards by task.
 const taskStretch = 25
 
-// Source is a database that is read.
+// Source is the database to read.
 type Source struct{ Path, Driver string }
 
-// File writes these runs to the file at path, which must not be there, as they are at one moment, while others go on
-// writing. It returns how many rows were taken. Where it fails it leaves no file.
+// File writes a consistent copy of these runs to a new file at path, while other processes continue to write. The file
+// must not exist. It returns the number of copied rows. After an error it leaves no file.
 func File(ctx context.Context, from Source, path string, runs []string) (rows int, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -62,7 +62,7 @@ func File(ctx context.Context, from Source, path string, runs []string) (rows in
 	return rows, nil
 }
 
-// Fill fills the file at path. With labels, which it fills in, too, the file is for ourselves and need not be compact.
+// Fill fills the file at path. With labels, which it also fills in, the file is for internal use and is not compacted.
 func Fill(ctx context.Context, r Source, path string, runs []string, labels *Labels) (rows int, err error) {
 	version, err := sqlite.Inspect(ctx, r.Path, r.Driver)
 	if err != nil {
@@ -72,20 +72,20 @@ func Fill(ctx context.Context, r Source, path string, runs []string, labels *Lab
 	if err != nil {
 		return 0, err
 	}
-	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is
-	// overwritten with zeros, which take no room once compressed.
+	// No other process uses the file, and after a crash it is discarded, so that it needs no journal. Freed space is
+	// overwritten with zeros, which compress well.
 	db, err := sql.Open(r.Driver, sqlite.DSN(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
 		"_cache_size": {BulkCache}}))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1) // what is attached belongs to a connection
+	db.SetMaxOpenConns(1) // ATTACH is per connection
 	var private privacy
 	if err := private.install(ctx, db); err != nil {
 		return 0, err
 	}
-	// Rows are taken over into the schema that they have, and brought up to date with it.
+	// Copy rows with the source's schema, then migrate.
 	for done := false; !done; {
 		if done, err = sqlite.MigrateOne(ctx, db, path, steps[:version]); err != nil {
 			return 0, err
@@ -113,7 +113,7 @@ func (r Source) takeRows(ctx context.Context, db *sql.DB, runs []string, private
 		return 0, err
 	}
 	defer tx.Rollback()                   //nolint:errcheck // no effect after a commit
-	if r.Driver == sqlite.ForeignDriver { // the file may be another than when it was opened
+	if r.Driver == sqlite.ForeignDriver { // the file may have been replaced since it was opened
 		if err := sqlite.CheckForeign(ctx, tx, r.Path, "source"); err != nil {
 			return 0, err
 		}
@@ -154,7 +154,7 @@ func (r Source) takeRows(ctx context.Context, db *sql.DB, runs []string, private
 	return rows + n, err
 }
 
-// takeTable copies a table's rows of the chosen runs; a table that the schema doesn't have has none.
+// takeTable copies a table's rows of the chosen runs. It copies nothing if the schema lacks the table.
 func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, err error) {
 	var names, values []string
 	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
@@ -171,7 +171,7 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 	}
 	verb := "INSERT"
 	if table == "events" {
-		verb = "INSERT OR IGNORE" // two of one moment may differ in the folder of a path alone
+		verb = "INSERT OR IGNORE" // two events of one moment may differ only in the folder of a path
 	}
 	result, err := tx.ExecContext(ctx, fmt.Sprintf("%s INTO main.%s (%s) SELECT %s FROM source.%[2]s WHERE run IN (SELECT run FROM chosen) AND %[5]s",
 		verb, table, strings.Join(names, ", "), strings.Join(values, ", "), where))
@@ -182,8 +182,8 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 	return int(n), err
 }
 
-// shortened is the SQL of a column's value, without what is private, and with no more digits than its use needs: random
-// last ones are what can't be compressed.
+// shortened returns the SQL expression for a column's value, without private data and with only the necessary digits.
+// Random last digits cannot be compressed.
 func shortened(table, column, kind string) string {
 	neutral := neutralized[table+"."+column]
 	metric, _ := event.MetricNamed(column)
@@ -194,14 +194,14 @@ func shortened(table, column, kind string) string {
 		return column
 	case column == "time" || metric.Unit == event.UnitSeconds:
 		return fmt.Sprintf("round(%s * 1024.0) / 1024.0", column)
-	case metric.Bound == event.BoundDifference: // 1e-6 where all is well: 0 would be another claim
+	case metric.Bound == event.BoundDifference: // typically 1e-6: rounding to 0 would change the meaning
 		return fmt.Sprintf("round(%s * 1073741824.0) / 1073741824.0", column)
 	}
 	return fmt.Sprintf("round(%s * 16384.0) / 16384.0", column)
 }
 
-// takeTasks copies rewards by task: a node's of each stretch of rounds, with the stretch's last round that it did. A
-// sum with one that wasn't finite isn't either.
+// takeTasks copies rewards by task, summed per node and range of rounds, under the last round of the range that the
+// node finished. A sum with a non-finite reward is NULL.
 func takeTasks(ctx context.Context, tx *sql.Tx) (rows int, err error) {
 	result, err := tx.ExecContext(ctx, `INSERT INTO main.task_rewards (run, round, node, task, completions, reward_sum)
 SELECT run, max(round), node, task, sum(completions), CASE WHEN count(*) = count(reward_sum) THEN sum(reward_sum) END

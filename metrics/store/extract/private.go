@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// neutralized is the SQL of columns whose values tell of the machine that a run was made on, or of its owner, as an
-// extract has them.
+// neutralized maps columns whose values identify the machine or its owner to the SQL expressions that replace them in
+// an extract.
 var neutralized = map[string]string{
 	"runs.host": "''", "runs.boot_id": "''", "runs.pid": "0", "runs.start_ticks": "0",
 	"attempts.host": "''", "attempts.pid": "0", "nodes.pid": "0", "nodes.engine_pid": "0", "workers.host": "''", "imports.source": "''",
@@ -25,11 +25,11 @@ var neutralized = map[string]string{
 	"events.message": "neutral_text(message)", "workers.reason": "neutral_text(reason)",
 }
 
-// privacy are the SQL functions of neutralized: of a path only its last part stays, of a GPU's UUID which GPU of the
-// extract it is, of a host's name in a message that it was a host.
+// privacy implements the SQL functions of neutralized. They reduce a path to its last part, a GPU's UUID to a number
+// within the extract, and a host name in a message to "host".
 type privacy struct{ names *neutral.Names }
 
-// install makes the functions known to the connection of db, which has one.
+// install registers the functions on the single connection of db.
 func (p *privacy) install(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -45,13 +45,14 @@ func (p *privacy) install(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// Labels say what GPUs and hosts are called in an extract, as text that is the same for the same names.
+// Labels are texts that identify the replacement names of GPUs and hosts in an extract. Equal names produce equal
+// labels.
 type Labels struct {
 	All   string
-	Alone map[string]string // of each run, by its key, in an extract of it alone
+	Alone map[string]string // by run key, for an extract of that run alone
 }
 
-// choose makes runs the chosen ones, learns their labels and returns these.
+// choose selects runs, reads their names of GPUs and hosts, and returns the label of these names.
 func (p *privacy) choose(ctx context.Context, tx *sql.Tx, runs ...string) (label string, err error) {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM chosen"); err != nil {
 		return "", err
@@ -67,7 +68,7 @@ func (p *privacy) choose(ctx context.Context, tx *sql.Tx, runs ...string) (label
 	return p.names.Label(), nil
 }
 
-// learn finds the GPUs and the hosts of the chosen runs, in an order that is the same for equal runs.
+// learn finds the GPUs and hosts of the chosen runs, in the same order for equal runs.
 func (p *privacy) learn(ctx context.Context, tx *sql.Tx) error {
 	var uuids, hosts []string
 	for _, x := range []struct {

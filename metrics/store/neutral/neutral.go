@@ -12,16 +12,15 @@ import (
 	"strings"
 )
 
-// Names are what GPUs and hosts are called instead: a GPU by its number among those that were added, a host by that it
-// is one.
+// Names maps GPUs and hosts to neutral names: a GPU to its number in the order of addition, a host to "host".
 type Names struct {
 	gpus  map[string]string
 	uuids *strings.Replacer
 	hosts map[string]bool
 }
 
-// NewNames knows these GPUs, by their UUIDs and numbered in their order, each once, and these hosts. Empty texts are
-// none.
+// NewNames returns names for these GPUs, numbered in their order without duplicates, and these hosts. It ignores empty
+// texts.
 func NewNames(uuids, hosts []string) *Names {
 	n := &Names{gpus: map[string]string{}, hosts: map[string]bool{}}
 	var known []string
@@ -36,7 +35,7 @@ func NewNames(uuids, hosts []string) *Names {
 			n.hosts[host] = true
 		}
 	}
-	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may begin with another
+	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // longer UUIDs first, because one may be a prefix of another
 	var pairs []string
 	for _, uuid := range known {
 		pairs = append(pairs, uuid, n.gpus[uuid])
@@ -45,13 +44,13 @@ func NewNames(uuids, hosts []string) *Names {
 	return n
 }
 
-// Label is a text that is the same for the same names.
-func (n *Names) Label() string { return fmt.Sprintf("%q %v", n.gpus, n.hosts) } // maps are printed in the order of their keys
+// Label returns a text that is equal for equal names.
+func (n *Names) Label() string { return fmt.Sprintf("%q %v", n.gpus, n.hosts) } // fmt prints maps in the order of their keys
 
-// GPU is what a GPU is called, by its UUID.
+// GPU returns the neutral name for a UUID.
 func (n *Names) GPU(uuid string) string { return cmp.Or(n.gpus[uuid], uuid) }
 
-// pathPart is what a folder's or a file's name is taken to consist of in a text.
+// pathPart matches the name of a folder or file in a text.
 const pathPart = `[^/\s"'` + "`" + `()\[\]{}<>,;:|]+`
 
 var (
@@ -60,7 +59,7 @@ var (
 	word       = regexp.MustCompile(`[\pL\pN_.-]+`)
 )
 
-// WithoutFolders cuts absolute paths, of which there may be several beside other words, to their last part.
+// WithoutFolders reduces all absolute paths in a text to their last part.
 func WithoutFolders(text string) string {
 	if !strings.Contains(text, "/") {
 		return text
@@ -68,7 +67,7 @@ func WithoutFolders(text string) string {
 	return folders.ReplaceAllString(homeFolder.ReplaceAllString(text, "~"), "$1")
 }
 
-// Text is what a person reads, without folders and names.
+// Text removes folders and names from text for people.
 func (n *Names) Text(text string) string {
 	text = WithoutFolders(n.uuids.Replace(text))
 	if len(n.hosts) == 0 {
@@ -83,7 +82,7 @@ func (n *Names) Text(text string) string {
 	})
 }
 
-// DocumentWithoutFolders is a JSON document with WithoutFolders done to each text in it. What is none stays as it is.
+// DocumentWithoutFolders applies WithoutFolders to each text in a JSON document. It returns invalid JSON unchanged.
 func DocumentWithoutFolders(text []byte) []byte {
 	plain, err := NewNames(nil, nil).Document(string(text))
 	if err != nil {
@@ -92,7 +91,8 @@ func DocumentWithoutFolders(text []byte) []byte {
 	return []byte(plain)
 }
 
-// Document is a JSON document; one in which there is nothing to take out stays as it is, byte by byte.
+// Document applies Text to each text in a JSON document. A document without identifying data is returned unchanged,
+// byte for byte.
 func (n *Names) Document(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -128,7 +128,7 @@ func (n *Names) within(value any, changed *bool) any {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(x)) {
 			value := n.within(x[key], changed)
-			plain := WithoutFolders(key) // of a run's inputs: model /srv/models/mine
+			plain := WithoutFolders(key) // in the inputs of a run, for example model /srv/models/mine
 			if _, taken := x[plain]; plain != key && !taken {
 				delete(x, key)
 				key, *changed = plain, true

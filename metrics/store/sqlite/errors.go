@@ -7,12 +7,12 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// Error is a failure that its reader can mend: Remedy says how, in one line.
+// Error is a failure that the user can fix. Remedy says how, in one line.
 type Error struct {
 	Path   string // the database
 	Reason string
 	Try    string
-	Err    error // cause, may be nil
+	Err    error // may be nil
 }
 
 // Error returns one line without the remedy.
@@ -26,10 +26,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Remedy returns what to try.
+// Remedy returns the suggested fix.
 func (e *Error) Remedy() string { return e.Try }
 
-// Explain gives SQLite's own errors a reason and a remedy; others are only wrapped.
+// Explain adds a reason and a remedy to SQLite's own errors, and wraps others.
 func Explain(path string, err error) error {
 	var own *Error
 	var sq sqlite3.Error
@@ -59,7 +59,7 @@ func Explain(path string, err error) error {
 	return e
 }
 
-// IsRejection tells an error that a row itself causes, which no retry mends.
+// IsRejection reports whether a row itself caused the error, so that a retry cannot succeed.
 func IsRejection(err error) bool {
 	var sq sqlite3.Error
 	if !errors.As(err, &sq) {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// verdict says what a kind of file system means for SQLite, whose locks and shared memory need one host.
+// verdict says whether a kind of file system is suitable for SQLite, whose locks and shared memory require a single
+// host.
 type verdict int
 
 const (
@@ -16,16 +17,15 @@ const (
 	refused
 )
 
-// fileSystem is what is known of a kind of file system.
+// fileSystem describes a kind of file system.
 type fileSystem struct {
 	name string
 	verdict
 }
 
-// fileSystems are the kinds of file systems that are known, by Linux's statfs f_type (statfs(2)). Only what is listed
-// as local counts as such.
+// fileSystems maps Linux's statfs f_type (statfs(2)) to known file systems. Only those listed as local count as local.
 var fileSystems = map[uint32]fileSystem{
-	0xEF53:     {"ext4", local}, // ext2 and ext3, too
+	0xEF53:     {"ext4", local}, // also ext2 and ext3
 	0x58465342: {"XFS", local},
 	0x9123683E: {"btrfs", local},
 	0x2FC12FC1: {"ZFS", local},
@@ -65,8 +65,8 @@ var fileSystems = map[uint32]fileSystem{
 	0xBACBACBC: {"VMware shared folder", doubtful},
 }
 
-// judge maps Linux's statfs f_type to a name and a verdict. A kind that isn't listed is doubtful; 0 stands for a host
-// that knows no kinds.
+// judge maps Linux's statfs f_type to a name and a verdict. An unlisted kind is doubtful. 0 means that the host reports
+// no kinds, and counts as local.
 func judge(magic uint32) (string, verdict) {
 	if magic == 0 {
 		return "", local
@@ -77,8 +77,8 @@ func judge(magic uint32) (string, verdict) {
 	return "unknown", doubtful
 }
 
-// CheckFileSystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful
-// ones.
+// CheckFileSystem rejects the database at path if its folder is on a network file system. It reports doubtful file
+// systems to warn.
 func CheckFileSystem(path string, warn func(error)) error {
 	magic, _, err := filesystemOf(filepath.Dir(path))
 	if err != nil {
@@ -103,8 +103,7 @@ func judged(path string, magic uint32, warn func(error)) error {
 	return nil
 }
 
-// ReadOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it
-// is.
+// ReadOnly adds the reason to an error from opening the database at path if its file system is read-only.
 func ReadOnly(path string, err error) error {
 	_, mounted, statErr := filesystemOf(filepath.Dir(path))
 	if err == nil || !errors.Is(err, syscall.EROFS) && (statErr != nil || !mounted) {

@@ -11,17 +11,17 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// Names of SQLite drivers. A connection of ours trusts no schema and holds no value that no run of ours has.
+// Names of SQLite drivers. Connections of both drivers distrust the schema and limit the size of values.
 const (
 	OwnDriver     = "swarm"
-	ForeignDriver = "swarm-foreign" // may read files from elsewhere
+	ForeignDriver = "swarm-foreign" // for files of unknown origin
 )
 
-// Bounds of what a file may have this process hold. A configuration is at most 1 MiB of YAML.
+// Limits of the memory that a file can make this process use. A configuration is at most 1 MiB of YAML.
 const (
-	mostOwnValue     = 64 << 20  // bytes of one value or row, in a database of this home
-	MostForeignValue = 4 << 20   // the same, in a file from elsewhere
-	MostHeld         = 128 << 20 // bytes of a file from elsewhere that an import holds at once
+	mostOwnValue     = 64 << 20  // bytes per value or row, in a database of this home
+	MostForeignValue = 4 << 20   // the same, in a file of unknown origin
+	MostHeld         = 128 << 20 // bytes of a file of unknown origin that an import holds at once
 )
 
 func init() {
@@ -34,9 +34,9 @@ func init() {
 	}
 }
 
-// CheckForeign refuses a database from elsewhere that has another schema than ours, by its text, or that would have an
-// import hold too much. The schema is looked at first: with our text nothing in the file computes anything but our own
-// checks. schema is the name that the database has in q.
+// CheckForeign rejects a database of unknown origin if the text of its schema differs from this program's, or if an
+// import would exceed the memory limits. It compares the schema first: with our text, the file can execute only our own
+// checks. schema is the name of the database in q.
 func CheckForeign(ctx context.Context, q schemaQuerier, path, schema string) error {
 	var version int
 	if err := q.QueryRowContext(ctx, "PRAGMA "+schema+".user_version").Scan(&version); err != nil {
@@ -79,7 +79,7 @@ type schemaQuerier interface {
 	Rows
 }
 
-// schemaText is what readSchema finds in a database that this program made, of a version.
+// schemaText returns the result of readSchema for a database of this program with a schema version.
 func schemaText(ctx context.Context, version int) (map[string]string, error) {
 	steps, err := Migrations()
 	if err != nil {
@@ -90,7 +90,7 @@ func schemaText(ctx context.Context, version int) (map[string]string, error) {
 		return nil, err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each has a database of its own
+	db.SetMaxOpenConns(1) // each connection has its own in-memory database
 	for _, step := range steps[:version] {
 		if _, err := db.ExecContext(ctx, step); err != nil {
 			return nil, err
@@ -99,7 +99,8 @@ func schemaText(ctx context.Context, version int) (map[string]string, error) {
 	return readSchema(ctx, db, "main")
 }
 
-// readSchema are the texts of all that a database has, by kind and name. It runs nothing of the database's.
+// readSchema returns the text of everything in a database's schema, by kind and name. It executes nothing of the
+// database.
 func readSchema(ctx context.Context, q Rows, schema string) (map[string]string, error) {
 	all := map[string]string{}
 	err := Query(ctx, q, func(rows *sql.Rows) error {
@@ -121,7 +122,7 @@ func readSchema(ctx context.Context, q Rows, schema string) (map[string]string, 
 	return all, err
 }
 
-// difference says in what a schema is not as it must be.
+// difference describes the first difference between two schemas.
 func difference(got, want map[string]string) string {
 	for key, text := range got {
 		switch wanted, there := want[key]; {

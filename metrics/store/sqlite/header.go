@@ -10,21 +10,22 @@ import (
 	"os"
 )
 
-// Places in the header of SQLite's files (https://www.sqlite.org/fileformat.html).
+// Offsets in the header of SQLite's files (https://www.sqlite.org/fileformat.html).
 const (
 	headerSize  = 100
-	headerLog   = 18 // 2: changes are kept in a log beside the file, as where runs are recorded
-	headerCache = 48 // a suggested size of the page cache, which SQLite and its VACUUM leave as it is
+	headerLog   = 18 // 2: write-ahead log mode, as in recorded databases
+	headerCache = 48 // suggested size of the page cache; SQLite and its VACUUM preserve it
 	headerID    = 68 // application_id
 )
 
-// sqliteMagic is what a database begins with, gzipMagic a gzip file.
+// sqliteMagic is the prefix of a database, gzipMagic that of a gzip file.
 const (
 	sqliteMagic = "SQLite format 3\x00"
 	gzipMagic   = "\x1f\x8b"
 )
 
-// extractMark is what an extract has for the size of the page cache, in pages: "EX". No other database of ours has any.
+// extractMark is the suggested page cache size of an extract, in pages: "EX". Other databases of this program have
+// none.
 const extractMark = 0x4558
 
 // MarkExtract marks a finished database as an extract.
@@ -40,7 +41,7 @@ func MarkExtract(path string) error {
 // Header is the first bytes of a database.
 type Header []byte
 
-// PeekHeader reads a header, and leaves in where it is.
+// PeekHeader returns the header without advancing in.
 func PeekHeader(in *bufio.Reader) Header {
 	head, err := in.Peek(headerSize)
 	if err != nil {
@@ -49,19 +50,19 @@ func PeekHeader(in *bufio.Reader) Header {
 	return head
 }
 
-// Ours tells whether it is of a database of this program's.
+// Ours reports whether it is the header of a database of this program.
 func (h Header) Ours() bool {
 	return len(h) == headerSize && string(h[:len(sqliteMagic)]) == sqliteMagic && binary.BigEndian.Uint32(h[headerID:]) == ApplicationID
 }
 
-// IsPacked tells whether in begins as a gzip file.
+// IsPacked reports whether in starts with a gzip header.
 func IsPacked(in *bufio.Reader) bool {
 	magic, err := in.Peek(len(gzipMagic))
 	return err == nil && string(magic) == gzipMagic
 }
 
-// IsExtract tells whether a file is an extract, plain or compressed, by its first bytes. One that runs were recorded in
-// since isn't, nor is a copy of a whole database.
+// IsExtract reports whether a file is an extract, plain or compressed, by its first bytes. It is false for a file in
+// which runs were recorded later, and for a copy of a whole database.
 func IsExtract(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

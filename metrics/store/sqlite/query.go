@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// Query runs q and hands each row to scan.
+// Query runs q and calls scan for each row.
 func Query(ctx context.Context, db Rows, scan func(*sql.Rows) error, q string, args ...any) error {
 	rows, err := db.QueryContext(ctx, q, args...)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package sqlite has the parts of metrics/store that depend on SQLite: its drivers, the schema and its migrations, the
-// file systems that may hold it, and SQLite's errors in words. It knows no table's meaning, which metrics/store does,
-// and must not import it.
+// Package sqlite has the parts of metrics/store that depend on SQLite: drivers, schema and migrations, checks of file
+// systems, and texts for SQLite's errors. It is independent of the meaning of tables, and must not import
+// metrics/store.
 package sqlite
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// ApplicationID marks our files in SQLite's header: "SWRM".
+// ApplicationID marks this program's files in SQLite's header: "SWRM".
 const ApplicationID = 0x5357524D
 
 //go:embed migrations/*.sql
@@ -45,19 +45,19 @@ func Migrations() ([]string, error) {
 	return steps, nil
 }
 
-// DSN returns the address of the database at path with SQLite's and the driver's options.
+// DSN returns the address of the database at path with options of SQLite and of the driver.
 func DSN(path string, options url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + options.Encode()
 }
 
-// Inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is
-// empty, and refuses a file that isn't ours or is of a newer version.
+// Inspect reads path without changing it. It returns the schema version, or 0 for a missing or empty file. It rejects a
+// file of another program or of a newer version.
 func Inspect(ctx context.Context, path, driver string) (int, error) {
 	return inspect(ctx, path, driver, "ro")
 }
 
-// InspectOwn is Inspect of a file that is about to be written. A transaction that a crash cut short while the file was
-// begun is undone first: nobody could read it else.
+// InspectOwn is Inspect for a file that is about to be written. If a crash interrupted the transaction that created the
+// file, it rolls that transaction back first, because the file would be unreadable.
 func InspectOwn(ctx context.Context, path string) (int, error) {
 	version, err := Inspect(ctx, path, OwnDriver)
 	var sq sqlite3.Error
@@ -67,7 +67,7 @@ func InspectOwn(ctx context.Context, path string) (int, error) {
 	return version, err
 }
 
-// inspect is Inspect of a file that is opened in a mode of SQLite's.
+// inspect is Inspect with one of SQLite's open modes.
 func inspect(ctx context.Context, path, driver, mode string) (int, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,12 +91,12 @@ func inspect(ctx context.Context, path, driver, mode string) (int, error) {
 	return version, nil
 }
 
-// querier is the part of sql.DB and sql.Tx that reading the schema's version needs.
+// querier is the part of sql.DB and sql.Tx that reads the schema version.
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// ownVersion returns the schema's version, or why the database can't be used.
+// ownVersion returns the schema version, or an error if the database cannot be used.
 func ownVersion(ctx context.Context, q querier, path string) (int, error) {
 	steps, err := Migrations()
 	if err != nil {
@@ -124,7 +124,8 @@ func ownVersion(ctx context.Context, q querier, path string) (int, error) {
 	return version, nil
 }
 
-// Migrate brings the schema to the newest version, one transaction a step. Another process may do so at the same time.
+// Migrate updates the schema to the newest version, with one transaction per step. Another process may do so at the
+// same time.
 func Migrate(ctx context.Context, db *sql.DB, path string) error {
 	steps, err := Migrations()
 	if err != nil {
@@ -138,7 +139,7 @@ func Migrate(ctx context.Context, db *sql.DB, path string) error {
 	}
 }
 
-// MigrateOne takes one of the steps, in a transaction; done says that the schema has them all.
+// MigrateOne applies the next of the steps in a transaction. done reports that the schema has all steps.
 func MigrateOne(ctx context.Context, db *sql.DB, path string, steps []string) (done bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
