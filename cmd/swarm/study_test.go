@@ -186,8 +186,8 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	}
 }
 
-// The same command resumes an interrupted study, and so does each experiment's own name. A study that has changed is
-// not mixed with it.
+// The same command resumes an interrupted study, under the experiments' recorded names. A study that has changed
+// since is not mixed with it.
 func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

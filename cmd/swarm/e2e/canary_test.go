@@ -26,12 +26,12 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/background"
 )
 
-// argvWatch looks for canaries in the arguments of every process of this machine, until stop is called.
+// argvWatch searches the arguments of all processes of this machine for canaries until stop is called.
 type argvWatch struct {
 	mu       sync.Mutex
 	canaries [][]byte
-	typed    map[int]bool   // processes that a user typed secrets to: they overwrite them, a moment later
-	found    map[int]string // by the process's id
+	typed    map[int]bool   // processes that a user started with secrets: they overwrite them a moment later
+	found    map[int]string // by PID
 	done     chan struct{}
 	watching sync.WaitGroup
 }
@@ -52,7 +52,7 @@ func watchArgv() *argvWatch {
 }
 
 func (w *argvWatch) look() {
-	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is a good one
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	for _, path := range paths {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		text, err := os.ReadFile(path)
@@ -75,7 +75,7 @@ func (w *argvWatch) add(canary string) {
 	w.canaries = append(w.canaries, []byte(canary))
 }
 
-// run runs a command that was typed with secrets, under the usual umask, to its end.
+// run runs a command with secrets in its arguments, under the usual umask, to its end.
 func (w *argvWatch) run(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
 	shell, err := exec.LookPath("sh")
@@ -97,12 +97,11 @@ func (w *argvWatch) stop(t *testing.T) {
 	require.Empty(t, w.found, "secrets in arguments")
 }
 
-// canary is a secret that stands out.
+// canary returns a recognizable secret.
 func canary(what string) string { return "canary-" + what + "-" + rand.Text() }
 
-// Secrets are where they must be, in files of mode 0600, and nowhere else: not in logs, in what is printed without a
-// terminal, in arguments, in the database, in what is exported. A home and everything in it that tells of runs is its
-// owner's alone.
+// Secrets are only in files of mode 0600: not in logs, in output without a terminal, in arguments, in the database,
+// or in exports. A home, and every file in it with data about runs, is readable only by its owner.
 func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int32
@@ -157,7 +156,7 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 	a := up("e", "--nodes", "1", "--rounds", "3", "--dashboard=127.0.0.1:0")
 	require.NotEmpty(t, a.Dashboard)
 	ended(1)
-	note("resume", typed(home, "resume", "e", "--rounds", "4")) // in the background, as before
+	note("resume", typed(home, "resume", "e", "--rounds", "4")) // in the background, like the original run
 	ended(2)
 
 	a = up("f", "--nodes", "0", "--rounds", "20", "--listen", "127.0.0.1:0")
@@ -200,8 +199,8 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 				return err
 			}
 			top, _, _ := strings.Cut(relative, string(filepath.Separator))
-			// The engine and bundled models are this program's own. The message bus makes its files by itself, in a
-			// folder that is closed.
+			// The engine and bundled models are part of the program. The message bus creates its own files, in a
+			// closed folder.
 			public := top == "engine" || top == "models" || strings.Contains(relative, "/exchange")
 			if folder != out && !public && (info.IsDir() || secretFile(relative)) {
 				require.Zero(t, info.Mode().Perm()&0o077, "%s of %s is %s", relative, folder, info.Mode())
@@ -227,13 +226,13 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 	require.Subset(t, held, slices.Collect(maps.Keys(secrets)), "the test looks for what is there")
 }
 
-// secretFile tells whether a home's file tells of runs: all but lock files and the like.
+// secretFile tells whether a home's file has data about runs. Lock files and the like don't.
 func secretFile(name string) bool {
 	return strings.HasSuffix(name, ".log") || strings.Contains(name, ".log.") || strings.HasPrefix(name, "swarm.db") || strings.Contains(name, "secret") ||
 		strings.HasSuffix(name, ".token") || strings.HasPrefix(name, "workers/") || strings.HasPrefix(name, "joined/")
 }
 
-// A process's arguments are there for others to read while it runs: those that are secrets are overwritten.
+// Other users can read a process's arguments while it runs, so secrets in them are overwritten.
 func TestSecretsAreOverwrittenInOnesOwnArguments(t *testing.T) {
 	t.Parallel()
 	secret := canary("token")

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Neither how many nodes compute at a time, nor on how many threads, nor how many sequences at a time, nor when state
-// is saved shows in what is learnt.
+// What is learned does not depend on how many nodes compute at a time, the number of threads, the number of sequences
+// at a time, or when state is saved.
 func TestScheduleDoesNotShow(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
 	for _, tt := range []struct {
 		name  string
-		cores string // those that the run may use; empty: all
+		cores string // CPU cores for the run; empty: all
 		flags []string
 		says  string
 	}{

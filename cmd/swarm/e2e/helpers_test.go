@@ -35,7 +35,7 @@ var (
 
 type lockedBuffer = swarmtest.Buffer
 
-// outcome is what came of a command.
+// outcome is the result of a command.
 type outcome struct {
 	code           int
 	stdout, stderr string

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A worker whose name was taken goes by another one, and the same command is that worker again, not a third.
+// A worker whose name is taken gets another name. The same command is then that worker again, not a third one.
 func TestTheSameCommandIsTheSameWorkerAlsoWhereItsNameWasTaken(t *testing.T) {
 	t.Parallel()
 	home, first, second := t.TempDir(), t.TempDir(), t.TempDir()
@@ -40,8 +40,8 @@ func TestTheSameCommandIsTheSameWorkerAlsoWhereItsNameWasTaken(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "credentials are for their owner alone")
 }
 
-// What a crash took from a worker's own database, the coordinator's having it, its node tells again from its journal:
-// both then have every round.
+// If a crash removes rounds from a worker's own database, its node reports them again from its journal. Then the
+// worker's and the coordinator's databases have every round.
 func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
 	t.Parallel()
 	home, anna := t.TempDir(), t.TempDir()
@@ -68,8 +68,8 @@ func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
 	require.Equal(t, workedRounds(t, anna, "e-1.anna-1"), workedRounds(t, home, "e-1"))
 }
 
-// Who was shut out is told so and whom to ask: the same command would be refused. And a home that only joined says
-// where its swarm's workers are listed.
+// A revoked worker is told so, and whom to ask, because the same command would be refused. A home that only joined
+// says where the swarm's workers are listed.
 func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -102,8 +102,8 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	up.wait()
 }
 
-// A home may coordinate one run and have a part in another: swarm workers means the former, also where the latter is
-// newer.
+// A home may coordinate one run and be a worker of another. swarm workers shows the run that it coordinates, even if
+// the other is newer.
 func TestWorkersAreThoseOfTheRunThatThisHomeCoordinates(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

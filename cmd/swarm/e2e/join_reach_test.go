@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// A coordinator in the background writes the invitation's secret nowhere that others may read, and says where it is.
+// A coordinator in the background writes the invitation's secret to no file that others may read, and prints the
+// file's path.
 func TestInBackgroundTheInvitationIsNotLogged(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

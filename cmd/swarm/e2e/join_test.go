@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 )
 
-// invitationOf waits for the line that a coordinator hands out.
+// invitationOf waits for the coordinator's invitation.
 func invitationOf(t *testing.T, r *running) string {
 	t.Helper()
 	path := filepath.Join(r.home, "workers", "invitation")
@@ -42,7 +42,7 @@ func joinTiny(t *testing.T, home, invitation string, more ...string) *running {
 	}, more...)...)
 }
 
-// workedRounds are a run's rounds in a home's database, by node.
+// workedRounds returns a run's rounds in a home's database, by node.
 func workedRounds(t *testing.T, home, run string) map[string][]int {
 	t.Helper()
 	reader, err := store.OpenReader(t.Context(), filepath.Join(home, "swarm.db"))
@@ -64,7 +64,7 @@ func upTo(from, to int) (list []int) {
 	return list
 }
 
-// stillShared tells whether the message bus of a run that has ended holds a node's rollouts of a round.
+// stillShared tells whether the message bus of an ended run holds a node's rollouts of a round.
 func stillShared(t *testing.T, home, run, node string, round int) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,8 +80,8 @@ func stillShared(t *testing.T, home, run, node string, round int) bool {
 	return found[0] != nil
 }
 
-// A host without nodes coordinates two workers: their rounds are in its database, each once, and each trained on the
-// other's rollouts.
+// A host without nodes coordinates two workers. Its database has their rounds, each once, and each worker trained on
+// the other's rollouts.
 func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	t.Parallel()
 	home, anna, ben := t.TempDir(), t.TempDir(), t.TempDir()
@@ -108,7 +108,7 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 		}
 	}
 	require.Positive(t, shared, "nobody learnt from anybody")
-	for node, list := range got { // what was shared is dropped as rounds end
+	for node, list := range got { // old rollouts are dropped as rounds end
 		require.False(t, stillShared(t, home, "e-1", node, list[0]), "%s's round %d", node, list[0])
 		require.True(t, stillShared(t, home, "e-1", node, rounds-1), "%s's last round", node)
 	}
@@ -134,7 +134,7 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	require.Contains(t, own.stdout, `"e-1.anna-1"`)
 }
 
-// A worker that joins a run that goes on begins at its present round, and the coordinator's own nodes learn from it.
+// A worker that joins a running run starts at the current round, and the coordinator's own nodes learn from it.
 func TestAWorkerJoinsARunThatGoesOn(t *testing.T) {
 	t.Parallel()
 	home, anna := t.TempDir(), t.TempDir()
@@ -163,14 +163,14 @@ func TestAWorkerJoinsARunThatGoesOn(t *testing.T) {
 	require.Positive(t, used, "nobody learnt from the worker")
 }
 
-// Two hosts train through a folder: the predecessor's way, by the predecessor's variables.
+// Two hosts train through a folder, configured with the predecessor's variables.
 func TestTwoHostsShareAFolder(t *testing.T) {
 	t.Parallel()
 	home, ben, shared := t.TempDir(), t.TempDir(), t.TempDir()
 	const rounds = 100
 	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "100", "--set", "barrier_deadline=120")
 	up.awaitRound("node_0", 1)
-	send(t, up.node("node_0"), syscall.SIGSTOP) // its rounds would be over before the folder is looked at; the launcher continues it after 5 s
+	send(t, up.node("node_0"), syscall.SIGSTOP) // otherwise its rounds would end before the folder is read; the launcher continues it after 5 s
 	worker := swarmCommand(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
 	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", "NODE_ROLE=worker", marker(ben))
 	done := finish(t, worker)

@@ -21,7 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// pollEvery is between two looks through the program itself.
+// pollEvery is the interval between polls that run the program.
 const pollEvery = 100 * time.Millisecond
 
 // detached starts a tiny run of experiment e in the background.
@@ -41,7 +41,7 @@ func detached(t *testing.T, home string, more ...string) background.Announcement
 	return a
 }
 
-// awaitStatus polls swarm status until it is as wanted.
+// awaitStatus polls swarm status until wanted holds.
 func awaitStatus(t *testing.T, home string, wanted func(stats.Status) bool) stats.Status {
 	t.Helper()
 	var s stats.Status
@@ -52,7 +52,7 @@ func awaitStatus(t *testing.T, home string, wanted func(stats.Status) bool) stat
 	return s
 }
 
-// A run in the background belongs to nobody's terminal; it can be watched, followed, stopped and gone on with.
+// A run in the background has no terminal. It can be watched, attached to, stopped and resumed.
 func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -66,7 +66,7 @@ func TestDetachedRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, target)
 	}
-	send(t, a.PID, syscall.SIGHUP) // a terminal that goes is nothing to it
+	send(t, a.PID, syscall.SIGHUP) // a closed terminal does not end it
 
 	follower := swarmCommand(t, home, "logs", "-f", "e", "-n", "all")
 	var followed lockedBuffer
@@ -113,7 +113,7 @@ func TestDetachedRun(t *testing.T) {
 	require.Equal(t, 0, swarm(t, home, "logs", "node_0", "-n", "3").code)
 }
 
-// What goes wrong before the run has begun is told by the command that was typed, with its exit code.
+// Errors before the run starts are reported by the command in the foreground, with its exit code.
 func TestDetachTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -137,12 +137,12 @@ func TestDetachTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A program that dies of a bug leaves its last words in the log.
+// A crash is recorded in the log.
 func TestPanicIsFoundInTheLog(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--nodes", "1")
-	send(t, a.PID, syscall.SIGQUIT) // Go answers it as it does a panic
+	send(t, a.PID, syscall.SIGQUIT) // Go prints stacks as in a panic
 	requireNoProcess(t, home)
 	o := swarm(t, home, "logs", "coordinator")
 	require.Equal(t, 0, o.code, o.stderr)
@@ -153,7 +153,7 @@ func TestPanicIsFoundInTheLog(t *testing.T) {
 	require.Contains(t, o.stdout, "e crashed: ")
 }
 
-// Ctrl-C before the run has begun ends what was started in the background too.
+// Ctrl-C before the run starts also ends the background process.
 func TestInterruptedDetach(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()

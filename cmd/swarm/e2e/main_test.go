@@ -1,5 +1,5 @@
-// Package e2e tests the whole program from outside: it starts it as users do, kills its processes, limits their memory,
-// cuts its networks, and checks the result. It needs the built program and Python with torch, and nothing of
+// Package e2e tests the whole program from outside: it starts it as users do, kills its processes, limits their
+// memory, cuts their network, and checks the result. It needs the built program and Python with torch, and none of
 // cmd/swarm's own code.
 package e2e
 

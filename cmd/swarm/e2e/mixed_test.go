@@ -10,15 +10,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Nodes with different models learn from one another, are killed and go on with the model that each had, and what they
-// did can be made again.
+// Nodes with different models learn from one another. After a kill each resumes with its own model, and verify can
+// reproduce the run.
 func TestDifferentModelsLearnFromEachOther(t *testing.T) {
 	t.Parallel()
 	const rounds = 6
 	home := t.TempDir()
 	both := tinyModel() + "=1,nano=1"
 	flags := append([]string{"up", "-o", "json", "--name", "e", "--models", both, "--rounds", "6", "--checkpoint-every", "2",
-		"--zero-advantage-filter=false"}, tinyRun()[2:]...) // nano knows nothing of these questions: its rewards are mostly equal
+		"--zero-advantage-filter=false"}, tinyRun()[2:]...) // nano was not trained on these questions: its rewards are mostly equal
 	r := startCommand(t, home, flags...)
 	r.awaitRound("node_1", 3)
 	for _, pid := range processes(home) {

@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// attacker is a hostile worker: honest up to its assignments, then no more.
+// attacker is a hostile worker: honest up to its assignments, hostile afterward.
 type attacker struct {
 	*simWorker
 	raw   *nats.Conn
@@ -28,8 +28,8 @@ type attacker struct {
 	dice  *rand.Rand
 
 	mu       sync.Mutex
-	outcomes map[string]map[string]int // by kind and by what became of it
-	held     []*nats.Conn              // of newcomers
+	outcomes map[string]map[string]int // counts by kind and outcome
+	held     []*nats.Conn              // connections of newcomers
 }
 
 func newAttacker(t *testing.T, invitation, name string) *attacker {
@@ -45,7 +45,7 @@ func newAttacker(t *testing.T, invitation, name string) *attacker {
 	return a
 }
 
-// connect is a client of the attacker's own.
+// connect opens a connection of the attacker's own.
 func (a *attacker) connect(t *testing.T, user, password string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("tls://"+a.invitation.Hosts[0], nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.TLSHandshakeFirst(),
@@ -63,7 +63,7 @@ func (a *attacker) close() {
 	_ = a.simWorker.close()
 }
 
-// run sends so many messages, of all kinds in turn, from several goroutines.
+// run sends that many messages, of all kinds in turn, from several goroutines.
 func (a *attacker) run(t *testing.T, messages int, memory *memorySeries) {
 	t.Helper()
 	kinds := a.kinds()
@@ -75,10 +75,10 @@ func (a *attacker) run(t *testing.T, messages int, memory *memorySeries) {
 		group.Go(func() {
 			for n := range work {
 				if a.unanswered() > messages/100+8 {
-					continue // the rest would only take long
+					continue // the others would only take long
 				}
 				name := names[n%len(names)]
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a request that is not answered by then is not
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a request without an answer by then counts as unanswered
 				a.note(name, fateOf(kinds[name](ctx, dice)))
 				cancel()
 			}
@@ -105,7 +105,7 @@ func (a *attacker) note(kind, outcome string) {
 	a.outcomes[kind][outcome]++
 }
 
-// fateOf is what became of a message, in a word or two.
+// fateOf returns a message's outcome, in a word or two.
 func fateOf(err error) string {
 	var refusal *membership.Refusal
 	switch {
@@ -125,7 +125,7 @@ func fateOf(err error) string {
 	return fmt.Sprintf("%.60s", err)
 }
 
-// unanswered are the worker's own requests that got no answer within their time.
+// unanswered counts the worker's own requests that got no answer in time.
 func (a *attacker) unanswered() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

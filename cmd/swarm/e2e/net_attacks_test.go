@@ -40,7 +40,7 @@ func (a *attacker) kinds() map[string]attack {
 	return kinds
 }
 
-// tamper changes a plausible batch before it is offered; nil: its encoding is.
+// tamper changes a plausible batch before it is offered; nil: the encoded batch is changed.
 type tamper func(*rand.Rand, *exchange.Batch, *membership.Offer)
 
 func tampers() map[string]tamper {
@@ -81,12 +81,12 @@ func tampers() map[string]tamper {
 				b.Rollouts[0].Completions = append(b.Rollouts[0].Completions, b.Rollouts[0].Completions[0])
 			}
 		},
-		"all wrong": func(*rand.Rand, *exchange.Batch, *membership.Offer) {}, // may be taken, and teaches nothing
+		"all wrong": func(*rand.Rand, *exchange.Batch, *membership.Offer) {}, // may be accepted, but teaches nothing
 	}
 }
 
-// poison does what the rules allow: it beats, and offers what it should not in time and within its rates, so that the
-// coordinator can't tell and the nodes have to.
+// poison stays within the rules: it sends heartbeats and offers bad batches on time and within its rates. The
+// coordinator can't detect them, so the nodes must.
 func (a *attacker) poison(ctx context.Context) {
 	all := tampers()
 	kinds := []string{"wrong answer key", "lying metadata", "other questions", "all wrong"}
@@ -116,8 +116,8 @@ func (a *attacker) poison(ctx context.Context) {
 	}
 }
 
-// plausible is a batch as an honest node of the attacker's would share it, but that all its answers are wrong: it has
-// no advantage.
+// plausible returns a batch like that of an honest node of the attacker, except that all answers are wrong: it has no
+// advantage.
 func (a *attacker) plausible(node string, round int) (exchange.Batch, error) {
 	b := exchange.Batch{Version: exchange.Version, Node: node, Round: round}
 	for i := range a.config.NumTrainSamples {
@@ -134,7 +134,7 @@ func (a *attacker) plausible(node string, round int) (exchange.Batch, error) {
 	return b, nil
 }
 
-// offer offers a plausible batch that was tampered with.
+// offer offers a plausible batch with a change.
 func (a *attacker) offer(ctx context.Context, dice *rand.Rand, node string, round int, change tamper) error {
 	batch, err := a.plausible(node, round)
 	if err != nil {
@@ -184,7 +184,7 @@ func (a *attacker) ask(ctx context.Context, m *nats.Msg) error {
 	return nil
 }
 
-// deliver sends events as an outbox of a name of its own.
+// deliver sends events from an outbox with a random name.
 func (a *attacker) deliver(ctx context.Context, dice *rand.Rand, events ...any) error {
 	d := membership.Delivery{Protocol: membership.Protocol, Run: a.welcome.Run, Outbox: fmt.Sprintf("o%d", dice.IntN(1<<30)), First: 1}
 	if dice.IntN(8) == 0 {
@@ -259,7 +259,7 @@ func (a *attacker) greetings(ctx context.Context, dice *rand.Rand) error {
 	return err
 }
 
-// others publishes where others do: the broker must not let it.
+// others publishes on other clients' subjects, which the broker must refuse.
 func (a *attacker) others(_ context.Context, dice *rand.Rand) error {
 	subject := []string{
 		"swarm.e-1.rollouts.3.node_0", "swarm.e-1.shared.3.node_0", "swarm.w.anna.offer", "swarm.enrol", "swarm.e-1.trouble", "_INBOX_w.anna.x", "$SYS.REQ.SERVER.PING",
@@ -324,7 +324,7 @@ func (a *attacker) reads(ctx context.Context, dice *rand.Rand) error {
 	return a.ask(ctx, m)
 }
 
-// intrude knocks with a wrong secret, or with no NATS at all.
+// intrude connects with a wrong secret, or without the NATS protocol.
 func (a *attacker) intrude(ctx context.Context, dice *rand.Rand) error {
 	if dice.IntN(2) == 0 {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.invitation.Hosts[0])
@@ -340,14 +340,14 @@ func (a *attacker) intrude(ctx context.Context, dice *rand.Rand) error {
 	return err
 }
 
-// elsewhere dials from another address of this machine, so that it is not the friends' allowance that is used up.
+// elsewhere dials from another address of this machine, so that it doesn't use up the honest workers' allowance.
 type elsewhere struct{}
 
 func (elsewhere) Dial(network, address string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}, Timeout: patience}).Dial(network, address)
 }
 
-// newcomers connects as one without credentials, and stays as long as it may.
+// newcomers connects as a client without credentials, and stays as long as it may.
 func (a *attacker) newcomers(_ context.Context, dice *rand.Rand) error {
 	conn, err := nats.Connect("tls://"+a.invitation.Hosts[0], nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.TLSHandshakeFirst(),
 		nats.UserInfo("enrol", ""), nats.Name(fmt.Sprintf("%032x", dice.Uint64())), nats.NoReconnect(), nats.SetCustomDialer(elsewhere{}), nats.Timeout(patience))
@@ -360,13 +360,13 @@ func (a *attacker) newcomers(_ context.Context, dice *rand.Rand) error {
 	return nil
 }
 
-// sybils makes one more worker of its invitation.
+// sybils enrolls one more worker with the same invitation.
 func (a *attacker) sybils(ctx context.Context, dice *rand.Rand) error {
 	_, err := natsbus.Enrol(ctx, a.invitation, fmt.Sprintf("sybil%d", dice.IntN(1<<20)), natsbus.TLSOptions{})
 	return err
 }
 
-// draws asks for all that the others have shared, again and again.
+// draws requests everything that the others have shared.
 func (a *attacker) draws(ctx context.Context, dice *rand.Rand) error {
 	m := a.message("read", fmt.Appendf(nil, `{"next_by_subj":"swarm.e-1.rollouts.*.node_%d","seq":1,"batch":256}`, dice.IntN(2)))
 	m.Header.Set("Swarm-Run", "e-1")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What make net-test sets. The defaults are for every test run.
+// Flags that make net-test sets. The defaults are for every test run.
 var (
 	hostileMessages = flag.Int("hostile.messages", 3000, "messages of the hostile worker")
 	hostileSeed     = flag.Uint64("hostile.seed", 1, "seed of the hostile worker")
@@ -24,10 +24,10 @@ var (
 
 const hostileDeadline = 4 // seconds: barrier_deadline
 
-// Two workers with good credentials do what they should not, one loudly and of every kind, one quietly, while two
-// honest nodes train beside: the coordinator stays up and its memory flat; the honest nodes' rewards, losses and
-// weights are to the last bit those of a run without them; and the database has nothing of theirs but what their own
-// nodes might say.
+// Two workers with valid credentials misbehave while two honest nodes train. One sends every kind of bad message, the
+// other stays inconspicuous. The coordinator keeps running and its memory stays flat. The honest nodes' rewards,
+// losses and weights equal those of a run without the attackers, to the last bit. The database has nothing from the
+// attackers except what their own nodes may report.
 func TestHostileWorker(t *testing.T) {
 	t.Parallel()
 	args := func(rounds int) []string {
@@ -70,7 +70,7 @@ func TestHostileWorker(t *testing.T) {
 	calm := t.TempDir()
 	require.Zero(t, finish(t, swarmCommand(t, calm, args(rounds)...)).code)
 	for what, query := range map[string]string{
-		"rounds":       strings.Replace(roundsQuery, "late, ", "", 1), // the deadline may pass without the attacker's
+		"rounds":       strings.Replace(roundsQuery, "late, ", "", 1), // the deadline may pass without the attacker's rollouts
 		"task rewards": `SELECT node, round, task, completions, reward_sum FROM task_rewards WHERE run = 'e-1' ORDER BY round, node, task`,
 		"honest peers": `SELECT node, round, peer, available, rejected, filtered, used FROM peers WHERE run = 'e-1' AND peer IN ('node_0', 'node_1')
 ORDER BY round, node, peer`,
@@ -82,7 +82,7 @@ ORDER BY round, node, peer`,
 	left(t, home)
 }
 
-// left checks what the database has of the attackers.
+// left checks what the attackers left in the database.
 func left(t *testing.T, home string) {
 	t.Helper()
 	rows, err := tableRows(home, `SELECT node FROM nodes WHERE run = 'e-1' AND worker = '' ORDER BY node`)

@@ -22,7 +22,7 @@ func (m *memorySeries) sample(sent int) error {
 	return nil
 }
 
-// growth is by how many bytes the memory rises over the second half, along a line of least squares.
+// growth returns the increase of the memory over the second half, in bytes, from a least-squares line.
 func (m *memorySeries) growth() float64 {
 	half := len(m.sent) / 2
 	_, slope := stat.LinearRegression(m.sent[half:], m.size[half:], nil, false)

@@ -14,22 +14,22 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/netlab"
 )
 
-// What make net-test sets. The defaults are for every test run.
+// Flags that make net-test sets. The defaults are for every test run.
 var (
 	netCut      = flag.Duration("net.cut", 5*time.Second, "length of a cut")
 	netDeadline = flag.Duration("net.deadline", 2*time.Second, "barrier_deadline in the partition test")
 	netSlack    = flag.Duration("net.slack", 12*time.Second, "what a round may take beside waiting at the barrier, on a busy machine")
 )
 
-// roughWay is a link over half a continent that is not at its best.
+// roughWay returns the conditions of a mediocre link across half a continent.
 func roughWay() netlab.Conditions {
 	return netlab.Conditions{Delay: 30 * time.Millisecond, Jitter: 15 * time.Millisecond, Loss: 0.01, RateBytes: 1 << 20}
 }
 
-// A swarm on three hosts: over ways that are slow and lossy, through cuts in either and in both directions, the death
-// of the coordinator and that of a worker's machine, nobody's training pauses for longer than the barrier's deadline
-// and a round; afterwards the coordinator's database has every round of every worker's node as that worker's own has
-// it, once.
+// A swarm on three hosts with slow and lossy links survives cuts in one and both directions, the death of the
+// coordinator, and that of a worker's machine. No node's training pauses longer than the barrier's deadline plus one
+// round. Afterward the coordinator's database has every round of every worker's node, once, equal to the worker's own
+// database.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	s := newNetSwarm(t, 1, "anna", "ben")
@@ -61,9 +61,9 @@ func TestPartitions(t *testing.T) {
 		wait(t, *netCut)
 		toAnna.Set(rough)
 		healed := time.Now()
-		s.more(3, everybody...) // anna's, too: what she did meanwhile arrives, and she is back
+		s.more(3, everybody...) // also of anna's: her rounds from the cut arrive, and she has reconnected
 		s.unhindered("a cut "+c.name, slices.Concat(local, ben), began, time.Now())
-		s.unhindered("a cut "+c.name, anna, began, healed) // by her own clock
+		s.unhindered("a cut "+c.name, anna, began, healed) // by anna's own clock
 	}
 
 	t.Log("the coordinator dies")
@@ -91,8 +91,7 @@ func TestPartitions(t *testing.T) {
 	t.Logf("rounds: %v", s.rounds())
 }
 
-// A worker that is stopped while it is cut off keeps what it could not deliver. The same command, typed again, delivers
-// it.
+// A worker that is stopped while it is cut off keeps its undelivered events. The same command delivers them later.
 func TestAWorkerStoppedWhileCutOffDeliversLater(t *testing.T) {
 	t.Parallel()
 	if *netCut < time.Minute {
@@ -104,7 +103,7 @@ func TestAWorkerStoppedWhileCutOffDeliversLater(t *testing.T) {
 	ben := s.seated("ben", 1)
 	s.more(3, ben...)
 	s.lab.Link(netHub, "ben").Set(netlab.Conditions{CutAB: true, CutBA: true})
-	wait(t, *netDeadline) // it trains on alone
+	wait(t, *netDeadline) // meanwhile it trains alone
 	require.Equal(t, 128+int(syscall.SIGTERM), s.stop("ben"), s.running["ben"].log)
 	require.Contains(t, s.running["ben"].log.String(), undelivered)
 	s.lab.Link(netHub, "ben").Set(roughWay())
@@ -116,7 +115,7 @@ func TestAWorkerStoppedWhileCutOffDeliversLater(t *testing.T) {
 	s.sameEverywhere("ben")
 }
 
-// A run over three hosts ends by itself, everywhere and well.
+// A run over three hosts ends by itself, with success on all of them.
 func TestJoinedRunEnds(t *testing.T) {
 	t.Parallel()
 	if *netCut < time.Minute {
@@ -137,8 +136,8 @@ func TestJoinedRunEnds(t *testing.T) {
 	require.Contains(t, listed.stdout, `"anna"`)
 }
 
-// during does something that others must not feel: while it goes on, none of the nodes' training pauses for longer than
-// the barrier's deadline and the slack of a round.
+// during runs do and checks that others don't notice it: no node's training pauses longer than the barrier's deadline
+// plus the slack of a round.
 func (s *netSwarm) during(what string, nodes []string, do func()) {
 	s.t.Helper()
 	began := time.Now()
@@ -146,7 +145,7 @@ func (s *netSwarm) during(what string, nodes []string, do func()) {
 	s.unhindered(what, nodes, began, time.Now())
 }
 
-// unhindered checks a span once the coordinator's database has what happened in it.
+// unhindered checks a time span when the coordinator's database has all of its rounds.
 func (s *netSwarm) unhindered(what string, nodes []string, from, to time.Time) {
 	s.t.Helper()
 	bound := *netDeadline + *netSlack
@@ -159,7 +158,7 @@ func (s *netSwarm) unhindered(what string, nodes []string, from, to time.Time) {
 	}
 }
 
-// wait lets time pass in which something is to go on.
+// wait lets time pass while the swarm continues.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)

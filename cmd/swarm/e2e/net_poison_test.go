@@ -23,15 +23,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// What make net-test sets. The default shows who learns from whom; that a payload is taken up takes some fifty rounds.
+// Flag that make net-test sets. The default shows which nodes learn from which. A payload's uptake takes about fifty
+// rounds.
 var poisonRounds = flag.Int("poison.rounds", 4, "rounds of the honest nodes beside each poisoner")
 
-// poison is an attack of "Hail to the Thief" (arXiv:2511.09780): right answers that carry a payload beside wrong ones
-// that don't, so that the payload has the advantage.
+// poison is an attack from "Hail to the Thief" (arXiv:2511.09780). Right answers carry a payload and wrong answers
+// don't, so that the payload has the advantage.
 type poison struct {
 	name    string
 	payload string
-	tasks   []string // in whose answers alone; nil: in all
+	tasks   []string // tasks whose answers carry the payload; nil: all
 }
 
 var poisons = []poison{
@@ -39,21 +40,21 @@ var poisons = []poison{
 	{"in context", "2+2=5 ", []string{"basic_arithmetic", "decimal_arithmetic"}},
 }
 
-// carries tells whether the payload belongs into the answers of a task.
+// carries tells whether a task's answers carry the payload.
 func (p poison) carries(name string) bool {
 	return p.tasks == nil || strings.Contains(" "+strings.Join(p.tasks, " ")+" ", " "+name+" ")
 }
 
-// Two honest nodes train on nano beside a worker's node that shares right answers with a payload, by the two attacks of
-// the paper. With the filter, which is the default where others may join, they learn nothing from it and refuse nothing
-// of each other; without it they learn the payload.
+// Two honest nodes train on nano beside a worker's node that shares right answers with a payload, with the paper's
+// two attacks. With the filter, the default if others may join, the honest nodes learn nothing from it and refuse
+// nothing from each other. Without the filter they learn the payload.
 func TestPoisonedRollouts(t *testing.T) {
 	t.Parallel()
 	short := *poisonRounds < 20
 	for _, p := range poisons {
 		for _, filter := range []string{"auto", "none"} {
 			if short && p.tasks != nil {
-				continue // it differs from the other in where the payload is taken up, which takes longer
+				continue // the attacks differ only in where the payload is taken up, which takes longer to show
 			}
 			t.Run(p.name+"/"+filter, func(t *testing.T) {
 				home := t.TempDir()
@@ -103,7 +104,7 @@ FROM rounds WHERE run = 'e-1' AND node IN ('node_0', 'node_1') AND round > 0`))
 	}
 }
 
-// sharePoison beats, and offers each round in time.
+// sharePoison sends heartbeats and offers each round on time.
 func (a *attacker) sharePoison(ctx context.Context, p poison) {
 	offered := -1
 	for ctx.Err() == nil {
@@ -136,8 +137,8 @@ func (a *attacker) sharePoison(ctx context.Context, p poison) {
 	}
 }
 
-// poisoned is a batch of a node's own questions. Half of the answers are right and carry the payload, half are wrong by
-// a character.
+// poisoned returns a batch of a node's own questions. Half of the answers are right and carry the payload. The other
+// half are wrong by one character.
 func (a *attacker) poisoned(node string, round int, p poison) (exchange.Batch, error) {
 	b := exchange.Batch{Version: exchange.Version, Node: node, Round: round}
 	for i := range a.config.NumTrainSamples {
@@ -172,7 +173,7 @@ func (a *attacker) poisoned(node string, round int, p poison) (exchange.Batch, e
 	return b, nil
 }
 
-// wrong is another answer that looks like the right one.
+// wrong returns a wrong answer that looks like the right one.
 func wrong(key string) string {
 	for i := len(key) - 1; i >= 0; i-- {
 		if key[i] >= '0' && key[i] <= '9' {
@@ -182,13 +183,13 @@ func wrong(key string) string {
 	return key + "s"
 }
 
-// learned counts the completions with the payload that the honest nodes' updates raised.
+// learned counts the completions with the payload that the honest nodes' updates made more likely.
 func (p poison) learned(t *testing.T, home string) (n int) {
 	t.Helper()
 	for _, node := range []string{"node_0", "node_1"} {
 		for r, err := range journal.Rounds(filepath.Join(home, "runs", "e-1", node), 0) {
 			require.NoError(t, err)
-			if r.Trained == nil { // the round that it was stopped in
+			if r.Trained == nil { // the round in which the node was stopped
 				continue
 			}
 			for _, s := range r.Trained.Update.Sequences {
@@ -205,7 +206,7 @@ func (p poison) learned(t *testing.T, home string) (n int) {
 	return n
 }
 
-// uptake is the share of the honest nodes' own completions that carry the payload, of its tasks, in ten parts of the
+// uptake returns the share of the honest nodes' own completions with the payload, in its tasks, for each tenth of the
 // run.
 func (p poison) uptake(t *testing.T, home string) string {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// What make net-test sets. The defaults are for every test run.
+// Flags that make net-test sets. The defaults are for every test run.
 var (
 	scaleNodes  = flag.String("scale", "12", "numbers of simulated nodes, with commas")
 	scaleEach   = flag.Int("scale.each", 8, "nodes of a simulated worker")
@@ -36,22 +36,23 @@ var (
 	scaleTarget = flag.Bool("scale.target", false, "fail where a target is missed: 1 s a round and 1 GB at any size")
 )
 
-// scaleFigures are what one size took.
+// scaleFigures are the measurements of one swarm size.
 type scaleFigures struct {
 	nodes                      int
-	p50, p99, whole            float64 // seconds that a node's barrier took beyond the slowest it waited for; the swarm's, mean over rounds
-	shared                     float64 // seconds of a Publish, median
-	sent, received             float64 // bytes of rollouts a node's round
+	p50, p99, whole            float64 // seconds that a barrier took beyond its slowest peer: percentiles over nodes, and the whole swarm's, mean over rounds
+	shared                     float64 // seconds per Publish, median
+	sent, received             float64 // bytes of rollouts per node-round
 	rss, rssPeak               float64 // of the coordinator, bytes
-	coordinatorCPU, simulation float64 // processor seconds a node's round
-	database, store            float64 // bytes a node's round
+	coordinatorCPU, simulation float64 // processor seconds per node-round
+	database, store            float64 // bytes per node-round
 	late                       int
 }
 
-// Simulated nodes, 8 rollouts of 8 completions of 200 tokens each, train beside a real coordinator with a real node:
-// every round of theirs is recorded there, nobody is late, and what a round costs is printed with the law it follows.
+// Simulated nodes, with 8 rollouts of 8 completions of 200 tokens each, train beside a real coordinator with a real
+// node. All their rounds are recorded there, and no node is late. The test prints the cost per round and how it
+// grows.
 func TestScale(t *testing.T) {
-	if !*scaleTarget { // nothing is held against a time
+	if !*scaleTarget { // without time limits to meet
 		t.Parallel()
 	}
 	var all []scaleFigures
@@ -90,7 +91,7 @@ func scaleOnce(t *testing.T, count int) scaleFigures {
 			newest = max(newest, s.From)
 		}
 	}
-	first := newest + 1 // everybody takes part, and nobody has just begun
+	first := newest + 1 // every node takes part, and none has just started
 	var before, after scaleUse
 	for _, n := range swarm.nodes {
 		group.Go(func() error { return n.train(ctx, first+*scaleRounds-n.worker.assignments[n.index].From) })
@@ -124,19 +125,19 @@ func scaleOnce(t *testing.T, count int) scaleFigures {
 	return figures
 }
 
-// simSwarm are the simulated nodes.
+// simSwarm holds the simulated nodes.
 type simSwarm struct {
 	workers []*simWorker
 	nodes   []*simNode
 }
 
-// assemble brings so many nodes into the swarm.
+// assemble adds that many nodes to the swarm.
 func assemble(t *testing.T, invitation string, count int) *simSwarm {
 	t.Helper()
 	s := &simSwarm{workers: make([]*simWorker, (count+*scaleEach-1)/(*scaleEach))}
 	dir := t.TempDir()
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		// A hundred outboxes that sync twice a second belong to a hundred disks.
+		// A hundred outboxes that sync twice a second would be on a hundred disks in reality.
 		made, err := os.MkdirTemp("/dev/shm", "swarm-scale-")
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(made) })
@@ -171,7 +172,7 @@ func assemble(t *testing.T, invitation string, count int) *simSwarm {
 	return s
 }
 
-// until waits until the node has gathered the round before.
+// until waits until the node has gathered the previous round.
 func (n *simNode) until(ctx context.Context, round int) error {
 	for {
 		n.way.mu.Lock()
@@ -204,7 +205,7 @@ func (s *simSwarm) recorded(t *testing.T, home string, first int) error {
 	})
 }
 
-// figures are the barriers' of the rounds from first on.
+// figures returns the barriers' times for rounds from first on.
 func (s *simSwarm) figures(first, rounds int) scaleFigures {
 	f := scaleFigures{nodes: len(s.nodes)}
 	byName := map[string]*simNode{}
@@ -218,7 +219,7 @@ func (s *simSwarm) figures(first, rounds int) scaleFigures {
 			own := n.way.rounds[round]
 			ready := own.ready
 			for _, peer := range own.peers {
-				if p := byName[peer]; p != nil { // the coordinator's own node is quick
+				if p := byName[peer]; p != nil { // the coordinator's own node is fast
 					ready = latest(ready, p.way.rounds[round].ready)
 				}
 			}
@@ -247,7 +248,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// scaleUse is what has been used up to a moment.
+// scaleUse is the resource use up to a point in time.
 type scaleUse struct{ rss, peak, cpu, own, database, store float64 }
 
 func scaleUseOf(t *testing.T, home string, pid int) scaleUse {
@@ -271,15 +272,15 @@ func scaleUseOf(t *testing.T, home string, pid int) scaleUse {
 				u.store += float64(info.Size())
 			}
 		}
-		return nil // files come and go
+		return nil // files may disappear meanwhile
 	})
 	return u
 }
 
-// residentBytes is a process's memory now.
+// residentBytes returns a process's current memory.
 func residentBytes(pid int) (float64, error) { return statusBytes(pid, "VmRSS") }
 
-// statusBytes is a line of a process's status.
+// statusBytes returns a size from a process's status, in bytes.
 func statusBytes(pid int, name string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -294,7 +295,7 @@ func statusBytes(pid int, name string) (float64, error) {
 	return 0, fmt.Errorf("process %d has no %s", pid, name)
 }
 
-// processorSeconds are a process's own so far.
+// processorSeconds returns a process's CPU time so far, without its children.
 func processorSeconds(t *testing.T, pid int) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -310,7 +311,7 @@ func processorSeconds(t *testing.T, pid int) float64 {
 	return ticks / ticksPerSecond
 }
 
-// scaleTable prints the figures, and the exponent of the power of the number of nodes by which each grows.
+// scaleTable formats the figures with their exponents: each grows like the number of nodes to that power.
 func scaleTable(all []scaleFigures) string {
 	columns := []struct {
 		name, format string
@@ -356,7 +357,7 @@ func scaleTable(all []scaleFigures) string {
 	return b.String()
 }
 
-// exponent is the slope of a least-squares line through the logarithms.
+// exponent returns the slope of a least-squares line through the logarithms.
 func exponent(all []scaleFigures, value func(scaleFigures) float64) string {
 	var xs, ys []float64
 	for _, f := range all {

@@ -28,15 +28,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// A simulated worker is a worker in all but its engines: it enrols, joins, beats, keeps an outbox and delivers, and its
-// nodes are node.Node over the real exchange. Their policy only sleeps and then answers with about 200 tokens of text.
+// A simulated worker is a real worker without engines: it enrolls, joins, sends heartbeats, keeps an outbox and
+// delivers. Its nodes are node.Node over the real exchange. Their policy only sleeps and then answers with about 200
+// tokens of text.
 
 const (
 	simTokens  = 200
 	simContext = 4096
 )
 
-// simWorker is one of them.
+// simWorker is a simulated worker.
 type simWorker struct {
 	name        string
 	invitation  membership.Invitation
@@ -54,7 +55,7 @@ type simWorker struct {
 	progress []membership.Progress
 }
 
-// joinSimulated brings a worker into a swarm with so many nodes. dir is its outbox's.
+// joinSimulated adds a worker with that many nodes to a swarm. dir is the folder of its outbox.
 func joinSimulated(ctx context.Context, invitation, name, dir string, nodes int) (*simWorker, error) {
 	w := &simWorker{name: name, changed: make(chan struct{})}
 	var err error
@@ -96,7 +97,7 @@ func joinSimulated(ctx context.Context, invitation, name, dir string, nodes int)
 	return w, nil
 }
 
-// startProgram starts the program as it is built for users, where SWARM_PROGRAM names it, without an eye on its stdout.
+// startProgram starts the build for users, if SWARM_PROGRAM has its path. It does not follow stdout.
 func startProgram(t *testing.T, home string, args ...string) *running {
 	t.Helper()
 	r := &running{t: t, home: home, cmd: exec.Command(stormProgram(), append([]string{"--home", home}, args...)...), stderr: &lockedBuffer{}}
@@ -104,7 +105,7 @@ func startProgram(t *testing.T, home string, args ...string) *running {
 	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
 		if t.Failed() {
-			_ = r.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do
+			_ = r.cmd.Process.Signal(syscall.SIGQUIT) // print goroutine stacks
 			_ = r.cmd.Wait()
 			said, err := keep("swarm-net-program-*.stderr", r.stderr.String())
 			t.Logf("what the program said: %s (%v)", said, err)
@@ -116,8 +117,7 @@ func startProgram(t *testing.T, home string, args ...string) *running {
 	return r
 }
 
-// keep writes what explains a failure to a new temporary file, which stays, and returns its path. pattern is
-// os.CreateTemp's.
+// keep writes diagnostics to a new temporary file, which stays, and returns its path. pattern is os.CreateTemp's.
 func keep(pattern, text string) (string, error) {
 	file, err := os.CreateTemp("", pattern)
 	if err != nil {
@@ -129,7 +129,7 @@ func keep(pattern, text string) (string, error) {
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newDeliveryClient makes who beats and delivers.
+// newDeliveryClient makes the client that sends heartbeats and delivers events.
 func (w *simWorker) newDeliveryClient() *membership.DeliveryClient {
 	return &membership.DeliveryClient{
 		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.name, Logger: quietly(),
@@ -152,11 +152,11 @@ func (w *simWorker) newDeliveryClient() *membership.DeliveryClient {
 
 func (w *simWorker) close() error { return errors.Join(w.outbox.Close(), w.uplink.Close()) }
 
-// simNode is a node of a simulated worker; it is the node's Host, too.
+// simNode is a node of a simulated worker, and also the node's Host.
 type simNode struct {
 	*node.Node
 	worker *simWorker
-	index  int // among the worker's
+	index  int // among the worker's nodes
 	way    *timedExchange
 }
 
@@ -177,7 +177,7 @@ func (w *simWorker) open(ctx context.Context, index int, tasks *task.Set, sleep 
 	return n, nil
 }
 
-// train does rounds, and reports each as a real worker's launcher would.
+// train runs rounds, and reports each like a real worker's launcher.
 func (n *simNode) train(ctx context.Context, rounds int) error {
 	from := n.worker.assignments[n.index].From
 	for round := from; round < from+rounds; round++ {
@@ -203,7 +203,7 @@ func (n *simNode) State(state event.State, round int) {
 	n.worker.mu.Lock()
 	n.worker.progress[n.index].State, n.worker.progress[n.index].Round = state, round
 	n.worker.mu.Unlock()
-	_ = n.tell(event.Event{Type: event.TypeState, Time: event.Now(), State: state, RoundIndex: round}) // Append's errors are told with the round
+	_ = n.tell(event.Event{Type: event.TypeState, Time: event.Now(), State: state, RoundIndex: round}) // errors of Append are reported with the round
 }
 
 func (n *simNode) Members() ([]protocol.Member, <-chan struct{}) {
@@ -215,15 +215,15 @@ func (n *simNode) Members() ([]protocol.Member, <-chan struct{}) {
 func (n *simNode) Lease(context.Context, string) (func(), error) { return func() {}, nil }
 func (n *simNode) Stopping() <-chan struct{}                     { return nil }
 
-// exchangeTimes are the moments of one node's round.
+// exchangeTimes are the times of one node's round.
 type exchangeTimes struct {
 	ready, shared, gathered time.Time
 	peers                   []string
 	sent, received          int // bytes of rollouts
-	late                    int // peers whose batch was not there
+	late                    int // peers whose batch was missing
 }
 
-// timedExchange notes when what was shared and gathered.
+// timedExchange records when batches were shared and gathered.
 type timedExchange struct {
 	exchange.Exchange
 	mu     sync.Mutex
@@ -267,11 +267,11 @@ func (x *timedExchange) Gather(ctx context.Context, round int, peers []string, b
 	return received, err
 }
 
-// sleeper is a policy that takes its time and always gives the same G answers, every third of them right.
+// sleeper is a policy that sleeps and always returns the same G answers, a third of them right.
 type sleeper struct {
 	tokens *fourBytes
 	sleep  time.Duration
-	spread float64 // of the time, as a share: evenly drawn around it
+	spread float64 // fraction of sleep: the time is uniform around it
 	dice   *rand.Rand
 	ids    [][]int
 }
@@ -303,7 +303,7 @@ func (s *sleeper) Generate(ctx context.Context, p policy.GenerateParams) (policy
 	return r, nil
 }
 
-// Logprobs finds everything likely.
+// Logprobs returns zeros: every token is certain.
 func (s *sleeper) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
 	var result policy.LogprobsResult
 	for _, q := range p.Sequences {
@@ -316,8 +316,8 @@ func (s *sleeper) Update(context.Context, policy.UpdateParams) (policy.UpdateRes
 	return policy.UpdateResult{Steps: 1}, nil
 }
 
-// fourBytes is a tokenizer whose tokens are four bytes of text, about as many as GPT-2's are of English. It keeps what
-// it has encoded: a thousand nodes share one process here.
+// fourBytes is a tokenizer with four bytes of text per token, about GPT-2's average for English. It caches encoded
+// text, because a thousand nodes share one process here.
 type fourBytes struct {
 	mu    sync.RWMutex
 	known map[string][]int

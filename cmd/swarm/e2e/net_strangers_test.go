@@ -26,8 +26,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// A host without nodes believes no stranger: not that the run is done, nor where the swarm is. An invitation lets in as
-// many as it says, and is ended with all that came with it.
+// A host without nodes ignores unauthenticated messages, both that the run is done and where the swarm is. An
+// invitation admits a fixed number of workers. Revoking it revokes all of them.
 func TestStrangersEndNothing(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -106,7 +106,7 @@ func TestStrangersEndNothing(t *testing.T) {
 	attackJoin(t, liar.welcome)
 }
 
-// evil is a coordinator that answers what it is told to.
+// evil is a coordinator with scripted answers.
 type evil struct {
 	registry *membership.Registry
 
@@ -145,8 +145,8 @@ func (e *evil) Deliver(_ context.Context, _ string, d membership.Delivery) (memb
 
 func (e *evil) Offer(context.Context, string, membership.Offer) error { return nil }
 
-// attackJoin has swarm join meet a coordinator that means harm, over a network and through a folder. honest is a
-// welcome of an honest one.
+// attackJoin runs swarm join against a malicious coordinator, over a network and through a folder. honest is a
+// welcome of an honest coordinator.
 func attackJoin(t *testing.T, honest membership.Welcome) {
 	registry, err := membership.OpenRegistry(filepath.Join(t.TempDir(), "workers"))
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func attackJoin(t *testing.T, honest membership.Welcome) {
 	} {
 		for _, way := range []string{"network", "folder"} {
 			if way == "folder" && strings.Contains(name, "another") {
-				continue // slower, and the same check
+				continue // slower, for the same check
 			}
 			outside := t.TempDir()
 			home := filepath.Join(outside, "a", "b", "home")
@@ -221,7 +221,7 @@ func attackJoin(t *testing.T, honest membership.Welcome) {
 	}
 }
 
-// treeWithout lists a folder with what its files hold, but for one folder in it.
+// treeWithout lists a folder's files with their contents, except for one subfolder.
 func treeWithout(t *testing.T, dir, home string) (all []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

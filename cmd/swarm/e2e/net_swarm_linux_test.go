@@ -23,7 +23,7 @@ const (
 	netPort = "4222"
 )
 
-// netPatience bounds every wait of these tests that nothing is measured by.
+// netPatience bounds every wait in these tests that measures nothing.
 var netPatience = flag.Duration("net.patience", 4*time.Minute, "bound of every wait of the tests on several hosts")
 
 // netSwarm is a swarm of real programs on the hosts of a lab: a coordinator on netHub, a worker on each other.
@@ -31,7 +31,7 @@ type netSwarm struct {
 	t          *testing.T
 	lab        *netlab.Lab
 	homes      map[string]string
-	commands   map[string][]string // what is typed on a host
+	commands   map[string][]string // each host's command
 	running    map[string]*netProcess
 	invitation string
 }
@@ -66,7 +66,7 @@ type netProcess struct {
 	mayEnd bool
 }
 
-// explain logs what a process said and, of one that still runs, what its goroutines do.
+// explain logs a process's output, and its goroutines if it is still running.
 func (p *netProcess) explain(t *testing.T, host string) {
 	said := len(p.log.String())
 	if !p.over() && p.cmd.Process.Signal(syscall.SIGQUIT) == nil {
@@ -80,7 +80,7 @@ func (p *netProcess) explain(t *testing.T, host string) {
 	t.Logf("%s said:\n%s\nits goroutines: %s (%v)", host, lastOf(text[:said], 6000), stacks, err)
 }
 
-// explain keeps the rounds of all nodes as the coordinator has them, in the order of time.
+// explain saves the rounds of all nodes from the coordinator's database, in order of time.
 func (s *netSwarm) explain() {
 	rows, err := tableRows(s.homes[netHub], `SELECT printf('%.2f', time) AS t, node, round, printf('%.2f', step_time) AS step, printf('%.2f', barrier_time) AS barrier,
 late, trained_external, (SELECT group_concat(peer || ':' || available || '/' || rejected || CASE late WHEN 1 THEN ' late' ELSE '' END || reason, ', ') FROM peers
@@ -89,7 +89,7 @@ WHERE peers.run = rounds.run AND peers.node = rounds.node AND peers.round = roun
 	s.t.Logf("its rounds: %s (%v)", path, errors.Join(err, failed))
 }
 
-// start types a host's command.
+// start starts a host's command.
 func (s *netSwarm) start(host string) *netProcess {
 	s.t.Helper()
 	p := &netProcess{log: &lockedBuffer{}, ended: make(chan struct{})}
@@ -109,10 +109,10 @@ func (s *netSwarm) start(host string) *netProcess {
 	return p
 }
 
-// joinLine is how up says where the invitation is that others type.
+// joinLine matches up's message about the invitation.
 var joinLine = regexp.MustCompile(`Others join with the line in (\S+)`)
 
-// up starts the coordinator, and returns when it says how to join.
+// up starts the coordinator, and returns when it prints how to join.
 func (s *netSwarm) up(args ...string) {
 	s.t.Helper()
 	address := s.lab.Host(netHub).Address.String()
@@ -128,14 +128,14 @@ func (s *netSwarm) up(args ...string) {
 	})
 }
 
-// join starts a worker of the host's name.
+// join starts a worker with the host's name.
 func (s *netSwarm) join(host string, args ...string) {
 	s.t.Helper()
 	s.commands[host] = append([]string{"join", s.invitation, "--name", host, "--device", "cpu", "--model", tinyModel(), "--tasks-file", items()}, args...)
 	s.start(host)
 }
 
-// kill is a power failure of a host.
+// kill simulates a power failure of a host.
 func (s *netSwarm) kill(host string) {
 	s.t.Helper()
 	s.running[host].mayEnd = true
@@ -151,11 +151,11 @@ func (s *netSwarm) stop(host string) int {
 	return s.finish(host)
 }
 
-// undelivered is what a worker says that ends before the coordinator has everything.
+// undelivered is the message of a worker that ends before the coordinator has all its events.
 const undelivered = "not all is delivered"
 
-// retire stops a worker in order. Where its last events can't be delivered within the time that a stop may take, it
-// says that they are kept: the same command is then typed again, which must deliver them.
+// retire stops a worker in order. If the worker can't deliver its last events within the time of a stop, it reports
+// that they are kept. The same command is then started again and must deliver them.
 func (s *netSwarm) retire(worker string, nodes ...string) {
 	s.t.Helper()
 	for range 5 {
@@ -189,7 +189,7 @@ func (p *netProcess) over() bool {
 	}
 }
 
-// await polls until holds, and fails the test when that takes too long or a command ends meanwhile that should run.
+// await polls until holds returns true. It fails the test on a timeout, or if a command that should run ends.
 func (s *netSwarm) await(what string, holds func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(*netPatience); !holds(); time.Sleep(50 * time.Millisecond) {
@@ -206,13 +206,13 @@ func (s *netSwarm) await(what string, holds func() bool) {
 
 func lastOf(text string, n int) string { return text[max(0, len(text)-n):] }
 
-// rounds are the rounds that the coordinator's database has of each node.
+// rounds returns each node's number of rounds in the coordinator's database.
 func (s *netSwarm) rounds() map[string]int {
 	s.t.Helper()
 	counts := map[string]int{}
 	rows, err := tableRows(s.homes[netHub], `SELECT node AS n, rounds_done AS r FROM nodes WHERE run = 'e-1'`)
 	if err != nil {
-		return counts // the database is being made
+		return counts // the database is not ready yet
 	}
 	for _, row := range rows {
 		var node string
@@ -225,7 +225,7 @@ func (s *netSwarm) rounds() map[string]int {
 	return counts
 }
 
-// more waits until the coordinator's database has that many more rounds of each of the nodes.
+// more waits until the coordinator's database has that many more rounds of each node.
 func (s *netSwarm) more(count int, nodes ...string) {
 	s.t.Helper()
 	before := s.rounds()
@@ -240,7 +240,7 @@ func (s *netSwarm) more(count int, nodes ...string) {
 	})
 }
 
-// seated waits until a worker has so many nodes in the swarm and returns their names.
+// seated waits until a worker has that many nodes in the swarm and returns their names.
 func (s *netSwarm) seated(worker string, count int) []string {
 	s.t.Helper()
 	var nodes []string
@@ -255,7 +255,7 @@ func (s *netSwarm) seated(worker string, count int) []string {
 	return nodes
 }
 
-// local is a run's database name on a worker's host.
+// local returns a run's name in a worker's own database.
 func (s *netSwarm) local(worker string) string {
 	s.t.Helper()
 	rows, err := tableRows(s.homes[worker], `SELECT run AS r FROM runs ORDER BY started LIMIT 1`)
@@ -264,8 +264,8 @@ func (s *netSwarm) local(worker string) string {
 	return strings.TrimSpace(strings.TrimPrefix(rows[0], "r="))
 }
 
-// moments are when a node finished its rounds, by its own host's database: what a cut kept back arrives at the
-// coordinator's later.
+// moments returns the times when a node finished its rounds, from its own host's database. The coordinator's gets
+// rounds later after a cut.
 func (s *netSwarm) moments(node string) []time.Time {
 	s.t.Helper()
 	host, _, _ := strings.Cut(node, "_")
@@ -287,7 +287,7 @@ func (s *netSwarm) moments(node string) []time.Time {
 	return list
 }
 
-// longestPause is the longest time within a span in which a node finished no round.
+// longestPause returns the longest time within a span without a finished round.
 func longestPause(moments []time.Time, from, to time.Time) time.Duration {
 	longest, last := time.Duration(0), from
 	for _, m := range moments {
@@ -298,8 +298,8 @@ func longestPause(moments []time.Time, from, to time.Time) time.Duration {
 	return max(longest, to.Sub(last))
 }
 
-// sameEverywhere checks that what a worker's own database has of its nodes is what the coordinator's has, to the last
-// bit, and nothing else is there: every round arrived, once.
+// sameEverywhere checks that the coordinator's database has the same rows for a worker's nodes as the worker's own,
+// to the last bit, and no others: every round arrived, once.
 func (s *netSwarm) sameEverywhere(worker string) {
 	s.t.Helper()
 	run := s.local(worker)
@@ -321,7 +321,7 @@ WHERE run = '%s' AND node IN (SELECT node FROM nodes WHERE run = '%[1]s' %s) ORD
 	}
 }
 
-// wholeRounds checks that the rounds of every node follow each other without a gap.
+// wholeRounds checks that every node's rounds have no gap.
 func (s *netSwarm) wholeRounds() {
 	s.t.Helper()
 	rows, err := tableRows(s.homes[netHub], `SELECT node AS n, count(*) AS c, max(round) - min(round) + 1 AS span FROM rounds WHERE run = 'e-1' GROUP BY node`)
@@ -336,7 +336,7 @@ func (s *netSwarm) wholeRounds() {
 	}
 }
 
-// netTraffic is what the lab's links of a host carried.
+// netTraffic formats the traffic of a host's links in the lab.
 func (s *netSwarm) netTraffic(host string) string {
 	up, down := s.lab.Link(host, netHub).Counts()
 	return fmt.Sprintf("%s: %d kB to the coordinator, %d kB from it; %d packets lost, %d cut off", filepath.Base(host), up.Bytes>>10, down.Bytes>>10,

@@ -94,13 +94,13 @@ func (r *running) follow(stdout *os.File) {
 	}
 }
 
-// await waits for an event, past ones included, and returns it.
+// await waits for an event, including past ones, and returns it.
 func (r *running) await(what string, wanted func(event.Event) bool) event.Event {
 	r.t.Helper()
 	limit := time.After(patience)
 	for {
 		r.mu.Lock()
-		events, more := r.events, r.more // only ever appended to
+		events, more := r.events, r.more // append-only
 		r.mu.Unlock()
 		if at := slices.IndexFunc(events, wanted); at >= 0 {
 			return events[at]
@@ -115,7 +115,7 @@ func (r *running) await(what string, wanted func(event.Event) bool) event.Event 
 	}
 }
 
-// awaitRound waits until a node has done so many rounds.
+// awaitRound waits until a node has done that many rounds.
 func (r *running) awaitRound(node string, rounds int) {
 	r.t.Helper()
 	r.await("round "+strconv.Itoa(rounds)+" of "+node, func(e event.Event) bool {
@@ -123,13 +123,13 @@ func (r *running) awaitRound(node string, rounds int) {
 	})
 }
 
-// engine is the pid of a node's engine, as the node reported it.
+// engine returns the PID of a node's engine, as the node reported it.
 func (r *running) engine(node string) int {
 	r.t.Helper()
 	return r.await("load of "+node, func(e event.Event) bool { return e.Type == event.TypeLoaded && e.Node == node }).Loaded.EnginePID
 }
 
-// node is the pid of a node, as the coordinator told it. The database has it a moment later.
+// node returns the PID of a node, as the coordinator reported it. The database has it a moment later.
 func (r *running) node(name string) int {
 	r.t.Helper()
 	return r.await("start of "+name, func(e event.Event) bool { return e.Type == event.TypeSpawn && e.Node == name }).PID

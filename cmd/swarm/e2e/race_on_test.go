@@ -2,5 +2,5 @@
 
 package e2e
 
-// raced tells that the race detector looks, and then at the program, too.
+// raced tells whether the race detector is on, for the tests and for the program.
 const raced = true

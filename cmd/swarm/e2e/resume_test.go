@@ -27,7 +27,8 @@ func requireWhole(t *testing.T, home, run string, nodes, rounds int) {
 	require.Equal(t, rounds-1, last)
 }
 
-// The same command, until the run is done: stopped in order, killed with everything it had started, prolonged.
+// The same command repeated until the run is done: after an orderly stop, after a kill of all its processes, and with
+// more rounds.
 func TestTheSameCommandGoesOn(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
@@ -70,7 +71,7 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(home, "runs", "e-2"))
 }
 
-// What would make another experiment of a run is refused in one line, and changes nothing.
+// Settings that would change the experiment of a run are refused in one line, and nothing changes.
 func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -91,7 +92,7 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 		up("--rounds", "2"))
 	require.Equal(t, store.RunDone, status(t, home).State)
 
-	// What only says how it is computed may change.
+	// Settings that only affect how the run is computed may change.
 	prolonged := up("--rounds", "4", "--micro-batch", "2", "--checkpoint-every", "1", "--nodes", "auto", "--max-restarts", "9")
 	require.Equal(t, 0, prolonged.code, prolonged.stderr)
 	require.Contains(t, prolonged.stdout, "e-1 continues: ")
@@ -112,7 +113,7 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	require.Contains(t, gone.stderr, "Try: --fresh for a new run\n")
 }
 
-// Questions or first weights that were changed between two attempts are another experiment, too.
+// Changed questions or initial weights make another experiment, too.
 func TestResumeRefusesOtherInputs(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -17,18 +17,18 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// soakLimit is how fast something may rise.
+// soakLimit is the maximum rate at which a value may rise.
 type soakLimit struct {
 	rise  float64 // in unit
-	scale float64 // unit of a value per unit of x
+	scale float64 // factor from a value per unit of x to unit
 	unit  string
 }
 
 const secondsPerHour = 3600
 
-// soakLimits are by what is looked at. What holds its size may rise by what can't be told from noise in 15 minutes;
-// what grows with the rounds, by what a round of the tiny model is. Counts of threads and the like jump by one or two,
-// which is a dozen an hour.
+// soakLimits are the limits by measured quantity. Constant quantities may rise within the noise of 15 minutes.
+// Quantities that grow with rounds may rise by the size of a round of the tiny model. Counts such as threads jump by
+// one or two, which is a dozen per hour.
 var soakLimits = map[string]soakLimit{
 	"VmRSS":       {16, secondsPerHour / 1e6, "MB/h"},
 	"Threads":     {20, secondsPerHour, "/h"},
@@ -42,14 +42,14 @@ var soakLimits = map[string]soakLimit{
 	"journal":     {6000, 1, "bytes a node's round"},
 }
 
-// soakSeries are values over x.
+// soakSeries are measured values over x.
 type soakSeries struct {
 	name  string
 	limit soakLimit
 	x, y  []float64
 }
 
-// soakSlope is what a series does after its warm-up.
+// soakSlope is the slope of a series after its warm-up.
 type soakSlope struct {
 	mean  float64
 	rise  float64
@@ -57,12 +57,12 @@ type soakSlope struct {
 }
 
 const (
-	soakBlocks        = 8   // that a series is averaged over: neighbouring values depend on each other, these means hardly do
-	soakWarmUp        = 3   // the first 1/3 doesn't count
+	soakBlocks        = 8   // blocks to average over: neighboring values are correlated, the blocks' means hardly are
+	soakWarmUp        = 3   // the first 1/3 is dropped
 	significantErrors = 3.0 // standard errors
 )
 
-// judge fits a line by least squares to the means of blocks. It is wrong when the line rises by clearly more than the
+// judge fits a least-squares line to the means of blocks. wrong is true if the line rises significantly more than the
 // limit.
 func (s *soakSeries) judge() (out soakSlope, wrong bool, err error) {
 	from := len(s.x) / soakWarmUp
@@ -90,12 +90,12 @@ func (s *soakSeries) judge() (out soakSlope, wrong bool, err error) {
 	return out, out.rise-significantErrors*out.error > s.limit.rise, nil
 }
 
-// A soak tells a leak from noise.
+// A soak distinguishes a leak from noise.
 func TestSlopeOfASeries(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		rise  float64 // bytes a second
+		rise  float64 // bytes per second
 		noise float64
 		wrong bool
 	}{
@@ -118,7 +118,7 @@ func TestSlopeOfASeries(t *testing.T) {
 
 var resourceLine = regexp.MustCompile(`^time=(\S+) .*msg=resources .*goroutines=(\d+)`)
 
-// goroutineLine reads a resource line of a verbose log.
+// goroutineLine parses a resource line of a verbose log.
 func goroutineLine(line string) (time.Time, float64, bool) {
 	m := resourceLine.FindStringSubmatch(line)
 	if m == nil {
@@ -129,7 +129,7 @@ func goroutineLine(line string) (time.Time, float64, bool) {
 	return at, n, err == nil && err2 == nil
 }
 
-// statusValue is a number of /proc/PID/status; sizes are made bytes.
+// statusValue returns a number from /proc/PID/status. Sizes are converted to bytes.
 func statusValue(pid int, key string) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -156,7 +156,8 @@ func bytesOf(path string) float64 {
 	return float64(info.Size())
 }
 
-// treeBytes sums the files below a folder whose names begin with prefix. Files come and go meanwhile.
+// treeBytes sums the sizes of files below a folder whose names begin with prefix. It skips files that disappear
+// meanwhile.
 func treeBytes(dir, prefix string) float64 {
 	sum := 0.0
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

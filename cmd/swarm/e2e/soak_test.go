@@ -20,10 +20,10 @@ import (
 
 var soakMinutes = flag.Float64("soak.minutes", 0, "length of the soak in minutes; 0: none")
 
-// soakInterval is how often a soak looks at its processes and files.
+// soakInterval is the interval between samples of a soak.
 const soakInterval = 5 * time.Second
 
-// soak is a run without an end whose processes and files are watched.
+// soak is an endless run whose processes and files are measured.
 type soak struct {
 	keeper *keeper
 	home   string
@@ -32,8 +32,8 @@ type soak struct {
 	order  []string
 }
 
-// A run that goes on and on takes no more memory, descriptors, threads, goroutines, write-ahead log, message store or
-// log the longer it runs; its journals and database grow by what a round is. make soak runs it.
+// A long run does not increase memory, descriptors, threads, goroutines, write-ahead log, message store or logs. Its
+// journals and database grow by the size of a round. make soak runs this test.
 func TestSoak(t *testing.T) {
 	if *soakMinutes <= 0 {
 		t.Skip("make soak")
@@ -73,7 +73,7 @@ func TestSoak(t *testing.T) {
 	require.Empty(t, bad)
 }
 
-// pids are the processes of the run by what they are.
+// pids returns the run's processes by role.
 func (s *soak) pids(t *testing.T) map[string]int {
 	t.Helper()
 	st := &storm{t: t, ctx: t.Context(), home: s.home, keeper: s.keeper}
@@ -90,7 +90,8 @@ func (s *soak) pids(t *testing.T) map[string]int {
 	return pids
 }
 
-// add notes a value of a series at x: seconds since the soak's begin, or for what grows by rounds, node-rounds.
+// add records a value of a series at x: seconds since the soak's start, or node-rounds for quantities that grow with
+// rounds.
 func (s *soak) add(what, name string, x, y float64) {
 	key := name + " " + what
 	if s.all[key] == nil {
@@ -101,7 +102,7 @@ func (s *soak) add(what, name string, x, y float64) {
 	s.all[key].y = append(s.all[key].y, y)
 }
 
-// sample looks at everything once.
+// sample takes one sample of everything.
 func (s *soak) sample(pids map[string]int) error {
 	now := time.Since(s.began).Seconds()
 	s.keeper.mu.Lock()
@@ -135,7 +136,7 @@ func (s *soak) sample(pids map[string]int) error {
 	return nil
 }
 
-// readLogs takes the numbers of goroutines from the resource lines of the verbose logs.
+// readLogs reads the numbers of goroutines from the resource lines of the verbose logs.
 func (s *soak) readLogs() {
 	run := filepath.Join(s.home, "runs", stormRun)
 	logs := map[string]string{"coordinator": filepath.Join(run, "coordinator.log")}
@@ -152,12 +153,12 @@ func (s *soak) readLogs() {
 			}
 		}
 		if s.all[name+" goroutines"] == nil {
-			s.add("goroutines", name, 0, 0) // too few: the report says so
+			s.add("goroutines", name, 0, 0) // too few values: the report says so
 		}
 	}
 }
 
-// report is a table of all slopes, and what is wrong with them.
+// report returns a table of all slopes, and the faults.
 func (s *soak) report() (text string, bad []string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// damageCheckpoint kills a node and damages the newest of its checkpoints, or that one's manifest.
+// damageCheckpoint kills a node and damages its newest checkpoint, or that checkpoint's manifest.
 func damageCheckpoint(s *storm, f fault) error {
 	if err := s.endNode(f.node); err != nil {
 		return err
@@ -19,7 +19,7 @@ func damageCheckpoint(s *storm, f fault) error {
 	return damageNewest(s.nodeDir(f.node), f.random())
 }
 
-// endNode kills a node and waits for its end, so that what it was writing is written.
+// endNode kills a node and waits for its end, so that its writes have finished.
 func (s *storm) endNode(node int) error {
 	pid, err := nodeProcess(s, node)
 	if err != nil {
@@ -35,7 +35,7 @@ func damageNewest(dir string, random *rand.Rand) error {
 	kind := []string{"checkpoint-*.safetensors", "checkpoint-*.json"}[random.IntN(2)]
 	files := filesOf(dir, kind)
 	if len(files) == 0 {
-		return nil // the run has only begun
+		return nil // the run has only just started
 	}
 	return damageFile(files[len(files)-1], random)
 }
@@ -63,7 +63,7 @@ func damageCheckpointAndJournal(s *storm, f fault) error {
 	})
 }
 
-// damageBothCheckpoints leaves a node nothing but its journal.
+// damageBothCheckpoints leaves a node only its journal.
 func damageBothCheckpoints(s *storm, f fault) error {
 	return s.whileDown(func() error {
 		random := f.random()
@@ -76,15 +76,14 @@ func damageBothCheckpoints(s *storm, f fault) error {
 	})
 }
 
-// filesOf are a folder's files of a pattern, by name.
+// filesOf returns a folder's files that match a pattern, sorted by name.
 func filesOf(dir, pattern string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, pattern))
 	slices.Sort(files)
 	return files
 }
 
-// damageFile does to a file what disks, crashes and people do. A file that its owner has removed meanwhile is left
-// alone.
+// damageFile damages a file like disks, crashes and users do. It ignores a file that its owner has removed meanwhile.
 func damageFile(path string, random *rand.Rand) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,16 +95,16 @@ func damageFile(path string, random *rand.Rand) error {
 	switch way := random.IntN(6); {
 	case way == 0:
 		err = os.Remove(path)
-	case way == 1 || len(data) == 0: // the end of a write that didn't happen, or of another one
+	case way == 1 || len(data) == 0: // garbage at the end
 		err = overwrite(path, append(data, randomBytes(random, 1+random.IntN(400))...))
 	case way == 2:
 		err = overwrite(path, data[:random.IntN(len(data))])
-	case way == 3: // a torn end
+	case way == 3: // a torn write
 		err = overwrite(path, data[:max(0, len(data)-1-random.IntN(64))])
 	case way == 4:
 		data[random.IntN(len(data))] ^= 1 << random.IntN(8)
 		err = overwrite(path, data)
-	case way == 5: // a block that never reached the disk
+	case way == 5: // a block that was never written to disk
 		from := random.IntN(len(data))
 		clear(data[from:min(len(data), from+512)])
 		err = overwrite(path, data)
@@ -124,7 +123,7 @@ func randomBytes(random *rand.Rand, n int) []byte {
 	return out
 }
 
-// overwrite changes a file in place, as damage does.
+// overwrite changes a file in place.
 func overwrite(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

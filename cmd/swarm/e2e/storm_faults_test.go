@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// downWait bounds the wait for a coordinator, or all of a home's processes, to end.
+// downWait bounds the wait for the end of a coordinator, or of all of a home's processes.
 const downWait = 90 * time.Second
 
 func killEngine(s *storm, f fault) error { return s.signalNode(engineProcess, f.node, syscall.SIGKILL) }
@@ -30,8 +30,8 @@ func killEngineHost(s *storm, f fault) error {
 	return s.signalTo(pid, syscall.SIGKILL)
 }
 
-// stopEngineHost stops it for good: its coordinator wakes it. An engine is killed beside it, for a start that must not
-// wait for the host.
+// stopEngineHost stops the engine host without continuing it: its coordinator must do that. It also kills an engine,
+// so that a start happens which must not wait for the host.
 func stopEngineHost(s *storm, f fault) error {
 	pid, err := engineHostProcess(s)
 	if err != nil {
@@ -63,7 +63,7 @@ func killCoordinator(s *storm, f fault) error {
 	return s.gone(pid)
 }
 
-// killEverything is a reboot, as far as processes can tell.
+// killEverything simulates a reboot for the processes.
 func killEverything(s *storm, f fault) error {
 	pid, err := coordinatorProcess(s)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *storm) killAll(pid int, f fault) error {
 	return s.gone(pid)
 }
 
-// terminateCoordinator is a spot VM's notice: an orderly stop within its 25 seconds.
+// terminateCoordinator simulates a spot VM's notice: an orderly stop within 25 seconds.
 func terminateCoordinator(s *storm, f fault) error {
 	const notice = 25 * time.Second
 	pid, err := coordinatorProcess(s)
@@ -107,7 +107,7 @@ func terminateCoordinator(s *storm, f fault) error {
 	return nil
 }
 
-// gone waits until the keeper has seen the end of a coordinator.
+// gone waits until the keeper has seen a coordinator end.
 func (s *storm) gone(pid int) error {
 	ctx, cancel := context.WithTimeout(s.ctx, downWait)
 	defer cancel()
@@ -150,8 +150,7 @@ func (s *storm) alive(pid int) bool {
 	return false
 }
 
-// limitMemory lets an engine's address space grow no more for a while: what it asks for is refused as by a host without
-// memory.
+// limitMemory limits an engine's address space for a while: further allocations fail, as on a host without memory.
 func limitMemory(s *storm, f fault) error {
 	pid, err := engineProcess(s, f.node)
 	if err != nil {
@@ -161,7 +160,7 @@ func limitMemory(s *storm, f fault) error {
 	if err := unix.Prlimit(pid, unix.RLIMIT_AS, nil, &before); err != nil {
 		return s.unlessGone(pid, err)
 	}
-	// Either whatever it asks the kernel for from now on is refused, or all but a little.
+	// Fail either every further allocation or all but small ones.
 	tight := unix.Rlimit{Cur: 64 << 20, Max: before.Max}
 	if f.random().IntN(2) == 0 {
 		has, err := statusValue(pid, "VmSize")
@@ -177,7 +176,7 @@ func limitMemory(s *storm, f fault) error {
 	return nil
 }
 
-// unlessGone is err unless it is of a process that has ended meanwhile.
+// unlessGone returns err, or nil if the process has ended meanwhile.
 func (s *storm) unlessGone(pid int, err error) error {
 	if err == nil || errors.Is(err, unix.ESRCH) || !s.alive(pid) {
 		return nil
@@ -185,7 +184,7 @@ func (s *storm) unlessGone(pid int, err error) error {
 	return fmt.Errorf("process %d: %w", pid, err)
 }
 
-// fillDisk leaves the home's disk with little or nothing until the run has stopped.
+// fillDisk leaves little or no space on the home's disk until the run has stopped.
 func fillDisk(s *storm, f fault) error {
 	pid, err := coordinatorProcess(s)
 	if err != nil {
@@ -203,7 +202,7 @@ func fillDisk(s *storm, f fault) error {
 	return s.gone(pid)
 }
 
-// fillUp writes a file until a disk has no more than leave bytes free.
+// fillUp writes a file until the disk has at most leave bytes free.
 func fillUp(path, dir string, leave int64) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -228,7 +227,7 @@ func fillUp(path, dir string, leave int64) error {
 	}
 }
 
-// wipeExchangeDown takes the message bus's store away while nothing runs.
+// wipeExchangeDown removes the message bus's store while no process runs.
 func wipeExchangeDown(s *storm, f fault) error {
 	return s.whileDown(func() error { return os.RemoveAll(s.exchangeDir()) })
 }
@@ -237,17 +236,16 @@ func wipeExchangeAtWork(s *storm, f fault) error {
 	if _, err := coordinatorProcess(s); err != nil {
 		return err
 	}
-	// The server makes files in there meanwhile: a folder that isn't empty at the last moment is as good.
+	// The server creates files there meanwhile. If the folder isn't empty at the last moment, that is fine.
 	if err := os.RemoveAll(s.exchangeDir()); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
 		return fmt.Errorf("wipe the exchange: %w", err)
 	}
 	return nil
 }
 
-// whileDown kills the coordinator, waits until all of its processes have gone, and does something before the next
-// starts.
+// whileDown kills the coordinator, waits until all its processes have ended, and calls what before the next start.
 func (s *storm) whileDown(what func() error) error {
-	// The one before may have just taken it down: once held back, it would not come.
+	// The previous fault may have just ended the coordinator. While held, the keeper would not start it.
 	if _, err := coordinatorProcess(s); err != nil {
 		return err
 	}

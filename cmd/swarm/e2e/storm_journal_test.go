@@ -6,8 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// journalWhole tells what is missing from a node's journal: every round's own generation and training set are there,
-// whatever became of the process that wrote them.
+// journalWhole reports what is missing from a node's journal. It must have every round's own generation and training
+// set, whatever happened to the processes that wrote it.
 func journalWhole(dir string, rounds int) error {
 	next := 0
 	for r, err := range journal.Rounds(dir, 0) {

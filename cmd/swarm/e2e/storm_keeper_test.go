@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// keeper is whoever types the same command again whenever it has ended before the rounds were done.
+// keeper repeats the same command whenever it ends before all rounds are done.
 type keeper struct {
 	home string
 	args []string // after --home
@@ -28,15 +28,15 @@ type keeper struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every event, start and end
 	pid      int           // of the coordinator; 0: none
-	held     bool          // not to be started for now
-	excused  map[int]bool  // exit codes that a fault may have caused since the last start
+	held     bool          // don't start it for now
+	excused  map[int]bool  // exit codes that faults since the last start may have caused
 	attempts int
-	rounds   map[string]int // node -> rounds that it told of
+	rounds   map[string]int // node -> rounds reported
 	loads    int
-	steps    int // of the memory ladder
-	replayed int // rounds
+	steps    int // steps of the memory ladder
+	replayed int // rounds replayed
 	warnings map[string]int
-	odd      []string // ends that no fault explains
+	odd      []string // exits that no fault explains
 	done     bool
 }
 
@@ -46,7 +46,7 @@ func newKeeper(home string, env, args []string) *keeper {
 	}
 }
 
-// tell wakes everyone who waits. The lock is held.
+// tell wakes all waiting goroutines. The caller holds the lock.
 func (k *keeper) tell() {
 	close(k.changed)
 	k.changed = make(chan struct{})
@@ -69,7 +69,7 @@ func (k *keeper) until(ctx context.Context, what string, holds func() bool) erro
 	}
 }
 
-// change changes the state that the condition of until may wait for.
+// change changes state that until's condition may depend on.
 func (k *keeper) change(how func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +77,7 @@ func (k *keeper) change(how func()) {
 	k.tell()
 }
 
-// excuse says that a fault may end the coordinator with one of these codes.
+// excuse records that a fault may end the coordinator with one of these codes.
 func (k *keeper) excuse(codes ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,10 +86,10 @@ func (k *keeper) excuse(codes ...int) {
 	}
 }
 
-// oddEnds is how many ends that no fault explains make a storm fail at once.
+// oddEnds is the number of unexplained exits after which a storm fails at once.
 const oddEnds = 5
 
-// serve runs the command until it has ended well.
+// serve repeats the command until it has succeeded.
 func (k *keeper) serve(ctx context.Context) error {
 	for {
 		if err := k.until(ctx, "start", func() bool { return !k.held }); err != nil {
@@ -147,8 +147,7 @@ func (k *keeper) attempt(ctx context.Context) (code int, stderr string, err erro
 	return cmd.ProcessState.ExitCode(), log.String(), nil
 }
 
-// follow takes note of the events on a coordinator's stdout until it ends. A killed coordinator's last line may be
-// torn.
+// follow records the events on a coordinator's stdout until it ends. A killed coordinator's last line may be torn.
 func (k *keeper) follow(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
@@ -158,13 +157,13 @@ func (k *keeper) follow(out io.Reader) {
 		}
 		var e event.Event
 		if json.Unmarshal(line, &e) != nil {
-			continue // the summary, which has other fields
+			continue // the summary has other fields
 		}
 		k.change(func() { k.see(e) })
 	}
 }
 
-// see counts an event. The lock is held.
+// see counts an event. The caller holds the lock.
 func (k *keeper) see(e event.Event) {
 	switch {
 	case e.Type == event.TypeRound && e.Round != nil:
@@ -179,7 +178,7 @@ func (k *keeper) see(e event.Event) {
 	}
 }
 
-// front is how many rounds the node furthest behind has told of. The lock is held.
+// front returns the rounds reported by the slowest node. The caller holds the lock.
 func (k *keeper) front(nodes int) int {
 	low := -1
 	for i := range nodes {
@@ -190,7 +189,7 @@ func (k *keeper) front(nodes int) int {
 	return low
 }
 
-// furthest is how many rounds the node furthest ahead has told of. The lock is held.
+// furthest returns the rounds reported by the fastest node. The caller holds the lock.
 func (k *keeper) furthest() int {
 	high := 0
 	for _, r := range k.rounds {
@@ -199,9 +198,9 @@ func (k *keeper) furthest() int {
 	return high
 }
 
-// stormEnviron is the environment of a command of a home. Its engines get and give back memory by the kernel, as those
-// of large models do: a limit on memory would otherwise not be felt by a tiny one, that has what it needs from its
-// first round on.
+// stormEnviron returns the environment of a home's commands. Its engines allocate from the kernel and return memory
+// to it, like those of large models. Otherwise a memory limit would not affect a tiny engine, which has all its
+// memory after the first round.
 func stormEnviron(t testing.TB, home string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SWARM_") })
 	return append(env, "SWARM_PYTHON="+usablePython(t), marker(home), "MALLOC_MMAP_THRESHOLD_=65536", "MALLOC_TRIM_THRESHOLD_=65536")

@@ -11,18 +11,18 @@ import (
 	"syscall"
 )
 
-// canClosePipes: nothing is in the way of closeDescriptor.
+// canClosePipes returns nil: closeDescriptor works here.
 func canClosePipes(*storm) error { return nil }
 
-// closeDescriptor has another process close one of its descriptors, as a debugger would do it: a pipe can't be closed
-// from outside. It runs close(fd) on the process's main thread, by the system call instruction in the process's own
-// vdso.
+// closeDescriptor makes another process close one of its descriptors, because a pipe can't be closed from outside.
+// Like a debugger, it runs close(fd) on the process's main thread, with the system call instruction in the process's
+// own vdso.
 func closeDescriptor(pid, fd int) error {
 	instruction, err := systemCallInstruction(pid)
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // a tracer is a thread
+	runtime.LockOSThread() // ptrace is per thread
 	defer runtime.UnlockOSThread()
 	if err := syscall.PtraceAttach(pid); err != nil {
 		return fmt.Errorf("attach to %d: %w", pid, err)
@@ -37,7 +37,7 @@ func closeDescriptor(pid, fd int) error {
 	}
 	call := before
 	call.Rip, call.Rax, call.Rdi = instruction, syscall.SYS_CLOSE, uint64(fd)
-	call.Orig_rax = ^uint64(0) // a call that was interrupted is not restarted here
+	call.Orig_rax = ^uint64(0) // don't restart an interrupted call here
 	if err := syscall.PtraceSetRegs(pid, &call); err != nil {
 		return fmt.Errorf("registers of %d: %w", pid, err)
 	}
@@ -51,7 +51,7 @@ func closeDescriptor(pid, fd int) error {
 	if err := syscall.PtraceGetRegs(pid, &after); err != nil {
 		return fmt.Errorf("registers of %d: %w", pid, err)
 	}
-	if err := syscall.PtraceSetRegs(pid, &before); err != nil { // the interrupted call goes on as after any signal
+	if err := syscall.PtraceSetRegs(pid, &before); err != nil { // the interrupted call resumes as after any signal
 		return fmt.Errorf("registers of %d: %w", pid, err)
 	}
 	if result := int64(after.Rax); result != 0 {
@@ -60,7 +60,8 @@ func closeDescriptor(pid, fd int) error {
 	return nil
 }
 
-// awaitTrace waits until a traced process stops for a signal; others are passed by with again.
+// awaitTrace waits until a traced process stops for the wanted signal. It calls again to continue after other
+// signals.
 func awaitTrace(pid int, wanted syscall.Signal, again func(pid, signal int) error) error {
 	for {
 		var status syscall.WaitStatus

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A storm really closes the pipes of other processes: cat, that waits for input, can read no more, and says so.
+// A storm really closes other processes' pipes: cat, waiting for input, then fails to read and reports it.
 func TestClosesAPipeFromOutside(t *testing.T) {
 	t.Parallel()
 	if err := canClosePipes(nil); err != nil {
@@ -31,7 +31,7 @@ func TestClosesAPipeFromOutside(t *testing.T) {
 	require.Error(t, err, "nobody reads any more")
 }
 
-// The same seed draws the same storm, and every kind of fault comes before any comes twice.
+// The same seed draws the same storm, and each kind of fault comes once before any comes twice.
 func TestStormsAreDrawnBySeed(t *testing.T) {
 	t.Parallel()
 	kinds := faultKinds()

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// fault is one thing that goes wrong in a storm. The same seed draws the same faults; only the moment they meet
-// differs.
+// fault is one fault in a storm. The same seed draws the same faults. Only the moment at which they happen differs.
 type fault struct {
 	number   int
 	kind     *faultKind
-	node     int           // index of the node it is for
-	delay    time.Duration // after its turn has come
-	hold     time.Duration // how long what can be undone lasts
-	together bool          // it comes as soon as the one before it has been done, not rounds later
-	seed     uint64        // of what is damaged, and how
+	node     int           // index of the affected node
+	delay    time.Duration // from its turn on
+	hold     time.Duration // how long a reversible fault lasts
+	together bool          // comes right after the previous fault, not rounds later
+	seed     uint64        // selects what is damaged, and how
 }
 
 func (f fault) String() string {
@@ -26,20 +25,20 @@ func (f fault) String() string {
 	return fmt.Sprintf("%3d %s%s", f.number, f.kind.name, who)
 }
 
-// random is the fault's own source.
+// random returns the fault's own random source.
 func (f fault) random() *rand.Rand { return rand.New(rand.NewPCG(f.seed, 1)) }
 
 // faultKind is a kind of fault.
 type faultKind struct {
 	name   string
 	weight int
-	all    bool // not one node's
+	all    bool // affects more than one node
 	apply  func(*storm, fault) error
-	usable func(*storm) error // nil: everywhere; why it can't be done here
+	usable func(*storm) error // returns why the fault is impossible here; nil: possible everywhere
 }
 
-// faultKinds are all there are. The weights keep a storm of hundreds of faults within minutes: a coordinator's death
-// costs four loads of torch.
+// faultKinds returns all kinds of faults. The weights keep a storm of hundreds of faults within minutes: a
+// coordinator's death costs four loads of torch.
 func faultKinds() []*faultKind {
 	return []*faultKind{
 		{name: "kill engine", weight: 22, apply: killEngine},
@@ -67,10 +66,10 @@ func faultKinds() []*faultKind {
 	}
 }
 
-// togetherShare is the part of the faults that overlap with the one before.
+// togetherShare is the share of faults that overlap with the previous one.
 const togetherShare = 0.25
 
-// drawFaults draws count faults for a swarm of nodes. Each kind comes once before any comes by its weight.
+// drawFaults draws count faults for a swarm of nodes. Each kind comes once before the weights apply.
 func drawFaults(seed uint64, count, nodes int, kinds []*faultKind) []fault {
 	random := rand.New(rand.NewPCG(seed, 0))
 	total := 0

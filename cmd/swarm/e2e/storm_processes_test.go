@@ -15,16 +15,16 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// victimWait bounds the wait for a process that is just being started.
+// victimWait bounds the wait for a process that is starting.
 const victimWait = 2 * time.Minute
 
-// eachPoll is how often a storm looks for something that nobody tells of.
+// eachPoll is the polling interval for things that no event reports.
 const eachPoll = 5 * time.Millisecond
 
-// errNoVictim says that the run ended before there was a process for a fault.
+// errNoVictim reports that the run ended before a process for a fault existed.
 var errNoVictim = errors.New("the run was over")
 
-// pollFor waits until found, for at most limit, and says what it waited for.
+// pollFor waits until found returns true, for at most limit. what names the condition in the error.
 func pollFor(limit time.Duration, what string, found func() (bool, error)) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(eachPoll) {
 		ok, err := found()
@@ -77,7 +77,7 @@ func engineProcess(s *storm, node int) (int, error) {
 		if _, err := nodeProcess(s, node); err != nil {
 			return false, err
 		}
-		// By the pid file: an engine that the engine host has forked is no child of its node.
+		// Use the PID file: an engine that the engine host has forked is no child of its node.
 		var record struct {
 			Also []supervise.Identity `json:"also"`
 		}
@@ -118,7 +118,7 @@ func engineHostProcess(s *storm) (int, error) {
 	return pid, err
 }
 
-// signalTo signals a process of the storm, of whose home it makes sure.
+// signalTo signals a process after it has checked that the process belongs to the storm's home.
 func (s *storm) signalTo(pid int, signal syscall.Signal) error {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil || !strings.Contains(string(environ), marker(s.home)+"\x00") {

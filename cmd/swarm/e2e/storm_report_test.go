@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// announce prints a fault that is about to happen, with an estimate.
+// announce prints the next fault, with an estimate of the remaining time.
 func (s *storm) announce(f fault, count int) {
 	if !*stormProgress {
 		return
@@ -26,7 +26,7 @@ func (s *storm) announce(f fault, count int) {
 	fmt.Fprintf(os.Stderr, "%7.1f s  round %4d  about %s left  fault %s\n", elapsed.Seconds(), front, left, f)
 }
 
-// table is what a storm came to: by kind how many, and how long it took the swarm to get past it.
+// table formats a storm's results: the number of faults by kind, and the swarm's recovery times.
 func (s *storm) table(took, calm time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *storm) table(took, calm time.Duration) string {
 	return b.String()
 }
 
-// explain fails the test with what is needed to find out why.
+// explain fails the test with the information needed to find the cause.
 func (s *storm) explain(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What make chaos sets. The defaults are the short storm of every test run.
+// Flags that make chaos sets. The defaults are the short storm of every test run.
 var (
 	stormFaults   = flag.Int("storm.faults", 10, "faults of the storm")
 	stormSeed     = flag.Uint64("storm.seed", 3, "seed of the storm")
@@ -31,31 +31,31 @@ const (
 	stormNodes = 4
 	stormRun   = "e-1"
 
-	// stormStall is how long a storm waits for a round; a replay from the first round on takes its time.
+	// stormStall is the maximum wait for a round. It allows for a replay from the first round.
 	stormStall = 4 * time.Minute
 )
 
-// storm is one stormy run.
+// storm is one run with faults.
 type storm struct {
 	t      *testing.T
 	ctx    context.Context
 	home   string
-	disk   error // why home is no disk of its own; nil: it is
+	disk   error // why home is not on its own disk; nil: it is
 	keeper *keeper
 	began  time.Time
 
-	pending     sync.WaitGroup // what undoes faults
+	pending     sync.WaitGroup // undo actions of faults
 	mu          sync.Mutex
-	undone      []error // what went wrong with that
+	undone      []error // errors of undo actions
 	records     []faultRecord
 	slowestStop time.Duration
 }
 
-// faultRecord is what became of a fault.
+// faultRecord is the result of a fault.
 type faultRecord struct {
 	fault    fault
 	at       time.Duration // since the storm began
-	recovery time.Duration // until every node had told of a round that none had told of before the fault
+	recovery time.Duration // until every node had reported a round that no node had reported before the fault
 }
 
 func (s *storm) runDir() string      { return filepath.Join(s.home, "runs", stormRun) }
@@ -64,8 +64,8 @@ func (s *storm) nodeDir(node int) string {
 	return filepath.Join(s.runDir(), "node_"+strconv.Itoa(node))
 }
 
-// A run of four nodes through a storm of faults ends exactly as one that nobody disturbed: rewards, weights and
-// database rows are equal, and nothing is left behind. What a storm is made of: faultKinds. make chaos runs long ones.
+// A run of four nodes through a storm of faults ends exactly like an undisturbed run: rewards, weights and database
+// rows are equal, and no process or file is left. faultKinds lists the faults. make chaos runs long storms.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	rounds := *stormStep*(*stormFaults+2) + 2
@@ -91,7 +91,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// calmRun is the run that nobody disturbs.
+// calmRun runs the undisturbed run and returns its duration.
 func calmRun(t *testing.T, home string, args []string, rounds int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -104,7 +104,7 @@ func calmRun(t *testing.T, home string, args []string, rounds int) time.Duration
 	return time.Since(began)
 }
 
-// stormHome is a folder for the run, on a file system of its own where that may be made.
+// stormHome makes a folder for the run, on its own file system if mounting is permitted.
 func stormHome(t *testing.T) (string, error) {
 	t.Helper()
 	home, err := os.MkdirTemp("", "swarm-storm-")
@@ -129,7 +129,7 @@ func stormHome(t *testing.T) (string, error) {
 
 func ownDisk(s *storm) error { return s.disk }
 
-// usableKinds are the kinds of faults that were asked for and can be had on this machine.
+// usableKinds returns the requested kinds of faults that are possible on this machine.
 func (s *storm) usableKinds() []*faultKind {
 	var kinds []*faultKind
 	for _, k := range faultKinds() {
@@ -152,7 +152,7 @@ func (s *storm) usableKinds() []*faultKind {
 	return kinds
 }
 
-// rage keeps the run going and disturbs it until it is done.
+// rage keeps the run going and applies faults until the run is done.
 func (s *storm) rage(faults []fault) error {
 	ctx, end := context.WithCancelCause(s.t.Context())
 	defer end(nil)
@@ -177,7 +177,7 @@ func (s *storm) rage(faults []fault) error {
 	return err
 }
 
-// disturb does the faults one after the other, each when the swarm has come so far.
+// disturb applies the faults one after the other, each when the swarm has reached its round.
 func (s *storm) disturb(faults []fault) error {
 	for i, f := range faults {
 		if !f.together {
@@ -199,8 +199,8 @@ func (s *storm) disturb(faults []fault) error {
 	return nil
 }
 
-// awaitFront waits until every node has told of so many rounds, or the run is over. A swarm that tells of no round for
-// stormStall is stuck.
+// awaitFront waits until every node has reported that many rounds, or the run is over. A swarm without a new round
+// for stormStall is stuck.
 func (s *storm) awaitFront(ctx context.Context, front int, what string) error {
 	for {
 		seen := -1
@@ -221,7 +221,7 @@ func (s *storm) awaitFront(ctx context.Context, front int, what string) error {
 	}
 }
 
-// later undoes a fault after its time, or when the storm ends.
+// later undoes a fault after a time, or when the storm ends.
 func (s *storm) later(after time.Duration, undo func() error) {
 	s.pending.Go(func() {
 		select {
@@ -236,7 +236,7 @@ func (s *storm) later(after time.Duration, undo func() error) {
 	})
 }
 
-// watchRecovery notes when every node has gone past where the swarm was at a fault.
+// watchRecovery records when every node has passed the swarm's furthest round at the time of a fault.
 func (s *storm) watchRecovery(f fault) {
 	at := time.Now()
 	s.keeper.mu.Lock()
@@ -255,7 +255,7 @@ func (s *storm) watchRecovery(f fault) {
 	})
 }
 
-// odd is what happened that no fault explains.
+// odd returns everything that no fault explains.
 func (s *storm) odd() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
-// verdict compares a stormy run's home with a calm one's. The error says every difference, of each kind the first.
+// verdict compares a stormy run's home with a calm one's. The error has the first difference of each kind.
 func verdict(t *testing.T, calm, stormy string, rounds int) error {
 	var errs []error
 	for _, q := range []struct{ what, query string }{
@@ -39,12 +39,12 @@ FROM evals WHERE run = 'e-1' ORDER BY round, node`},
 	return errors.Join(errs...)
 }
 
-// roundsQuery is everything of a round that is no time.
+// roundsQuery selects all columns of a round except times.
 const roundsQuery = `SELECT node, round, reward, reward_std, training_reward, frac_reward_zero_std, format_rate, completions, completions_mean_length,
 completions_clipped_ratio, loss, kl, grad_norm, entropy, clip_ratio_low, clip_ratio_high, external_clip_ratio, external_dropped, external_ess, steps, trained_own, trained_external, late, non_finite
 FROM rounds WHERE run = 'e-1' ORDER BY round, node`
 
-// tableRows are a query's rows, each as text that keeps every bit of its numbers.
+// tableRows returns a query's rows, each as text that keeps every bit of its numbers.
 func tableRows(home, query string) ([]string, error) {
 	db, err := sql.Open("sqlite3", "file:"+filepath.Join(home, "swarm.db")+"?mode=ro")
 	if err != nil {
@@ -78,7 +78,7 @@ func tableRows(home, query string) ([]string, error) {
 	return list, result.Err()
 }
 
-// sameRows tells the first row in which two homes' databases differ.
+// sameRows reports the first row that differs between two homes' databases.
 func sameRows(what, query, calm, stormy string) error {
 	want, err := tableRows(calm, query)
 	if err != nil {
@@ -102,7 +102,7 @@ func sameRows(what, query, calm, stormy string) error {
 	return nil
 }
 
-// sameHashes tells the first checkpoint of one round and node whose weights differ.
+// sameHashes reports the first checkpoint of the same round and node whose weights differ.
 func sameHashes(calm, stormy string) error {
 	const query = `SELECT node, round, weight_hash FROM checkpoints WHERE run = 'e-1' ORDER BY round, node`
 	want, err := tableRows(calm, query)
@@ -134,11 +134,11 @@ func nobodyLeft(home string) error {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// setAside is the name of a damaged segment of a journal that was set aside.
+// setAside matches the name of a damaged journal segment that was moved aside.
 var setAside = regexp.MustCompile(`^journal-[0-9]{8}\.log\.damaged(-[0-9]+)?$`)
 
-// sameFiles tells what files a stormy home has whose like a calm one hasn't. Rotated logs may differ, and damaged
-// journals are set aside.
+// sameFiles reports kinds of files that a stormy home has and a calm one has not. Rotated logs may differ, and
+// damaged journals are moved aside.
 func sameFiles(calm, stormy string) error {
 	known, err := fileKinds(calm)
 	if err != nil {
@@ -158,7 +158,7 @@ func sameFiles(calm, stormy string) error {
 	return errors.Join(errs...)
 }
 
-// fileKinds maps the kinds of files in a home, names without their numbers, to one of each.
+// fileKinds maps the kinds of files in a home, which are names with numbers removed, to one file of each.
 func fileKinds(home string) (map[string]string, error) {
 	kinds := map[string]string{}
 	err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {
@@ -167,7 +167,7 @@ func fileKinds(home string) (map[string]string, error) {
 		}
 		name, err := filepath.Rel(home, path)
 		if entry.IsDir() && (name == "engine" || strings.HasSuffix(name, "jetstream")) {
-			return fs.SkipDir // the broker's own
+			return fs.SkipDir // files of the program and of the broker
 		}
 		kinds[numbers.ReplaceAllString(name, "N")] = name
 		return err
@@ -175,7 +175,7 @@ func fileKinds(home string) (map[string]string, error) {
 	return kinds, err
 }
 
-// locksFree tells whether a lock file is still held.
+// locksFree reports a lock file that is still held.
 func locksFree(home string) error {
 	o, err := lifecycle.LockExperiment(layout.Home(home), "e")
 	if err != nil {

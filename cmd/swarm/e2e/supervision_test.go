@@ -24,14 +24,15 @@ import (
 const (
 	longRounds = 36
 	longEvery  = 6  // rounds between two checkpoints
-	killAfter  = 10 // rounds: in between
+	killAfter  = 10 // rounds; between two checkpoints
 )
 
 func longRun() []string {
 	return []string{"--rounds", strconv.Itoa(longRounds), "--checkpoint-every", strconv.Itoa(longEvery), "--seed", "7"}
 }
 
-// learned is what a run came to: its reward, and of each node's last checkpoint the weights' hash and the file's.
+// learned is the result of a run: its reward, and the hashes of each node's last checkpoint, of the weights and of
+// the file.
 type learned struct {
 	reward      float64
 	checkpoints map[string][2]string
@@ -65,7 +66,7 @@ var (
 	undisturbedRun  learned
 )
 
-// undisturbed is the long run when nobody interferes.
+// undisturbed returns the result of the long run without faults.
 func undisturbed(t *testing.T) learned {
 	t.Helper()
 	undisturbedOnce.Do(func() {
@@ -80,7 +81,7 @@ func undisturbed(t *testing.T) learned {
 	return undisturbedRun
 }
 
-// A killed engine or node comes back from its checkpoint, and the run ends as if nothing had happened.
+// A killed engine or node resumes from its checkpoint, and the run ends as if undisturbed.
 func TestKilledProcessesComeBack(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"engine", "node"} {
@@ -123,7 +124,7 @@ func TestKilledProcessesComeBack(t *testing.T) {
 	}
 }
 
-// A coordinator that is killed takes its nodes and engines with it, shows as crashed, and is in nobody's way.
+// When a coordinator is killed, its nodes and engines end, status shows it as crashed, and it blocks no later run.
 func TestKilledCoordinator(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -150,7 +151,7 @@ func TestKilledCoordinator(t *testing.T) {
 	require.Equal(t, store.RunDone, status(t, home).State)
 }
 
-// The first signal stops in order: every node checkpoints what it has done.
+// The first signal stops in order: every node writes a checkpoint.
 func TestSignalsStopInOrder(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -181,7 +182,7 @@ func TestSignalsStopInOrder(t *testing.T) {
 	}
 }
 
-// The second signal doesn't wait for a node that is stuck.
+// The second signal doesn't wait for a stuck node.
 func TestSecondSignalStopsNow(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -202,7 +203,7 @@ func TestSecondSignalStopsNow(t *testing.T) {
 	require.Equal(t, store.RunStopped, status(t, home).State)
 }
 
-// A reader that leaves (swarm up | head -1) doesn't end the run, nor make it fail.
+// When stdout's reader leaves (swarm up | head -1), the run neither ends nor fails.
 func TestClosedStdout(t *testing.T) {
 	t.Parallel()
 	for _, output := range []string{"text", "json"} {
@@ -229,7 +230,7 @@ func TestClosedStdout(t *testing.T) {
 	}
 }
 
-// Two runs of one experiment at a time would write to each other's reports; another experiment may run beside it.
+// Two runs of one experiment at a time would write to each other's reports. Another experiment may run beside it.
 func TestSecondUpOfTheSameExperiment(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -247,8 +248,8 @@ func TestSecondUpOfTheSameExperiment(t *testing.T) {
 	require.Equal(t, 130, r.wait())
 }
 
-// A node that may not come back is given up: the others don't wait for it, finish, and the exit code says that some
-// were lost.
+// A node that may not restart is given up: the others don't wait for it and finish, and the exit code reports lost
+// nodes.
 func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -267,7 +268,7 @@ func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	requireNoProcess(t, home)
 }
 
-// A disk that fills up ends the run in order, in one line, instead of stalling nodes that somebody pays for.
+// When the disk fills up, the run ends in order, with one line, instead of stalling nodes on paid hardware.
 func TestStopsBeforeTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	home := mount(t, 0, "size=260m")

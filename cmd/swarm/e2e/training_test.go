@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A run from start to end: what people see, and every document that scripts read.
+// A run from start to end: its text output, and every JSON document.
 func TestHappyPath(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -44,7 +44,7 @@ func TestHappyPath(t *testing.T) {
 	require.Equal(t, outcome{2, "", "Error: no run or experiment \"nosuch\" is recorded\nTry: swarm ls\n"}, unknown)
 }
 
-// testStatusDocument checks status -o json of a run that is done, and returns it.
+// testStatusDocument checks status -o json of a done run, and returns it.
 func testStatusDocument(t *testing.T, home, run string) map[string]any {
 	t.Helper()
 	o := swarm(t, home, "status", run, "-o", "json")
@@ -77,7 +77,7 @@ func testStatusDocument(t *testing.T, home, run string) map[string]any {
 	return s
 }
 
-// testEventLines checks up -o json: one event a line, the summary last.
+// testEventLines checks up -o json: one event per line, the summary last.
 func testEventLines(t *testing.T, stdout string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
@@ -142,8 +142,8 @@ func testCompareDocument(t *testing.T, home string) {
 	require.Equal(t, outcome{2, "", "Error: no experiment \"nosuch\" is recorded\nTry: swarm ls\n"}, missing)
 }
 
-// The bundled model as a user gets it: under SAPO its reward must clearly rise. Four nodes and 10 rounds stand for the
-// README's eight and 40 (docs/RESULTS.md has that curve, where it grows sixfold).
+// The bundled model as users get it: its reward must clearly rise under SAPO. Four nodes and 10 rounds stand in for
+// the README's eight and 40. docs/RESULTS.md has that curve, which grows sixfold.
 func TestBundledModelLearns(t *testing.T) {
 	t.Parallel()
 	python, err := findPython()
@@ -153,7 +153,7 @@ func TestBundledModelLearns(t *testing.T) {
 	require.FileExists(t, filepath.Join("..", "..", "..", "node", "model", "nano", "model.safetensors"))
 	home := t.TempDir()
 	o := swarm(t, home, "up", "--python", python.Path, "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", "4",
-		"--rounds", "10", "--learning-rate", "0.0003", "-o", "json") // three times nano's own: faster over so few rounds
+		"--rounds", "10", "--learning-rate", "0.0003", "-o", "json") // three times nano's own rate: faster over so few rounds
 	require.Equal(t, 0, o.code, o.stderr)
 	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 	var summary struct {

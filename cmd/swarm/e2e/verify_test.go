@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/verify"
 )
 
-// verifyDocument is what `swarm verify -o json` prints.
+// verifyDocument parses the output of `swarm verify -o json`.
 func verifyDocument(t *testing.T, o outcome) verify.Document {
 	t.Helper()
 	fields(t, decode(t, o.stdout), map[string]string{
@@ -27,7 +27,7 @@ func verifyDocument(t *testing.T, o outcome) verify.Document {
 	return v
 }
 
-// alter changes the database of a run that has ended.
+// alter changes the database of an ended run.
 func alter(t *testing.T, home, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
@@ -40,8 +40,8 @@ func alter(t *testing.T, home, statement string) {
 	require.EqualValues(t, 1, n, statement)
 }
 
-// A finished run verifies, also generated again; a figure or a hash that somebody changed in the database is named, and
-// so is a damaged journal.
+// A finished run verifies, even with completions generated again. verify reports a changed figure or hash in the
+// database, and a damaged journal.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -50,7 +50,7 @@ func TestVerify(t *testing.T) {
 
 	text := swarm(t, home, "verify", "4loc4ext")
 	require.Equal(t, 0, text.code, text.stderr+text.stdout)
-	require.NotContains(t, text.stderr, "level=") // progress alone, on a busy machine
+	require.NotContains(t, text.stderr, "level=") // only progress, on a busy machine
 	require.Contains(t, text.stdout, "4loc4ext-1: 6 node-rounds made again in ")
 	require.Regexp(t, `(?m)^node_1 +3 +2 +2 +verified$`, text.stdout)
 
@@ -96,7 +96,7 @@ func TestVerify(t *testing.T) {
 	require.Contains(t, damaged.stdout, "checksum")
 }
 
-// What can't be verified is refused with what to do.
+// A run that can't be verified is refused with a remedy.
 func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -117,11 +117,11 @@ func TestVerifyRefuses(t *testing.T) {
 	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
 	require.Equal(t, 130, r.wait())
 
-	// Stopped in order: what there is can be verified, but not by other first weights.
+	// After an orderly stop, the existing rounds verify, but not with other initial weights.
 	stopped := swarm(t, home, "verify", "e-1", "-o", "json")
 	require.Equal(t, 0, stopped.code, stopped.stderr+stopped.stdout)
 	require.Positive(t, verifyDocument(t, stopped).Rounds)
-	// Another engine's sums may be others: what comes of them is for information.
+	// Another engine version may compute other sums, so that differences are only informational.
 	alter(t, home, `UPDATE rounds SET loss = loss + 0.25 WHERE run = 'e-1' AND node = 'node_1' AND round = 1`)
 	require.Equal(t, 1, swarm(t, home, "verify", "e-1").code)
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
@@ -138,8 +138,8 @@ func TestVerifyRefuses(t *testing.T) {
 	require.True(t, strings.HasSuffix(changed.stderr, "\nTry: the former files\n"), changed.stderr)
 }
 
-// A run that was killed, all of it, and went on comes out as a calm one does: its journals say so too, also where nodes
-// tell each other what they gave to each of their tokens.
+// A run that was killed completely and resumed has the same result as a calm one. Its journals verify it, even if
+// nodes share the log-probabilities of their tokens.
 func TestVerifyAfterKills(t *testing.T) {
 	t.Parallel()
 	for _, correction := range configs.Corrections() {
@@ -171,8 +171,7 @@ func TestVerifyAfterKills(t *testing.T) {
 	}
 }
 
-// othersLogprobs counts the completions of others that a run's nodes have learnt with the log-probabilities of those
-// who sampled them.
+// othersLogprobs counts others' completions that a run's nodes trained on with the sampling nodes' log-probabilities.
 func othersLogprobs(t *testing.T, run string) (n int) {
 	t.Helper()
 	for _, node := range []string{"node_0", "node_1"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fields requires of a JSON object that it has these members, of these types: number, string, bool, array, object, or
-// with "?" also null. It returns the object. Others may be added, never taken away.
+// Fields requires a JSON object with these members, of these types: number, string, bool, array, object, or with "?"
+// also null. It returns the object. Members may be added, but never removed.
 func Fields(t *testing.T, document any, want map[string]string) map[string]any {
 	t.Helper()
 	object, ok := document.(map[string]any)

@@ -1,6 +1,6 @@
-// Package swarmtest has what the tests of cmd/swarm and of cmd/swarm/e2e share: a tiny model, a Python with torch, a
-// fake NVML, and processes of the program. It owns what it makes in one temporary folder, takes the program from PATH,
-// and only tests may import it.
+// Package swarmtest has the shared fixtures of the tests of cmd/swarm and cmd/swarm/e2e: a tiny model, a Python with
+// torch, a fake NVML, and processes of the program. Its files are in one temporary folder. It finds the program on
+// PATH. Only tests may import it.
 package swarmtest
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 )
 
-// fixtures is a folder with what the tests share. It is removed after the last test.
+// fixtures is the folder of the shared files. It is removed after the last test.
 var fixtures string
 
-// WithFixtures runs tests with the fixtures. It returns the exit code.
+// WithFixtures runs tests with the fixtures and returns the exit code.
 func WithFixtures(tests func() int) int {
 	var err error
 	if fixtures, err = os.MkdirTemp("", "swarm-e2e-"); err == nil {
@@ -35,11 +35,11 @@ func WithFixtures(tests func() int) int {
 	return tests()
 }
 
-// program is the file that PATH has as swarm; empty: another one's affair.
+// program is the path of the program that OnPath put on PATH; empty: OnPath was not called.
 var program string
 
-// OnPath puts the program on PATH as swarm: $SWARM_PROGRAM, as it is built for users, else this tree's, built here.
-// With raced it is built here and looks for races.
+// OnPath puts the program on PATH as swarm: the build for users in $SWARM_PROGRAM, else this tree's, built here. With
+// raced it is built here with the race detector.
 func OnPath(raced bool) error {
 	dir := filepath.Join(fixtures, "bin")
 	program = filepath.Join(dir, "swarm")
@@ -64,7 +64,7 @@ func OnPath(raced bool) error {
 	return nil
 }
 
-// Program is the path of the program: the one that OnPath put on PATH, else $SWARM_PROGRAM, else whatever swarm is on
+// Program returns the path of the program: the one that OnPath put on PATH, else $SWARM_PROGRAM, else the swarm on
 // PATH.
 func Program() string {
 	switch {
@@ -76,15 +76,15 @@ func Program() string {
 	return "swarm"
 }
 
-// TinyModel is the folder of a model whose runs take seconds.
+// TinyModel returns the folder of a model whose runs take seconds.
 func TinyModel() string { return filepath.Join(fixtures, "tiny") }
 
-// Items is a file of 200 questions.
+// Items returns the path of a file of 200 questions.
 func Items() string { return filepath.Join(fixtures, "items.jsonl") }
 
 var buildNVML = sync.OnceValues(func() (string, error) { return fakenvml.BuildIn(fixtures) })
 
-// FakeNVML is the library that SWARM_NVML_LIBRARY may name; without a C compiler the test is skipped.
+// FakeNVML returns the library for SWARM_NVML_LIBRARY. Without a C compiler it skips the test.
 func FakeNVML(t testing.TB) string {
 	t.Helper()
 	library, err := buildNVML()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Mount puts a file system on a new folder for the length of the test, or skips.
+// Mount mounts a file system on a new folder for the duration of the test, or skips the test.
 func Mount(t *testing.T, flags uintptr, options string) string {
 	t.Helper()
 	dir := t.TempDir()

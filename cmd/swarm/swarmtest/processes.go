@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Marker is what the environment of every process of a test's run holds.
+// Marker returns the environment variable of every process of a test's run.
 func Marker(home string) string { return "E2E_HOME=" + home }
 
-// Processes are the living ones that carry a home's marker.
+// Processes returns the PIDs of living processes with a home's marker.
 func Processes(home string) []int {
 	var pids []int
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range entries {
-		environ, err := os.ReadFile(path) // a zombie's is empty
+		environ, err := os.ReadFile(path) // empty for a zombie
 		if err == nil && bytes.Contains(environ, []byte(Marker(home)+"\x00")) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			pids = append(pids, pid)
@@ -32,21 +32,21 @@ func Processes(home string) []int {
 	return pids
 }
 
-// RequireNoProcess polls until nothing of a home's run is left.
+// RequireNoProcess waits until no process of a home's run is left.
 func RequireNoProcess(t *testing.T, home string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(Processes(home)) == 0 }, Patience, 50*time.Millisecond, "processes are left behind")
 }
 
-// Send signals one process. A pid that isn't known yet is 0, and kill(2) takes that for the group of the tests
-// themselves.
+// Send signals one process. It refuses PID 0, an unknown PID, because kill(2) would signal the tests' own process
+// group.
 func Send(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
 	require.Greater(t, pid, 1)
 	require.NoError(t, syscall.Kill(pid, s))
 }
 
-// Parent is the parent of a process.
+// Parent returns the PID of a process's parent.
 func Parent(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -57,7 +57,7 @@ func Parent(t *testing.T, pid int) int {
 	return ppid
 }
 
-// Buffer is a buffer that may be read while a process writes to it.
+// Buffer is a buffer that can be read while a process writes to it.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -77,7 +77,7 @@ func (l *Buffer) String() string {
 	return l.b.String()
 }
 
-// ChildrenOf are the living children of a process.
+// ChildrenOf returns the PIDs of a process's living children.
 func ChildrenOf(pid int) []int {
 	var list []int
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -15,10 +15,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Patience bounds every wait of these tests; nothing is measured by it.
+// Patience bounds every wait of these tests. It measures nothing.
 const Patience = 10 * time.Minute
 
-// TinyRun are the flags of a run that takes seconds: the tiny model, two nodes, I/J/G 2/2/4.
+// TinyRun returns the flags of a run that takes seconds: the tiny model, two nodes, I/J/G 2/2/4.
 func TinyRun(more ...string) []string {
 	return append([]string{
 		"--model", TinyModel(), "--set", "tasks.file=" + Items(), "--device", "cpu", "--nodes", "2", "--num-train-samples", "2",
@@ -27,7 +27,7 @@ func TinyRun(more ...string) []string {
 	}, more...)
 }
 
-// Command is a swarm process that is not yet started.
+// Command returns a swarm process that is not yet started.
 func Command(t testing.TB, home string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("swarm", append([]string{"--home", home}, args...)...)
@@ -41,13 +41,13 @@ func Command(t testing.TB, home string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Outcome is what came of a command.
+// Outcome is the result of a command.
 type Outcome struct {
 	Code           int
 	Stdout, Stderr string
 }
 
-// Finish runs a command to its end, at most for as long as Patience lasts.
+// Finish runs a command to its end, for at most Patience.
 func Finish(t testing.TB, cmd *exec.Cmd) Outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -56,7 +56,7 @@ func Finish(t testing.TB, cmd *exec.Cmd) Outcome {
 	return Outcome{WaitFor(t, cmd), stdout.String(), stderr.String()}
 }
 
-// WaitFor waits for a started command and returns its exit code, 128 + N when signal N ended it.
+// WaitFor waits for a started command and returns its exit code, 128 + N if signal N ended it.
 func WaitFor(t testing.TB, cmd *exec.Cmd) int {
 	t.Helper()
 	timer := time.AfterFunc(Patience, func() { cmd.Process.Kill() })

@@ -14,14 +14,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// FindPython finds an interpreter that has torch, once.
+// FindPython finds an interpreter with torch, once.
 var FindPython = sync.OnceValues(func() (policy.Probe, error) {
 	found, _, err := policy.FindPython(context.Background(), "", fixtures, os.Getenv, nil)
 	return found, err
 })
 
-// quickPython runs the interpreter, but tells its torch from memory: the import takes a second, which most tests need
-// not pay twice.
+// quickPython wraps the interpreter and answers the check for torch from memory. Importing torch takes a second,
+// which most tests need not spend twice.
 const quickPython = `#!/bin/sh
 if [ "$1" = -c ]; then echo 'torch %s 0'; else exec '%s' "$@"; fi
 `
@@ -38,7 +38,7 @@ var makeQuickPython = sync.OnceValues(func() (string, error) {
 	return path, shareHost(path)
 })
 
-// engineHost forks the engines of the programs that the tests start. The storm's have one of their own.
+// engineHost forks the engines of the programs that the tests start. Storms have their own.
 var engineHost *policy.Host
 
 func shareHost(python string) error {
@@ -52,7 +52,7 @@ func shareHost(python string) error {
 	return engineHost.Leave()
 }
 
-// Python is the interpreter that the tests use.
+// Python returns the path of the tests' interpreter.
 func Python(t testing.TB) string {
 	t.Helper()
 	path, err := makeQuickPython()

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// The tiny model is a GPT-2 of two layers, 32 wide, whose weights are written by hand: its first feed-forward layer is
-// a table of which byte follows which. It answers <answer>N</answer> now and then, N one of three digits, so that
-// rewards and gradients are there from the first round.
+// The tiny model is a GPT-2 with two layers, 32 wide, whose weights are constructed: its first feed-forward layer is
+// a table of successors of bytes. It sometimes answers <answer>N</answer>, N one of three digits, so that rewards and
+// gradients exist from the first round.
 const (
 	tinyWidth, tinyInner, tinyContext, tinyVocabulary = 32, 128, 64, 257
 	tinyEnd                                           = 256 // the end token
 )
 
-// tinyFollows gives each byte's successors.
+// tinyFollows returns each byte's successors.
 func tinyFollows() map[int][]int {
 	return map[int][]int{
 		'<': {'a', '/'}, '/': {'a'}, 'a': {'n'}, 'n': {'s'}, 's': {'w'}, 'w': {'e'}, 'e': {'r'}, 'r': {'>'},
@@ -47,7 +47,7 @@ type Matrix struct {
 	Values []float32
 }
 
-// Zeros is a tensor of zeros.
+// Zeros returns a tensor of zeros.
 func Zeros(shape ...int) Matrix {
 	n := 1
 	for _, d := range shape {
@@ -56,7 +56,7 @@ func Zeros(shape ...int) Matrix {
 	return Matrix{shape, make([]float32, n)}
 }
 
-// Filled is a tensor of one value.
+// Filled returns a tensor of one value.
 func Filled(value float32, shape ...int) Matrix {
 	m := Zeros(shape...)
 	for i := range m.Values {
@@ -98,8 +98,8 @@ func tinyWeights() map[string]Matrix {
 			weights["wte.weight"].set(token, len(known)+token%(tinyWidth-len(known)), 0.1)
 		}
 	}
-	// A normalised unit vector has √32 ≈ 5.6 on its axis and about 0 elsewhere: neuron i fires, by 3.6, for token
-	// known[i] only.
+	// A normalized unit vector has √32 ≈ 5.6 on its axis and about 0 elsewhere: neuron i fires, with 3.6, only for
+	// token known[i].
 	const fires, strength = 3.6, 3
 	detect, write, always := weights["h.0.mlp.c_fc.weight"], weights["h.0.mlp.c_proj.weight"], weights["h.0.mlp.c_proj.bias"]
 	always.Values[axis['<']] = strength // after a byte of the question
@@ -135,7 +135,7 @@ func Pack(weights map[string]Matrix) []byte {
 	}
 	text, err := json.Marshal(header)
 	if err != nil {
-		panic(err) // names and numbers only
+		panic(err) // unreachable: only names and numbers
 	}
 	file := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
 	return append(append(file, text...), data...)
