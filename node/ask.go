@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Prompt returns the token ids that a node of this configuration gives its model for a question: with the system
-// prompt, and in the chat template if the tokenizer has one.
+// Prompt returns the token ids of a question as a node of this configuration gives them to its model: with the
+// system prompt, and in the chat template if the tokenizer has one.
 func Prompt(c configs.Config, tokens tokenizer.Tokenizer, question string) []int {
 	return asking{config: c, tokens: tokens}.prompt(question)
 }
@@ -19,10 +19,10 @@ func Prompt(c configs.Config, tokens tokenizer.Tokenizer, question string) []int
 // Completion is one answer of a model to a question.
 type Completion struct {
 	Text     string   `json:"text"`
-	Answer   *string  `json:"answer"`   // what stands in its answer tags; null: nothing does
-	Score    *float64 `json:"score"`    // null: the question is of no task
-	Tokens   int      `json:"tokens"`   // the end token counts
-	Finished bool     `json:"finished"` // it ended by itself, and not at the limit
+	Answer   *string  `json:"answer"`   // text between the answer tags; null: no answer tags
+	Score    *float64 `json:"score"`    // null: the question belongs to no task
+	Tokens   int      `json:"tokens"`   // includes the end token
+	Finished bool     `json:"finished"` // it ended with the end token, not at the length limit
 }
 
 // Ask samples the completions of the one prompt in params and scores them. score may be nil.

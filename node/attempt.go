@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// attempt is what one process of a node does: it takes up what previous processes have left in the node's folder, goes
-// on with the rounds, and leaves the same to the next.
+// attempt is the work of one process of a node. It resumes from what previous processes left in the node's folder,
+// continues the rounds, and leaves the folder ready for the next process.
 type attempt struct {
 	link    *Link
 	model   *governed
@@ -27,10 +27,10 @@ type attempt struct {
 	evals   *evaluations
 
 	stopGauge func()
-	saved     int // rounds that the newest checkpoint holds
+	saved     int // rounds in the newest checkpoint
 }
 
-// openAttempt takes possession of the node's folder: no other process writes there from then on.
+// openAttempt opens the node's folder and locks its journal: no other process can write there until close.
 func openAttempt(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *slog.Logger) (*attempt, error) {
 	start := model.start
 	log, err := journal.Open(start.Dir, logger)
@@ -57,7 +57,8 @@ func (l *attempt) close() {
 	}
 }
 
-// run loads the model, goes on where the last process ended, and does the rounds. It returns ErrStopped after a stop.
+// run loads the model, resumes where the last process ended, and runs the rounds. It returns ErrStopped after a
+// stop.
 func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 	start, cfg := l.model.start, l.model.config
 	l.link.State(event.StateLoading, 0)
@@ -105,8 +106,8 @@ func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 	return l.rounds(ctx, n, reached.first)
 }
 
-// load starts the engine with the newest state that can be used, under a lease to load, and returns the rounds it
-// holds. From then on the node gives signs of life.
+// load starts the engine under a load lease and restores the newest usable state. It returns the number of rounds
+// in that state. From then on the node sends heartbeats.
 func (l *attempt) load(ctx context.Context, host *leaseHost, previous *recovery) (int, error) {
 	release, err := host.Lease(ctx, phaseLoad)
 	if err != nil {
@@ -144,7 +145,7 @@ func (l *attempt) beat(ctx context.Context) {
 	}
 }
 
-// orStopped tells of a stop, where that is what err says.
+// orStopped reports the stopped state if err is ErrStopped.
 func (l *attempt) orStopped(err error, round int) error {
 	if errors.Is(err, ErrStopped) {
 		l.link.State(event.StateStopped, round)

@@ -12,21 +12,21 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// errPeersChanged interrupts a wait at the barrier when other nodes are to be waited for.
+// errPeersChanged interrupts a wait at the barrier when the set of peers to wait for changes.
 var errPeersChanged = errors.New("the swarm's members changed")
 
-// barrierLimit is how many deadlines a node waits for its quorum before it gives the swarm up for lost.
+// barrierLimit is the number of deadlines that a node waits for its quorum before it gives up on the swarm.
 const barrierLimit = 10
 
-// leastLook is how long a look at what is there may take though the deadline has passed.
+// leastLook is the minimum time for look, even if the deadline has passed.
 const leastLook = time.Second
 
-// barrier waits for the rollouts of a round, which is this one or external_lag before, of the members that take part in
-// that, and takes what absent ones have shared. Errors are for stopped to judge.
+// barrier waits for the rollouts of the present members for round minus external_lag. It also collects what absent
+// members have shared. The caller passes errors to stopped.
 func (n *Node) barrier(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	began, lag := time.Now(), n.Config.ExternalLag
 	if n.Mode.Remote {
-		began = n.outage.asked // one deadline for both: nobody trains on meanwhile
+		began = n.outage.asked // one deadline covers sharing and gathering
 	}
 	for {
 		members, changed := n.Host.Members()
@@ -62,8 +62,8 @@ func (n *Node) barrier(ctx context.Context, round int, m *measured) ([]*exchange
 	}
 }
 
-// gatherFrom waits at the barrier until the peers have shared, the deadline passes with a quorum there, or others are
-// to be waited for. A remote node needs no quorum.
+// gatherFrom waits at the barrier until all peers have shared, until the deadline passes with a quorum, or until
+// the set of peers changes. A remote node needs no quorum.
 func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, changed <-chan struct{}, began time.Time) ([]*exchange.Received, error) {
 	if len(peers) == 0 {
 		return nil, nil
@@ -71,13 +71,13 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 	deadline := n.deadline()
 	barrier := exchange.Barrier{Deadline: max(0, deadline-time.Since(began))}
 	if !n.Mode.Remote {
-		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, whatever floats say
+		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, despite floating-point error
 		barrier.Limit = max(0, barrierLimit*deadline-time.Since(began))
 	}
 	return n.gatherWhile(ctx, round, peers, barrier, changed, func(members []protocol.Member) []string { return n.roster(round, members).present })
 }
 
-// gatherWhile is Gather, which errPeersChanged ends once choose gives other peers than these.
+// gatherWhile calls Gather and ends it with errPeersChanged once choose returns other peers.
 func (n *Node) gatherWhile(
 	ctx context.Context, round int, peers []string, barrier exchange.Barrier, changed <-chan struct{}, choose func([]protocol.Member) []string,
 ) ([]*exchange.Received, error) {
@@ -107,9 +107,9 @@ func (n *Node) gatherWhile(
 	return received, err
 }
 
-// look returns the newest that members whom nobody waits for have shared, of whatever round of theirs, since the node's
-// last one: they may be far behind for good, or this node may, and still learn from each other. What can't be looked
-// up, in what is left of the deadline, counts as not shared.
+// look returns the newest rollouts that absent members have shared, of any of their rounds, since the node's last
+// look. Either side may be far behind for good, and both can still learn from each other. Rollouts that look cannot
+// fetch within the rest of the deadline count as not shared.
 func (n *Node) look(ctx context.Context, round int, absent []string, began time.Time) []*exchange.Received {
 	if len(absent) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (n *Node) look(ctx context.Context, round int, absent []string, began time.
 	return received
 }
 
-// describePeers counts what each peer offered.
+// describePeers counts the rollouts that each peer offered.
 func describePeers(peers []string, received []*exchange.Received, m *measured) {
 	for i, peer := range peers {
 		p := event.Peer{Node: peer}

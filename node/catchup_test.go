@@ -12,15 +12,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 )
 
-// A node that is away is late for its peers, who go on with the quorum; when it is back it does every round once,
-// without waiting for what is there, until it is one of them again.
+// A node that is away is late for its peers, which continue with the quorum. When it is back it runs every round
+// once, without waiting for rollouts that are already there, until it has caught up.
 func TestAReturnedNodeCatchesUp(t *testing.T) {
 	c := testConfig(t)
 	c.Rounds, c.BarrierDeadline, c.BarrierQuorum = 9, 1, 0.5
-	const away, back = 2, 6 // node_2 dies before round 2, and comes back when the others have done round 5
+	const away, back = 2, 6 // node_2 dies before round 2 and returns when the others have finished round 5
 	server := broker(t, "catch")
 	ids := []string{"node_0", "node_1", "node_2"}
-	var there [2]chan struct{} // closed when a node that stayed is at round back
+	var there [2]chan struct{} // closed when a node that stayed reaches round back
 	for i := range there {
 		there[i] = make(chan struct{})
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// keepCheckpoints is how many a node keeps: the newest, and one more in case that one is damaged.
+// keepCheckpoints is the number of checkpoints that a node keeps: the newest, and a spare in case the newest is
+// damaged.
 const keepCheckpoints = 2
 
-// errSaveLost is that of a save in the background whose engine was replaced before it told of it.
+// errSaveLost reports that the engine of a background save was replaced before it reported the save.
 var errSaveLost = errors.New("the engine that was writing it has been replaced")
 
 // Saver is the part of the engine that checkpoints.
@@ -28,21 +29,21 @@ type Saver interface {
 	Restore(context.Context, policy.RestoreParams) (policy.RestoreResult, error)
 }
 
-// checkpoints is a node's folder of checkpoints. Each is a file the engine wrote (weights, Adam) and beside it a
-// manifest that this node wrote after it: without its manifest a file does not count. Its methods are called from one
+// checkpoints manages a node's folder of checkpoints. A checkpoint is a file that the engine wrote (weights, Adam)
+// and a manifest that the node wrote after it. A file without a manifest does not count. Call its methods from one
 // goroutine.
 type checkpoints struct {
 	dir    string
 	owner  owner
 	logger *slog.Logger
-	split  func() (json.RawMessage, error) // Node.splitState; nil: nothing is kept
+	split  func() (json.RawMessage, error) // Node.splitState; nil: store no split state
 
 	pending *manifest // being written in the background
-	pause   float64   // seconds that it has cost
+	pause   float64   // seconds that the pending save blocked the node
 }
 
-// begin starts writing a checkpoint after round rounds, in the background as far as the engine can: it returns nil
-// then, and collect gives the result. None may be pending.
+// begin starts to write a checkpoint after round rounds, in the background if the engine can. In that case it
+// returns nil, and collect returns the result. No other save may be pending.
 func (c *checkpoints) begin(ctx context.Context, engine Saver, round int) (*event.Checkpoint, error) {
 	return c.write(ctx, engine, round, true)
 }
@@ -64,7 +65,7 @@ func (c *checkpoints) write(ctx context.Context, engine Saver, round int, backgr
 			return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)
 		}
 	}
-	// One of the same name, of a previous process, ends here: its manifest is not this file's.
+	// Remove the manifest that a previous process left under this name: it does not describe the new file.
 	if err := os.Remove(c.manifestPath(round)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)
 	}
@@ -81,8 +82,8 @@ func (c *checkpoints) write(ctx context.Context, engine Saver, round int, backgr
 	return c.finish(m, result, result.Seconds)
 }
 
-// collect returns the checkpoint that was pending once it is there, nil where none is pending, where it is still being
-// written and wait isn't set, or where it was lost with its engine.
+// collect returns the pending checkpoint once it is written. It returns nil if none is pending, if the engine is
+// still writing and wait is not set, or if the engine was replaced.
 func (c *checkpoints) collect(ctx context.Context, engine Saver, wait bool) (*event.Checkpoint, error) {
 	if c.pending == nil {
 		return nil, nil
@@ -92,7 +93,7 @@ func (c *checkpoints) collect(ctx context.Context, engine Saver, wait bool) (*ev
 	if errors.Is(err, errSaveLost) {
 		c.logger.Warn("checkpoint lost", "round", m.Round, "reason", err)
 		c.pending = nil
-		_ = os.Remove(filepath.Join(c.dir, m.File)) // it would never count
+		_ = os.Remove(filepath.Join(c.dir, m.File)) // no manifest will make it a checkpoint
 		return nil, nil
 	}
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *checkpoints) collect(ctx context.Context, engine Saver, wait bool) (*ev
 	return c.finish(m, result, max(c.pause, result.Pause))
 }
 
-// finish writes the manifest of a file that is there, then drops what is older than the newest two.
+// finish writes the manifest of a complete file, then removes all but the newest two checkpoints.
 func (c *checkpoints) finish(m *manifest, saved policy.SaveResult, pause float64) (*event.Checkpoint, error) {
 	m.SHA256, m.WeightHash, m.Bytes, m.Seconds, m.Pause = saved.SHA256, saved.WeightHash, saved.Bytes, saved.Seconds, pause
 	if err := m.write(c.manifestPath(m.Round)); err != nil {
@@ -119,14 +120,14 @@ func (c *checkpoints) finish(m *manifest, saved policy.SaveResult, pause float64
 	return m.event(c.dir), nil
 }
 
-// list reads the manifests, oldest first. What is wrong with others it says by file name.
+// list reads the manifests, oldest first. refused has the error of each unreadable manifest, by file name.
 func (c *checkpoints) list() (list []manifest, refused map[string]error) {
 	paths, _ := filepath.Glob(filepath.Join(c.dir, "checkpoint-*.json"))
 	refused = map[string]error{}
 	for _, path := range paths {
 		m, err := readManifest(path)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // its node has just replaced it by a newer one
+			continue // the node has just replaced it with a newer one
 		}
 		if err != nil {
 			refused[filepath.Base(path)] = err
@@ -138,13 +139,13 @@ func (c *checkpoints) list() (list []manifest, refused map[string]error) {
 	return list, refused
 }
 
-// remove drops a checkpoint. The manifest goes first: a file without one is nothing.
+// remove deletes a checkpoint. It deletes the manifest first, because a file without one does not count.
 func (c *checkpoints) remove(round int) {
 	_ = os.Remove(c.manifestPath(round))
 	_ = os.Remove(filepath.Join(c.dir, checkpointName(round)+".safetensors"))
 }
 
-// leftovers removes what a previous process was writing when it ended, and files without a manifest.
+// leftovers removes the partial files of a previous process, and checkpoint files without a manifest.
 func (c *checkpoints) leftovers() {
 	for _, pattern := range []string{"checkpoint-*.tmp", ".checkpoint-*.tmp", "restart.safetensors*", "." + memorySettingsFile + "-*.tmp"} {
 		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))

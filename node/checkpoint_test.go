@@ -19,15 +19,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// saver is the engine's part in checkpoints: it writes files, and says of each what it is told to.
+// saver is a fake Saver. It writes files, and gives the scripted result for each.
 type saver struct {
-	background bool               // it writes when it is asked what became of it
-	waiting    *policy.SaveParams // in the background
-	writing    bool               // it isn't done until waited for
-	failure    error              // of a save in the background
+	background bool               // it writes only when Saved is called
+	waiting    *policy.SaveParams // pending background save
+	writing    bool               // Saved without wait finds the save still running
+	failure    error              // error of a background save
 	restored   []string
-	answers    map[string]error  // by file
-	rounds     map[string]string // by file; else the file's own
+	answers    map[string]error  // Restore's error, by file
+	rounds     map[string]string // round in the metadata, by file; default: the file's content
 }
 
 func (s *saver) Save(_ context.Context, p policy.SaveParams) (policy.SaveResult, error) {
@@ -80,7 +80,7 @@ func (s *saver) Restore(_ context.Context, p policy.RestoreParams) (policy.Resto
 
 func file(round int) string { return fmt.Sprintf("checkpoint-%08d.safetensors", round) }
 
-// filled is a folder with checkpoints of those rounds, and its engine.
+// filled returns a folder with checkpoints of those rounds, and its engine.
 func filled(t *testing.T, rounds ...int) (*checkpoints, *saver) {
 	t.Helper()
 	c := &checkpoints{dir: t.TempDir(), owner: owner{"run", "node_0", "tiny"}, logger: slog.New(slog.DiscardHandler)}
@@ -122,7 +122,7 @@ func TestCheckpointsRestore(t *testing.T) {
 		limit   int
 		harm    func(*testing.T, *checkpoints, *saver)
 		want    int
-		refused []string // a part of each reason
+		refused []string // a substring of each reason
 		tried   bool
 	}{
 		{"none", nil, 99, nil, 0, nil, false},
@@ -153,7 +153,7 @@ func TestCheckpointsRestore(t *testing.T) {
 			} {
 				require.NoError(t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644))
 			}
-			// Written without its manifest: the process was killed in between.
+			// A file without its manifest: the process was killed between the two writes.
 			require.NoError(t, os.WriteFile(filepath.Join(c.dir, file(10)), []byte("10"), 0o644))
 		}, 1, []string{"00000007", "00000008", "00000009"}, false},
 	}
@@ -180,7 +180,7 @@ func TestCheckpointsRestore(t *testing.T) {
 	}
 }
 
-// A good checkpoint is not passed over because there was no memory to read it.
+// restore does not skip a good checkpoint that it could not read for lack of memory.
 func TestRestoreFails(t *testing.T) {
 	for _, failure := range []error{&policy.Error{Kind: policy.KindOutOfMemory}, policy.ErrEngineGone} {
 		c, s := filled(t, 1, 2)
@@ -191,7 +191,8 @@ func TestRestoreFails(t *testing.T) {
 	}
 }
 
-// A checkpoint that isn't this node's is no damage: the user is told, and nothing is computed over it.
+// A checkpoint of another run, node or model is not damage. restore reports it to the user and computes nothing
+// over it.
 func TestForeignCheckpointsAreRefused(t *testing.T) {
 	cases := []struct {
 		name string
@@ -239,7 +240,7 @@ func TestRestoreNewest(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	c, s := filled(t, 1, 2)
 	s.background = true
-	_, err := c.begin(t.Context(), s, 3) // the node is at it
+	_, err := c.begin(t.Context(), s, 3) // the node is writing it
 	require.NoError(t, err)
 	rounds, err := RestoreNewest(t.Context(), c.dir, s, quiet)
 	require.NoError(t, err)
@@ -322,7 +323,7 @@ func TestLeftoversOfDeadLivesAreRemoved(t *testing.T) {
 	require.ElementsMatch(t, others, left)
 }
 
-// Every flipped bit of a manifest is found, or its manifest is not one any more.
+// Every flipped bit of a manifest is detected, or the manifest no longer parses.
 func TestEveryFlippedBitOfAManifestIsFound(t *testing.T) {
 	c, _ := filled(t, 7)
 	data, err := os.ReadFile(c.manifestPath(7))

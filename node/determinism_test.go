@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
 
-// outcome is what a swarm's run must be the same in, by node.
+// outcome holds what must be equal in two runs of a swarm, by node.
 type outcome struct {
 	rewards [][]float64
 	peers   [][]event.Peer
@@ -24,7 +24,7 @@ type outcome struct {
 	hashes  []string
 }
 
-// shuffled grants leases one at a time, in an order that depends on seed and not on who asked first.
+// shuffled grants leases one at a time, in an order that depends on the seed and not on the order of the requests.
 type shuffled struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -61,8 +61,8 @@ func (s *shuffled) next() {
 	s.held = true
 }
 
-// swarm runs all rounds of a swarm of three with real engines. Leases are granted in order of leaseSeed; 0 grants all
-// at once.
+// swarm runs all rounds of a swarm of three with real engines. leaseSeed determines the order of the leases. 0
+// grants all at once.
 func swarm(t *testing.T, c configs.Config, leaseSeed uint64) outcome {
 	t.Helper()
 	const size = 3
@@ -102,7 +102,8 @@ func swarm(t *testing.T, c configs.Config, leaseSeed uint64) outcome {
 	return out
 }
 
-// The same seed gives the same rewards, training sets and weights, whoever computes first; another seed gives others.
+// The same seed gives the same rewards, training sets and weights in any order of computation. Another seed gives
+// others.
 func TestSameSeedSameSwarm(t *testing.T) {
 	c := testConfig(t)
 	c.NumTrainSamples = 4

@@ -23,8 +23,8 @@ type launched struct {
 	loaded policy.LoadResult
 }
 
-// launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about
-// an engine that was in trouble and lives on.
+// launchEngine returns a function that starts an engine for an assignment and loads its model. trouble receives a
+// message when an engine had a problem that was mended and continues.
 func launchEngine(
 	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {
@@ -41,7 +41,7 @@ func launchEngine(
 		defer cancel()
 		e, err := policy.Start(ctx, options)
 		if errors.Is(err, policy.ErrEngineGone) || errors.Is(err, policy.ErrEngineStalled) {
-			return launched{}, err // the coordinator has seen this interpreter import torch: it was killed, or short of something, and may be better off next time
+			return launched{}, err // the coordinator has seen this interpreter import torch, so the engine was killed or ran short of something: a retry may succeed
 		}
 		if err != nil {
 			return launched{}, &Failure{event.CausePython, err}
@@ -57,7 +57,7 @@ func launchEngine(
 	}
 }
 
-// loadParams are those of the assignment and of what was learnt since.
+// loadParams combines the assignment's settings with the memory settings learned since.
 func (g *governed) loadParams() policy.LoadParams {
 	return policy.LoadParams{
 		ModelDir: g.start.ModelDir, Device: g.start.Device, Precision: g.config.ResolvedPrecision(g.start.Device != "cpu"), Threads: g.start.Threads, Ranks: g.start.Ranks,
@@ -68,7 +68,7 @@ func (g *governed) loadParams() policy.LoadParams {
 	}
 }
 
-// load starts an engine with the model as it was first.
+// load starts an engine with the initial weights.
 func (g *governed) load(ctx context.Context) error {
 	running, err := g.launch(ctx, g.loadParams())
 	if short := outOfMemory(err, g.meter.device); short != nil {
@@ -82,7 +82,7 @@ func (g *governed) load(ctx context.Context) error {
 	return nil
 }
 
-// reload replaces the engine by a fresh one, with the model as it was first.
+// reload replaces the engine with a fresh one that has the initial weights.
 func (g *governed) reload(ctx context.Context) error {
 	g.Close()
 	g.running.engine = nil
@@ -96,7 +96,7 @@ func (g *governed) Close() {
 	}
 }
 
-// saveState writes weights and optimizer to where a restart finds them.
+// saveState writes weights and optimizer state to the file that restart reads.
 func (g *governed) saveState(ctx context.Context) (policy.RestoreParams, error) {
 	path := g.stateFile()
 	saved, err := g.running.engine.Save(ctx, policy.SaveParams{Path: path, Format: "checkpoint"})
@@ -106,7 +106,7 @@ func (g *governed) saveState(ctx context.Context) (policy.RestoreParams, error) 
 	return policy.RestoreParams{Path: path, SHA256: saved.SHA256}, nil
 }
 
-// restart replaces the engine by a fresh one in the saved state.
+// restart replaces the engine with a fresh one and restores the saved state.
 func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) error {
 	defer os.Remove(saved.Path)
 	g.running.engine.Close()
@@ -124,10 +124,10 @@ func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) erro
 	return nil
 }
 
-// stateFile holds the state from one engine to the next.
+// stateFile is the path of the state that one engine hands to the next.
 func (g *governed) stateFile() string { return filepath.Join(g.start.Dir, "restart.safetensors") }
 
-// announce tells the launcher of an engine that is ready, at the round it begins with: back says how it got there.
+// announce reports to the launcher that an engine is ready, and with back how its state was restored.
 func (g *governed) announce(back resumed) {
 	loaded, hello := g.running.loaded, g.running.hello
 	g.host.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{

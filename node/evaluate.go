@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// openHeldOut draws the node's held-out set. That its tasks have fewer questions than asked for is a warning, once a
-// run.
+// openHeldOut draws the node's held-out set. It warns once a run if the tasks have fewer questions than
+// eval_questions.
 func (l *attempt) openHeldOut(n *Node) error {
 	cfg := n.Config
 	if cfg.EvalQuestions == 0 {
@@ -33,7 +33,7 @@ func (l *attempt) openHeldOut(n *Node) error {
 	return nil
 }
 
-// openSplit draws what the node's splits are judged by, and takes up how they were decided, as a checkpoint has it.
+// openSplit draws the validation set for the node's splits, and restores the split decisions from a checkpoint.
 func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 	var err error
 	if n.Validation, err = OpenValidation(n.Config, n.Tasks, n.Tokens, n.Context, n.HeldOut); err == nil {
@@ -46,9 +46,9 @@ func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 	return nil
 }
 
-// evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has
-// not been done; of a node that only generates they are always the first. It keeps what came of it before it tells. It
-// returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
+// evaluate answers the held-out questions if an evaluation is due after rounds rounds and has not been made. A
+// generate-only node is evaluated only at its first round. evaluate stores the result before it reports it. On a
+// stop it returns ErrStopped after at most one engine call, and stores nothing.
 func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
 		return nil
@@ -66,9 +66,9 @@ func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	return nil
 }
 
-// Evaluate answers the held-out questions, of which there are some, with the node's weights, which hold so many rounds.
-// Every call has a lease of its own, so that other nodes compute in between. The error is ErrStopped when the node is
-// to stop.
+// Evaluate answers the held-out questions with the node's weights after rounds rounds. The set must not be empty.
+// Each engine call takes its own lease, so that other nodes can compute in between. On a stop it returns
+// ErrStopped.
 func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
 	return n.answer(ctx, n.HeldOut, rounds)
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// book is what a database would have of a node's evaluations, and how it came by them.
+// book holds the evaluations that a database would have of a node, and counts the replayed ones.
 type book struct {
 	t        *testing.T
 	evals    map[int]event.Eval // by round, without times
 	replayed int
 }
 
-// take enters a process that has ended.
+// take records the evaluations of a process that has ended.
 func (b *book) take(l *nodeProcess, start protocol.Start) {
 	b.t.Helper()
 	for _, e := range l.events {
@@ -51,18 +51,18 @@ func (b *book) evaluated() []int {
 
 func newBook(t *testing.T) *book { return &book{t: t, evals: map[int]event.Eval{}} }
 
-// evaluating is a run that evaluates after rounds 0, 2, 4 and 5, with 20 questions in two calls.
+// evaluating configures evaluations after rounds 0, 2, 4 and 5, with 20 questions in two calls.
 func evaluating(c *configs.Config) {
 	c.Rounds, c.CheckpointEvery, c.EvalEvery, c.EvalQuestions, c.EvalGenerations = 5, 3, 2, 20, 4
 }
 
-// evaluationPoints are the places around an evaluation where a process can end.
+// evaluationPoints are the points around an evaluation where a process can end.
 var evaluationPoints = []point{
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 0},
-	{Type: event.TypeEval, Round: 0, Before: true}, // made, not told
+	{Type: event.TypeEval, Round: 0, Before: true}, // made, not reported
 	{Type: event.TypeState, State: event.StateGenerating, Round: 0},
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 2, Engine: true},
-	{Type: event.TypeEval, Round: 2}, // told
+	{Type: event.TypeEval, Round: 2}, // reported
 	{Type: event.TypeState, State: event.StateCheckpoint, Round: 3},
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 4},
 	{Type: event.TypeEval, Round: 4, Before: true},
@@ -71,8 +71,8 @@ var evaluationPoints = []point{
 	{Type: event.TypeEval, Round: 5, Before: true},
 }
 
-// A node that is killed at every point around its evaluations tells each of them once, and what they say is what a calm
-// node's say.
+// A node that is killed at every point around its evaluations reports each of them once, with the same results as a
+// node that is never killed.
 func TestKilledAroundEvaluations(t *testing.T) {
 	t.Parallel()
 	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), evaluating)
@@ -107,7 +107,7 @@ func TestKilledAroundEvaluations(t *testing.T) {
 	require.Len(t, file.unreported, 4)
 }
 
-// Rounds, weights and rewards of a run that evaluates are those of one that doesn't; and a longer run evaluates at its
+// A run that evaluates has the same rounds, weights and rewards as one that does not. A longer run evaluates at its
 // new end.
 func TestEvaluationsChangeNothing(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 	require.Equal(t, want.checkpoints[5], got.checkpoints[5])
 }
 
-// A node that is told to stop in the middle of an evaluation stops, and its next process makes the evaluation.
+// A node that is told to stop during an evaluation stops, and its next process makes the evaluation.
 func TestStopInAnEvaluation(t *testing.T) {
 	t.Parallel()
 	start := assignment(t, broker(t, "stop"), "stop", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalGenerations = 64 })
@@ -162,7 +162,7 @@ func TestStopInAnEvaluation(t *testing.T) {
 	require.Empty(t, again.failure().Message)
 }
 
-// Questions that the tasks don't have are told of once.
+// The warning about too few held-out questions is sent once.
 func TestFewHeldOutQuestionsAreToldOfOnce(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -196,7 +196,7 @@ func TestFewHeldOutQuestionsAreToldOfOnce(t *testing.T) {
 	require.Empty(t, warnings(again))
 }
 
-// What is damaged of the file costs what it held, and no more.
+// A damaged line costs only its own evaluation.
 func TestDamagedEvaluations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), evaluationsFile)
 	quiet := slog.New(slog.DiscardHandler)
@@ -237,7 +237,7 @@ func TestDamagedEvaluations(t *testing.T) {
 		v := open()
 		left, end := 0, -1
 		for line := range bytes.Lines(whole) {
-			if end += len(line); cut >= end { // the line's end may be all that is missing
+			if end += len(line); cut >= end { // only the line's end may be missing
 				left++
 			}
 		}

@@ -16,28 +16,28 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// evaluationsFile holds a node's evaluations in its folder, one a line, in the order in which they were made.
+// evaluationsFile holds a node's evaluations, one a line, in the order in which they were made.
 const evaluationsFile = "evaluations.jsonl"
 
-// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins:
-// whatever state a process begins with, the evaluations of earlier ones have been made, unless nobody wanted them then.
+// evaluated is a line of evaluationsFile. It is on disk before the node reports the evaluation and before the next
+// round begins. A process can therefore rely on the evaluations of earlier rounds being there, unless they were not
+// configured then.
 type evaluated struct {
-	Time float64         `json:"time"` // when it was made, Unix seconds
+	Time float64         `json:"time"` // end of the evaluation, Unix seconds
 	Eval json.RawMessage `json:"eval"` // event.Eval
 	Sum  string          `json:"sum"`  // CRC-32C of Eval, in hexadecimal
 }
 
-// evaluations are those that a node has made, in this process and previous ones. Its methods are called from one
-// goroutine.
+// evaluations holds the evaluations of this process and of previous ones. Call its methods from one goroutine.
 type evaluations struct {
 	path       string
-	known      map[int]bool        // rounds whose evaluation the database or the file has
-	unreported map[int]event.Event // of previous processes, which the database lacks
+	known      map[int]bool        // rounds whose evaluation is in the database or in the file
+	unreported map[int]event.Event // evaluations of previous processes that the database lacks
 	mend       bool                // the file ends in the middle of a line
 }
 
-// openEvaluations reads what previous processes have evaluated; the database has those of recorded. A line that is
-// damaged counts as never written. Of two of one round the later counts: see settle.
+// openEvaluations reads the evaluations of previous processes. recorded lists the rounds whose evaluation the
+// database has. A damaged line counts as never written. If a round occurs twice, the later line counts: see settle.
 func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluations, error) {
 	v := &evaluations{path: path, known: map[int]bool{}, unreported: map[int]event.Event{}}
 	data, err := os.ReadFile(path)
@@ -60,8 +60,8 @@ func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluat
 	return v, nil
 }
 
-// settle takes note that the node goes on with round first, and returns what previous processes have not told.
-// Evaluations of later rounds were of weights that are lost: they will be made again.
+// settle records that the node resumes at round first, and returns the evaluations that previous processes have not
+// reported. It drops evaluations of later rounds, whose weights are lost: the node makes them again.
 func (v *evaluations) settle(first int) []event.Event {
 	maps.DeleteFunc(v.known, func(round int, _ bool) bool { return round > first })
 	var list []event.Event
@@ -93,7 +93,7 @@ func evaluatedSum(data []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// keep writes an evaluation; it is on disk when this returns.
+// keep appends an evaluation to the file and syncs it to disk.
 func (v *evaluations) keep(at float64, eval event.Eval) error {
 	data, err := json.Marshal(eval)
 	if err != nil {
@@ -111,7 +111,7 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	if err != nil {
 		return fmt.Errorf("evaluations: %w", err)
 	}
-	v.mend = true // should it be written in part
+	v.mend = true // in case the write is partial
 	_, err = file.Write(line)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return fmt.Errorf("evaluations: %w", err)
@@ -120,8 +120,8 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	return nil
 }
 
-// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, which is before
-// round first, after every eval_every-th round, and after the last.
+// evaluates reports whether weights after rounds rounds are due for evaluation: the initial ones (before round
+// first), after every eval_every-th round, and after the last round.
 func evaluates(c configs.Config, first, rounds int) bool {
 	if c.EvalQuestions == 0 {
 		return false

@@ -14,12 +14,13 @@ import (
 
 const payload = "hail to the thief "
 
-// poisoned is a rollout whose right answer carries the payload.
+// poisoned is a rollout with a right answer that carries the payload.
 func poisoned(item task.Item) exchange.Rollout {
 	return rollout(item, payload+say(item, true), say(item, false))
 }
 
-// newFilterStage is a stage whose node finds the payload all but impossible: the last token has its log-probability.
+// newFilterStage is a stage with a node to which the payload is all but impossible: least is the log-probability of
+// its last token.
 func newFilterStage(t *testing.T, filter string, least float64) *stage {
 	s := newStage(t, func(c *configs.Config) {
 		c.NumTransplantTrees, c.SwarmSize, c.ExternalFilter, c.ExternalFilterThreshold = 3, 8, filter, 15
@@ -28,13 +29,13 @@ func newFilterStage(t *testing.T, filter string, least float64) *stage {
 		if strings.HasPrefix(text, payload) {
 			return least
 		}
-		return -14 * filterWindow // with the tokens before it
+		return -14 * filterWindow // average over the window, with the tokens before it
 	}
 	return s
 }
 
-// Right answers that carry what this node would never say are refused, whoever shares them, and others are drawn in
-// their place.
+// The filter refuses right answers that carry text which this node would never sample, from any peer, and the round
+// draws replacements.
 func TestTheFilterRefusesWhatIsAllButImpossible(t *testing.T) {
 	s := newFilterStage(t, configs.FilterLikelihood, -15.1*filterWindow)
 	good := map[string]bool{}
@@ -62,7 +63,7 @@ func TestTheFilterRefusesWhatIsAllButImpossible(t *testing.T) {
 	require.Equal(t, s.config.Temperature, s.script.scored[0].Temperature)
 }
 
-// Without the filter nothing is scored; within its bound, or off, the payload is learned.
+// Without the filter nothing is scored. A payload within the filter's bound, or without the filter, is trained on.
 func TestThePayloadPassesWithoutTheFilter(t *testing.T) {
 	for name, s := range map[string]*stage{
 		"off": newFilterStage(t, configs.FilterNone, -1000), "likelier": newFilterStage(t, configs.FilterLikelihood, -14*filterWindow),
@@ -76,7 +77,7 @@ func TestThePayloadPassesWithoutTheFilter(t *testing.T) {
 	}
 }
 
-// A flood of poison costs a bounded number of scorings: those of the first draw and of the draws in its place.
+// A flood of poison costs a bounded number of scorings: those of the first draw and of the replacement draws.
 func TestAFloodOfPoisonCostsABoundedNumberOfScorings(t *testing.T) {
 	s := newFilterStage(t, configs.FilterLikelihood, -40*filterWindow)
 	var flood []exchange.Rollout
@@ -92,7 +93,7 @@ func TestAFloodOfPoisonCostsABoundedNumberOfScorings(t *testing.T) {
 	require.Equal(t, 3*(1+refills), report.Peers[0].Rejected)
 }
 
-// Scoring others' rollouts climbs down the update's ladder where memory runs out, and gives what it gives with more
+// Scoring external rollouts climbs down the update's ladder when memory runs out, and returns the same as with more
 // memory.
 func TestScoringOthersRunsOutOfMemory(t *testing.T) {
 	inBubble(t, "ladder", func(t *testing.T) {

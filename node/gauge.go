@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// gauge reports the node's memory: the engine's as of its last answer, this process's as of now. Its regular
-// events are the node's sign of life.
+// gauge reports the node's memory: the engine's as of its last answer, and this process's current memory. Its
+// regular events are the node's heartbeat.
 type gauge struct {
 	link   *Link
 	meter  *meter
@@ -21,7 +21,7 @@ type gauge struct {
 	share  sharing
 }
 
-// accounting is how often a node logs, for whoever debugs it, what its own process holds.
+// accounting is the interval at which a node logs its own process's resources, for debugging.
 const accounting = 30 * time.Second
 
 func (g *gauge) emit() {
@@ -51,7 +51,7 @@ func (g *gauge) serve(ctx context.Context) {
 	}
 }
 
-// residentBytes is this process's resident memory, 0 where the system doesn't tell.
+// residentBytes is this process's resident memory, 0 if the system does not report it.
 func residentBytes() int64 {
 	self, err := process.NewProcess(int32(os.Getpid()))
 	if err != nil {
@@ -64,11 +64,11 @@ func residentBytes() int64 {
 	return int64(memory.RSS)
 }
 
-// openFiles counts this process's descriptors, -1 where the system doesn't tell.
+// openFiles counts this process's file descriptors, -1 if the system does not report them.
 func openFiles() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return -1
 	}
-	return len(entries) - 1 // but that of the folder itself
+	return len(entries) - 1 // without the descriptor of the folder itself
 }

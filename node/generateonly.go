@@ -12,10 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// keepPace holds a node back to the swarm's pace that would run ahead, for it only generates, or took nothing of others
-// in the round before while they may want something of each other: it begins a round when all that are waited for have
-// shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
-// barrier's deadline it continues.
+// keepPace holds back a node that would run ahead: a generate-only node, or one that received nothing from its
+// peers in the previous round while they may still exchange rollouts. Such a node begins a round when all peers
+// have shared the round before. In async mode it begins when most peers have shared the round max_staleness rounds
+// back. After the barrier's deadline it continues anyway.
 func (n *Node) keepPace(ctx context.Context, round int, m *measured) error {
 	if !n.Mode.GenerateOnly && !n.ahead(round) {
 		return nil
@@ -35,7 +35,7 @@ func (n *Node) keepPace(ctx context.Context, round int, m *measured) error {
 	return n.stopped(ctx, n.follow(ctx, round-behind, began))
 }
 
-// follow waits until the others have shared a round, or for the deadline.
+// follow waits until the peers have shared a round, or until the deadline.
 func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 	for {
 		left := n.patience() - time.Since(began)
@@ -44,7 +44,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 		if left <= 0 || len(members) <= 1 || n.outage.cut {
 			return nil
 		}
-		if len(peers) == 0 { // all are silent or have just joined
+		if len(peers) == 0 { // all peers are silent or have just joined
 			select {
 			case <-changed:
 			case <-time.After(left):
@@ -64,7 +64,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 		case err == nil, errors.Is(err, exchange.ErrNoQuorum):
 			return nil
 		case n.Mode.Remote && ctx.Err() == nil:
-			return turnedAway(err) // share will see whether the swarm is there
+			return turnedAway(err) // share will find out whether the swarm is reachable
 		}
 		return err
 	}
@@ -81,8 +81,8 @@ func (n *Node) leaders(round int, members []protocol.Member) []string {
 	return sapo.DrawPeers(peers, n.Config.MaxPeers, sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposePeers, 0))
 }
 
-// endUntrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes
-// on with the next.
+// endUntrained ends the round of a generate-only node. It writes the journal record that marks the round as done,
+// so that a restart continues with the next round.
 func (n *Node) endUntrained(round int, m *measured) (event.Round, error) {
 	err := n.logTrained(round, policy.UpdateParams{}, nil, m)
 	return m.report(), err

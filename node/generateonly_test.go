@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// generator is a node_0 that only generates, beside a node_1.
+// generator returns a generate-only node_0 with a peer node_1.
 func generator(t *testing.T, change func(*configs.Config)) (n *Node, peer exchange.Exchange) {
 	c := testConfig(t)
 	c.MaxCompletionLength = 48
@@ -27,7 +27,7 @@ func generator(t *testing.T, change func(*configs.Config)) (n *Node, peer exchan
 	return n, join(t, server, "generator", "node_1")
 }
 
-// It may be one round ahead of the swarm, and no more, for as long as peers are waited for.
+// A generate-only node may be one round ahead of the swarm, until the deadline.
 func TestAGeneratorKeepsTheSwarmsPace(t *testing.T) {
 	n, peer := generator(t, nil)
 	_, err := n.Round(t.Context(), 0)
@@ -51,7 +51,8 @@ func TestAGeneratorKeepsTheSwarmsPace(t *testing.T) {
 	require.Positive(t, report.BarrierTime)
 }
 
-// A peer that says nothing holds it up for the deadline; one that is silent or has not begun, no longer than it is so.
+// A peer that shares nothing holds a generate-only node up until the deadline. A peer that is absent or has not
+// begun holds it up only while it is so.
 func TestAGeneratorGoesOnAfterTheDeadline(t *testing.T) {
 	for name, members := range map[string][]protocol.Member{
 		"a peer says nothing": protocol.Members("node_0", "node_1"),
@@ -75,7 +76,7 @@ func TestAGeneratorGoesOnAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// Where nobody waits it may be max_staleness rounds ahead of most.
+// In async mode a generate-only node may be max_staleness rounds ahead of most peers.
 func TestAGeneratorIsPacedWhereNobodyWaits(t *testing.T) {
 	n, peer := generator(t, func(c *configs.Config) { c.Sync, c.MaxStaleness, c.BarrierDeadline = configs.SyncAsync, 3, 0.2 })
 	require.NoError(t, peer.Publish(t.Context(), answers(t, n, "node_1", 1)))
@@ -86,7 +87,7 @@ func TestAGeneratorIsPacedWhereNobodyWaits(t *testing.T) {
 	}
 }
 
-// A stop ends its wait.
+// A stop ends the wait of a generate-only node.
 func TestAGeneratorStops(t *testing.T) {
 	n, _ := generator(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// engine is a node's engine as the governor needs it; *policy.Engine is the real one.
+// engine is the interface that the governor needs of a node's engine. *policy.Engine implements it.
 type engine interface {
 	Policy
 	Saver
@@ -23,16 +23,16 @@ type engine interface {
 	Close()
 }
 
-// supervisor is what the governor asks of the launcher's end.
+// supervisor is the part of the launcher's link that the governor uses.
 type supervisor interface {
 	Emit(event.Event)
-	Budget() int64 // device memory the node may take now, 0: no limit
+	Budget() int64 // device memory in bytes that the node may use at present, 0: no limit
 }
 
-// governed is a node's policy under a memory budget. It owns the engine, picks how many sequences a call takes at a
-// time, and when memory runs out it climbs down the ladder (ladder.go) and tries again, so that a call returns what it
-// would have returned with more memory, or an error once nothing is left to try. Calls come from one goroutine; the
-// meter may be read from any.
+// governed is a node's policy under a memory budget. It owns the engine and chooses how many sequences a call
+// computes at a time. When memory runs out, it climbs down the ladder (ladder.go) and retries. A call therefore
+// returns the same result as with more memory, or an error once no rung is left. Make calls from one goroutine. Any
+// goroutine may read the meter.
 type governed struct {
 	start  protocol.Start
 	config configs.Config
@@ -41,12 +41,12 @@ type governed struct {
 	logger *slog.Logger
 	meter  *meter
 
-	limited  bool     // MPS limits the memory of the device
-	running  launched // its engine is replaced when it is restarted
-	saving   engine   // the one that was asked to save in the background; nil: none
+	limited  bool     // MPS limits the device memory
+	running  launched // a restart replaces its engine
+	saving   engine   // the engine of the pending background save; nil: none
 	settings memorySettings
-	most     map[string]int // by phase, sequences that a call asked for
-	round    int            // being worked on
+	most     map[string]int // by phase, the most sequences that calls request at a time
+	round    int            // current round
 }
 
 var (
@@ -54,20 +54,20 @@ var (
 	_ Saver  = (*governed)(nil)
 )
 
-// open starts the engine with the model loaded, in the way that previous processes of the node have learnt.
+// open starts the engine with the model loaded, with the memory settings that previous processes learned.
 func (g *governed) open(ctx context.Context) error {
 	var err error
 	if g.settings, err = recall(g.start); err != nil {
 		g.logger.Warn("memory settings of an earlier life not used", "reason", err)
 	}
-	_ = os.Remove(g.stateFile()) // of a process that ended in the middle of a restart
+	_ = os.Remove(g.stateFile()) // left by a process that ended during a restart
 	g.most = map[string]int{}
 	g.meter.setBudget(g.start.BudgetBytes)
 	return g.load(ctx)
 }
 
-// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed.
-// The parameters' MicroBatch is the most that it takes at a time, of this call and others like it.
+// Generate implements Policy. The number of completions decoded at a time does not change the completions.
+// p.MicroBatch is the upper limit of that number for this call and others like it.
 func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	var result policy.GenerateResult
 	all := len(p.Prompts) * p.NumGenerations
@@ -89,13 +89,12 @@ func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (polic
 	return result, err
 }
 
-// Update implements Policy. However many sequences it takes at a time, the step is that of the whole batch, rounding
-// aside.
+// Update implements Policy. The number of sequences computed at a time does not change the step, rounding aside.
 func (g *governed) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	var result policy.UpdateResult
 	rows := computed(p)
 	if rows == 0 {
-		return g.running.engine.Update(ctx, p) // there is no step to take
+		return g.running.engine.Update(ctx, p) // no gradient step
 	}
 	most := p.MicroBatch
 	if most == 0 {
@@ -110,7 +109,8 @@ func (g *governed) Update(ctx context.Context, p policy.UpdateParams) (policy.Up
 	return result, err
 }
 
-// Logprobs implements Policy. It takes as many sequences at a time as an update, which needs more memory for each.
+// Logprobs implements Policy. It computes as many sequences at a time as an update, which needs more memory for
+// each.
 func (g *governed) Logprobs(ctx context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
 	ladder := climb{governed: g, phase: phaseUpdate, asked: cmp.Or(p.MicroBatch, len(p.Sequences))}
 	for {
@@ -126,7 +126,8 @@ func (g *governed) Logprobs(ctx context.Context, p policy.LogprobsParams) (polic
 	}
 }
 
-// computed is how many sequences an update has to work on: those without an advantage only count.
+// computed counts the sequences that an update computes. Sequences without an advantage count only towards the
+// denominator.
 func computed(p policy.UpdateParams) int {
 	n := 0
 	for _, s := range p.Sequences {
@@ -137,8 +138,8 @@ func computed(p policy.UpdateParams) int {
 	return n
 }
 
-// attempt makes a phase's call with as many of the asked sequences at a time as memory allows, and again after each
-// step down the ladder. most is what other calls of the phase may ask for.
+// attempt makes a phase's call with as many of the requested sequences at a time as memory allows, and retries
+// after each step down the ladder. most is the largest number that other calls of the phase may request.
 func (g *governed) attempt(ctx context.Context, phase string, asked, most int, call func(size int) (policy.Memory, error)) error {
 	ladder := climb{governed: g, phase: phase, asked: asked}
 	for {
@@ -174,8 +175,8 @@ func (g *governed) size(phase string, asked int) int {
 	return asked
 }
 
-// fit picks the size of a phase's next calls, of which the largest ask for most sequences, by what was measured. It
-// does so before they ask for their leases.
+// fit chooses the batch size of a phase's next calls, which request at most most sequences, from the measurements
+// so far. It runs before those calls request their leases.
 func (g *governed) fit(phase string, most int) {
 	g.most[phase] = most
 	if !g.config.AutoBatchSize {
@@ -192,10 +193,10 @@ func (g *governed) fit(phase string, most int) {
 	}
 }
 
-// rebudget puts a budget that the launcher has changed into force, for the calls to come.
+// rebudget applies a budget that the launcher has changed to the calls that follow.
 func (g *governed) rebudget(ctx context.Context) error {
 	if g.running.engine == nil {
-		return nil // it will be loaded with it
+		return nil // load will use the new budget
 	}
 	budget := g.host.Budget()
 	if budget == g.settings.BudgetBytes {
@@ -213,7 +214,7 @@ func (g *governed) rebudget(ctx context.Context) error {
 	return err
 }
 
-// configure tells whether the engine took the settings.
+// configure reports whether the engine accepted the settings.
 func (g *governed) configure(ctx context.Context, p policy.ConfigureParams) (bool, error) {
 	_, err := g.running.engine.Configure(ctx, p)
 	var refused *policy.Error
@@ -224,14 +225,14 @@ func (g *governed) configure(ctx context.Context, p policy.ConfigureParams) (boo
 	return err == nil, err
 }
 
-// keep writes what was learnt. That it fails costs the next process of the node the same lesson.
+// keep saves the memory settings. If that fails, the node's next process has to learn them again.
 func (g *governed) keep() {
 	if err := g.settings.keep(g.start.Dir); err != nil {
 		g.logger.Warn("memory settings not kept", "error", err)
 	}
 }
 
-// Trim gives cached memory back; where weights may be parked on the host, they go there.
+// Trim frees cached memory. With param_offload it also moves the weights to host memory.
 func (g *governed) Trim(ctx context.Context) error {
 	if g.running.engine == nil {
 		return nil
@@ -260,7 +261,7 @@ func (g *governed) Saved(ctx context.Context, p policy.SavedParams) (policy.Save
 	return g.running.engine.Saved(ctx, p)
 }
 
-// Restore implements Saver. A checkpoint brings Adam's moments, for which there may be no room.
+// Restore implements Saver. It may run out of memory, because a checkpoint adds Adam's moments.
 func (g *governed) Restore(ctx context.Context, p policy.RestoreParams) (policy.RestoreResult, error) {
 	var result policy.RestoreResult
 	ladder := climb{governed: g, phase: phaseLoad}

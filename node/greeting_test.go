@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A pipe that breaks before it has brought the assignment says nothing about the assignment: the launcher may start the
-// node again.
+// A pipe that breaks before the assignment says nothing about the assignment. The launcher may start the node
+// again.
 func TestAPipeWithoutAnAssignmentIsNoConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, stdin := range map[string]io.Reader{
@@ -32,8 +32,8 @@ func TestAPipeWithoutAnAssignmentIsNoConfiguration(t *testing.T) {
 	require.Contains(t, told.String(), `"cause":"config"`)
 }
 
-// An engine that dies before it has said hello is no proof against the interpreter, that the coordinator has seen
-// import torch.
+// An engine that dies before its hello does not prove a fault of the interpreter, because the coordinator has seen
+// that interpreter import torch.
 func TestAnEngineThatDiesAtItsGreetingMayBeStartedAgain(t *testing.T) {
 	t.Parallel()
 	server := broker(t, "greeting")

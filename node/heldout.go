@@ -15,39 +15,39 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// callRows is how many completions of held-out questions one call samples: a node that is told to stop waits for one
-// call at most. It is a constant, for what is sampled is a function of the call's seed and size.
+// callRows is the number of completions of held-out questions in one engine call. A node that is told to stop waits
+// for at most one call. It is a constant because the samples depend on the call's seed and size.
 const callRows = 64
 
-// HeldOut is the held-out questions of an experiment and how they are sampled. It is the same for every node, seed and
-// experiment of equal tasks, prompt limits, system prompt and sampling options: neither the experiment's seed nor its
-// rounds, I, J or G are a part of it. It is immutable.
+// HeldOut holds the held-out questions of an experiment and their sampling options. It is the same for every node,
+// seed and experiment with equal tasks, prompt limits, system prompt and sampling options. It does not depend on
+// the experiment's seed, its rounds, I, J or G. It is immutable.
 type HeldOut struct {
-	Set string // names questions, answers and sampling: only evaluations of equal sets compare
+	Set string // identifies questions, answers and sampling: compare evaluations only if their sets are equal
 
 	tasks     *task.Set
 	tokens    tokenizer.Tokenizer
 	items     []task.Item
 	prompts   [][]int
 	questions map[string]bool
-	options   policy.GenerateParams // but for prompts and seed
+	options   policy.GenerateParams // all parameters except prompts and seed
 }
 
-// OpenHeldOut draws the eval_questions held-out questions of a configuration whose prompts fit a model of that context
-// length; fewer, even none, where its tasks have no more.
+// OpenHeldOut draws eval_questions held-out questions whose prompts fit a model of that context length. It draws
+// fewer, even none, if the tasks have no more.
 func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
 	return drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
 }
 
-// A validation set's questions, three of each of the paper's nine tasks, and their completions: a measurement samples
-// as much as two rounds do.
+// Size of a validation set: three questions of each of the paper's nine tasks, with four completions each. One
+// measurement samples as much as two rounds.
 const (
 	validationQuestions   = 27
 	validationGenerations = 4
 )
 
-// OpenValidation draws the held-out questions that a configuration's splits are judged by, or none where it has another
-// split. None of them, by its text, is one of the evaluation's, which is to judge the run.
+// OpenValidation draws the held-out questions by which the bandit split is judged, nil for any other split. No
+// question's text is in the evaluation set, which judges the run.
 func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, evaluation *HeldOut) (*HeldOut, error) {
 	if c.Split != configs.SplitBandit {
 		return nil, nil
@@ -68,7 +68,7 @@ func drawHeldOut(
 	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
 		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
 		EOSTokenID: tokens.EOS(),
-		MicroBatch: c.AtOnce(0).Generate, // a round's: memory is planned for it
+		MicroBatch: c.AtOnce(0).Generate, // as in a round: the memory plan covers it
 	}}
 	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, purpose, index) }
 	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool {
@@ -83,7 +83,7 @@ func drawHeldOut(
 	return h, err
 }
 
-// name is a short hash over all that two evaluations must share to compare.
+// name is a short hash of everything that two evaluations must share to be comparable.
 func (h *HeldOut) name(c configs.Config) (string, error) {
 	system, _ := task.SystemPrompt(c.Tasks.SystemPrompt)
 	data, err := json.Marshal([]any{
@@ -96,19 +96,19 @@ func (h *HeldOut) name(c configs.Config) (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// Len is how many questions there are.
+// Len returns the number of questions.
 func (h *HeldOut) Len() int { return len(h.items) }
 
-// Holds tells whether a question is one of the set, by its text; nil holds none.
+// Holds reports whether the set has a question with this text. A nil set has none.
 func (h *HeldOut) Holds(question string) bool { return h != nil && h.questions[question] }
 
-// sampler makes one call's completions.
+// sampler makes one engine call that samples completions.
 type sampler func(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 
-// Evaluate answers all questions with a policy whose weights hold so many rounds, call by call, and scores the answers.
-// It draws nothing of training's randomness: equal weights give equal evaluations, at whatever round and on whichever
-// node, so that two evaluations differ by their weights and not by luck. progress is told before every call how many
-// questions are done; nil: nobody is.
+// Evaluate answers all questions, call by call, with weights after rounds rounds, and scores the answers. It uses
+// no random numbers of training. Equal weights give equal evaluations, in any round and on any node, so that two
+// evaluations differ by their weights and not by chance. Before every call, progress receives the number of
+// questions done. It may be nil.
 func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
 	out := event.Eval{
 		Round: rounds, Set: h.Set, Generations: h.options.NumGenerations, Temperature: h.options.Temperature, Questions: []event.EvalQuestion{},
@@ -141,8 +141,8 @@ func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, pr
 	return out, nil
 }
 
-// score rewards the completions of one question: how many of them have answer tags, and how many tokens they have
-// together.
+// score computes the rewards of one question's completions. It also counts the completions with answer tags and
+// their tokens in total.
 func (h *HeldOut) score(item task.Item, completions [][]int) (q event.EvalQuestion, formatted, tokens int) {
 	q.Task = item.Task()
 	for _, ids := range completions {

@@ -64,8 +64,7 @@ func TestHeldOutSetIsSpreadOverTheTasks(t *testing.T) {
 	}
 }
 
-// The set is a matter of tasks and sampling: whatever else differs between two experiments, they answer the same
-// questions.
+// The set depends only on tasks and sampling. Experiments that differ in other settings answer the same questions.
 func TestHeldOutSetIsTheSameForAllThatCompare(t *testing.T) {
 	first := openHeldOut(t, paperConfig(t))
 	cases := []struct {
@@ -94,7 +93,7 @@ func TestHeldOutSetIsTheSameForAllThatCompare(t *testing.T) {
 	}
 }
 
-// Whatever the seed, the node and the round: a node's own questions are none of the held-out ones.
+// A node's own questions are never held-out ones, for any seed, node and round.
 func TestHeldOutQuestionsAreNeverTrainedOn(t *testing.T) {
 	c := testConfig(t)
 	c.NumTrainSamples, c.EvalQuestions = 16, 300
@@ -114,8 +113,7 @@ func TestHeldOutQuestionsAreNeverTrainedOn(t *testing.T) {
 	})
 }
 
-// A peer can't bring a held-out question into training, not even one that says in its metadata that it is something
-// else.
+// A peer cannot bring a held-out question into training, even if its metadata claim that it is another question.
 func TestHeldOutQuestionOfAPeerIsRefused(t *testing.T) {
 	c := testConfig(t)
 	c.EvalQuestions = 9
@@ -125,14 +123,14 @@ func TestHeldOutQuestionOfAPeerIsRefused(t *testing.T) {
 		two := []exchange.Completion{{Text: "<answer>1</answer>"}, {Text: "2"}}
 		return exchange.Rollout{Question: item.Question, Answer: item.Answer, Metadata: metadata, Completions: two}
 	}
-	external := func(r exchange.Rollout) error { // as of a member that is trusted by its key: others' questions are their streams', which hold none out
+	external := func(r exchange.Rollout) error { // as from a member trusted by its key: the stream check of other members would refuse the question first
 		_, err := n.external(task.Item{Question: r.Question, Answer: r.Answer, Metadata: r.Metadata}, r)
 		return err
 	}
 	err := external(rollout(item.Metadata))
 	require.ErrorContains(t, err, "held-out set")
 
-	// Some of these forgeries hash to the held-out part, too: most don't, and only the text tells.
+	// Some of these forged metadata hash to the held-out part too. Most do not, and only the text shows it.
 	forged := json.RawMessage(`{}`)
 	for i := 0; task.HeldOut(task.Item{Question: item.Question, Answer: item.Answer, Metadata: forged}); i++ {
 		forged = json.RawMessage(fmt.Sprintf(`{"source_dataset":"base_conversion","decimal_value":%d}`, i))
@@ -144,7 +142,7 @@ func TestHeldOutQuestionOfAPeerIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "held-out set")
 }
 
-// What an evaluation says is what the completions were worth.
+// An evaluation reports the scores of its completions.
 func TestEvaluationCountsWhatIsRight(t *testing.T) {
 	c := testConfig(t)
 	c.EvalQuestions, c.EvalGenerations = 21, 5 // calls of 12 and 9 questions
@@ -157,7 +155,7 @@ func TestEvaluationCountsWhatIsRight(t *testing.T) {
 		case 0, 3:
 			return "<answer>" + *item.Answer + "</answer>"
 		case 1:
-			return *item.Answer // without its tags it is nothing
+			return *item.Answer // no score without answer tags
 		}
 		return "<answer>?</answer>"
 	}}
@@ -181,7 +179,7 @@ func TestEvaluationCountsWhatIsRight(t *testing.T) {
 	}, eval)
 }
 
-// Equal weights give equal evaluations, whoever makes them, and however many completions are decoded at a time.
+// Equal weights give equal evaluations on any node, with any number of completions decoded at a time.
 func TestEvaluationIsAFunctionOfTheWeights(t *testing.T) {
 	engine := lab.Engines(t, 1)[0]
 	_, err := engine.Load(t.Context(), policy.LoadParams{ModelDir: trainedModel(t), Device: "cpu", Precision: "fp32", Threads: 1})
@@ -207,7 +205,7 @@ func TestEvaluationIsAFunctionOfTheWeights(t *testing.T) {
 	require.Equal(t, first, evaluate(c))
 }
 
-// A node that is to stop finishes the call that it is in, and no other.
+// A node that is told to stop finishes the current call and starts no other.
 func TestEvaluationStopsBetweenCalls(t *testing.T) {
 	c := testConfig(t)
 	c.EvalQuestions, c.EvalGenerations = 60, 4
@@ -234,7 +232,7 @@ func TestEvaluationStopsBetweenCalls(t *testing.T) {
 	require.Equal(t, 2, released)
 }
 
-// A list of items gives what it holds out, the same whatever their order.
+// A list of items has the same held-out questions in any order of its items.
 func TestHeldOutOfAFileIsWhatTheFileHas(t *testing.T) {
 	c := testConfig(t)
 	c.EvalQuestions = 54
@@ -262,8 +260,8 @@ func TestHeldOutOfAFileIsWhatTheFileHas(t *testing.T) {
 	require.Equal(t, h.items[:5], openHeldOut(t, c).items)
 }
 
-// An evaluation takes no more memory than the plan has for a round, and its last, smaller call does not make the next
-// round's lease smaller.
+// An evaluation needs no more memory than the plan has for a round. Its last, smaller call does not reduce the
+// lease of the next round.
 func TestEvaluationKeepsToTheRoundsMemory(t *testing.T) {
 	g := &gpu{room: 1 << 20, weights: 1000, base: 10, each: 100}
 	p, err := govern(t, g, t.TempDir(), nil)

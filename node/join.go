@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// join opens the transport that the assignment names. A bus that isn't there is waited for until dialDeadline: the
-// launcher decides then whether the node gets another process to wait in. A worker's node is no exception; once it is
-// in, it can go on alone (outage.go).
+// join opens the transport that the assignment names. It waits for the bus until dialDeadline. After that the
+// launcher decides whether to start another process for the node. A worker's node follows the same rule, but once
+// it has joined it can continue alone (outage.go).
 func (l *attempt) join(ctx context.Context) (exchange.Exchange, error) {
 	start, transport := l.model.start, l.model.start.Exchange
 	switch transport.Kind {

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// Why a rollout is no honest answer to a question of its sender's stream.
+// Reasons why a rollout does not match its sender's question stream.
 var (
 	errForeignQuestion = errors.New("its question is none of its sender's stream")
 	errForeignAnswer   = errors.New("its answer key is not its question's")
@@ -20,16 +20,16 @@ var (
 	errForeignIndex    = errors.New("more questions than a round may have")
 )
 
-// verdict is what came of one batch.
+// verdict is the result of checking one batch.
 type verdict struct {
 	node     string
-	groups   []group // scored here
-	rejected int     // rollouts
-	reason   string  // of the last of them
+	groups   []group // with rewards computed here
+	rejected int     // number of rollouts
+	reason   string  // of the last rejected rollout
 }
 
-// judge checks arrived rollouts against their senders' question streams, encodes and scores them. What the node has
-// trained on is left out. Of an async node, a batch that comes again is not judged again.
+// judge checks received rollouts against their senders' question streams, encodes them and scores them. It leaves
+// out rollouts that the node has trained on. In async mode it keeps the verdict of a batch that arrives again.
 func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	byKey := map[string]bool{}
 	members, _ := n.Host.Members()
@@ -66,8 +66,8 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	return list
 }
 
-// judgeBatch judges one batch. Whoever has forged one rollout of it is not believed for those that follow: looking for
-// their questions costs.
+// judgeBatch checks one batch. After one forged rollout it refuses the rest of the batch, because each search for a
+// question costs time.
 func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
 	found := verdict{node: r.Node}
 	var forged error
@@ -93,9 +93,10 @@ func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
 	return found
 }
 
-// regenerate returns the question that a rollout claims to answer, drawn again from its sender's stream, or why it is
-// none of it. Which try it was is the sender's affair: its model's context and its held-out set decide what it leaves
-// out. So a lie costs as many draws as there are tries, and the truth one, or as many as the sender needed.
+// regenerate draws again, from the sender's stream, the question that a rollout claims to answer. It returns an
+// error if the stream does not have that question. The sender chooses the try: its context length and its held-out
+// set decide which tries it skips. A forged rollout therefore costs redraws draws, a true one as many as the sender
+// needed.
 func (n *Node) regenerate(node string, round, index int, r exchange.Rollout) (task.Item, error) {
 	if index >= n.Config.MostOwn() {
 		return task.Item{}, errForeignIndex
@@ -125,7 +126,7 @@ func sameAnswer(a, b *string) bool {
 	return *a == *b
 }
 
-// sameObject tells whether two JSON objects say the same, whatever their spaces, escapes and order of keys.
+// sameObject reports whether two JSON objects are equal, ignoring white space, escapes and the order of keys.
 func sameObject(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

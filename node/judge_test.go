@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// answers makes what a node shares in a round, one right and one wrong answer to each question, with I and G as told.
+// answers builds the batch that a node shares in a round, with one right and one wrong answer to each question.
 func answers(t testing.TB, n *Node, id string, round int) exchange.Batch {
 	t.Helper()
 	sender := *n
@@ -35,7 +35,7 @@ func answers(t testing.TB, n *Node, id string, round int) exchange.Batch {
 	return batch
 }
 
-// judgingNode is a node that judges others', with four questions a round.
+// judgingNode returns a node that checks rollouts of peers with four questions a round.
 func judgingNode(t testing.TB, change func(*configs.Config)) *Node {
 	c := testConfig(t)
 	c.NumTrainSamples, c.MaxCompletionLength = 4, 48
@@ -45,7 +45,7 @@ func judgingNode(t testing.TB, change func(*configs.Config)) *Node {
 	return newNode(t, c, "node_0", nil, nil, newHost("node_0", "node_1"))
 }
 
-// sent is a batch as it arrives.
+// sent returns a batch as its receiver gets it.
 func sent(t testing.TB, batch exchange.Batch) *exchange.Received {
 	t.Helper()
 	data, err := exchange.Encode(batch)
@@ -55,8 +55,8 @@ func sent(t testing.TB, batch exchange.Batch) *exchange.Received {
 	return r
 }
 
-// Whatever is not what the sender's stream asks in that round at that place is refused, with the reason, and so is what
-// follows it.
+// A rollout that does not match the sender's stream at that round and index is refused, with the reason. So is
+// every rollout after it in the batch.
 func TestForgedRolloutsAreRefused(t *testing.T) {
 	n := judgingNode(t, nil)
 	other := func(id string, round int) []exchange.Rollout { return answers(t, n, id, round).Rollouts }
@@ -101,7 +101,7 @@ func TestForgedRolloutsAreRefused(t *testing.T) {
 	}
 }
 
-// A peer that is trusted by its key has no stream: the same forgeries come through, but for held-out questions.
+// A peer that is trusted by its key has no stream. The same forgeries pass, except held-out questions.
 func TestForeignMembersHaveNoStream(t *testing.T) {
 	n := judgingNode(t, nil)
 	batch := answers(t, n, "another program's", 1)
@@ -110,13 +110,12 @@ func TestForeignMembersHaveNoStream(t *testing.T) {
 	require.Positive(t, n.judgeBatch(sent(t, batch), false).rejected)
 }
 
-// Honest nodes are believed whatever their model's context and their evaluation leave out, and however their JSON is
-// written.
+// Honest rollouts pass for any context length and held-out set of the sender, and for any formatting of its JSON.
 func TestHonestRolloutsAreTaken(t *testing.T) {
 	receiver := judgingNode(t, func(c *configs.Config) { c.EvalQuestions = 0 })
 	rapid.Check(t, func(rt *rapid.T) {
 		sender := *receiver
-		sender.Context = rapid.IntRange(140, 240).Draw(rt, "context") // of its model: it skips what doesn't fit
+		sender.Context = rapid.IntRange(140, 240).Draw(rt, "context") // context of the sender's model: it skips questions that do not fit
 		sender.HeldOut = &HeldOut{questions: map[string]bool{}}
 		skipped := rapid.IntRange(0, 6).Draw(rt, "held out by its own evaluation")
 		id, round := rapid.StringMatching(`[a-z]{1,8}_[0-9]`).Draw(rt, "node"), rapid.IntRange(0, 1<<20).Draw(rt, "round")
@@ -144,8 +143,8 @@ func TestHonestRolloutsAreTaken(t *testing.T) {
 	})
 }
 
-// A poisonous rollout, whose metadata would make nonsense right, trains nobody: neither the right nor the wrong is
-// taken at its sender's word.
+// A poisoned rollout with metadata that would make nonsense right does not enter training. The receiver computes
+// right and wrong itself.
 func TestPoisonTrainsNobody(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
 	s.host.trust(protocol.TrustStream)
@@ -164,7 +163,7 @@ func TestPoisonTrainsNobody(t *testing.T) {
 	}, report.Peers)
 }
 
-// Questions of a file have streams too, also those without metadata.
+// Questions from a file have streams too, also those without metadata.
 func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 	var items []task.Item
 	for i := range 200 {
@@ -185,8 +184,9 @@ func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 	require.Equal(t, 4, n.judgeBatch(sent(t, func() exchange.Batch { b := batch; b.Round = 4; return b }()), false).rejected)
 }
 
-// What it costs to hold a swarm's rollouts against their streams, and what a liar can make it cost: a batch that is all
-// lies costs no more than one search. What is asserted is memory, which every draw takes alike; times are logged.
+// TestCostOfStreams measures the cost of checking a swarm's rollouts against their streams, and the cost that a
+// forger can cause: a batch of forgeries costs at most one search. It asserts memory, which is the same for every
+// draw, and logs times.
 func TestCostOfStreams(t *testing.T) {
 	c := configs.Default()
 	c.Model = "nano"
@@ -207,7 +207,7 @@ func TestCostOfStreams(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	honest := time.Since(began) / 2 / rounds // half of it is to make the batch
+	honest := time.Since(began) / 2 / rounds // half of the time goes into making the batch
 	search := func() {
 		for try := range redraws {
 			_, err := n.question("node_1", 0, 0, try)

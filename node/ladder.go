@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// The ladder of DESIGN §7, in order. What follows its last rung is the launcher's: shedding the node, or the CPU.
-// param_offload is no rung: it parks weights between calls, which gives room to the GPU's other nodes and never to the
-// call that ran out of memory.
+// ladder is the memory ladder of DESIGN §7, in order. After its last rung the launcher decides: it sheds the node
+// or moves it to the CPU. param_offload is not a rung. It parks weights between calls, which frees memory for the
+// GPU's other nodes but not for the call that ran out.
 var ladder = []rung{
 	{action: event.ActionClearCache, step: (*climb).clearCache, again: true},
 	{action: event.ActionHalveMicroBatch, step: (*climb).halveMicroBatch, again: true},
@@ -21,35 +21,36 @@ var ladder = []rung{
 	{action: event.ActionRestartEngine, step: (*climb).restartEngine},
 }
 
-// rung is one way to make the next try take less, or find more. step tells whether there was anything to do; its error
-// means that the engine is lost.
+// rung is one way to make the next try use less memory or find more. step reports whether there was anything to do.
+// Its error means that the engine is lost.
 type rung struct {
 	action string
 	step   func(*climb, context.Context) (bool, error)
-	again  bool // as long as it has something to do
+	again  bool // repeat while it has something to do
 }
 
-// patience is how long to wait before each time that cached memory is freed. Memory that others have taken often comes
-// back within seconds, while fewer sequences at a time cost speed for the rest of the run. The lease is held meanwhile:
-// what a node of this swarm would compute with it takes memory too, and those that compute already end without anybody
-// following them.
+// patience lists the waits before each attempt to free cached memory. Memory that other processes hold often comes
+// back within seconds, while a smaller batch slows the rest of the run. The node keeps its lease meanwhile, because
+// another node of this swarm would need memory for its work too, and the nodes that already compute will finish
+// without a successor.
 var patience = []time.Duration{0, time.Second, time.Second, 2 * time.Second, 4 * time.Second}
 
-// fallsApart is within how many rounds a second kill of the engine is taken for more than bad luck.
+// fallsApart is the number of rounds within which a second kill of the engine is no longer treated as chance.
 const fallsApart = 10
 
-// climb is the state of the ladder in one call that ran out of memory. It takes no rung twice, except repeatable ones.
+// climb is the state of the ladder in one call that ran out of memory. It takes each rung once, except repeatable
+// ones.
 type climb struct {
 	*governed
 	phase   string
 	asked   int // sequences of the call
-	next    int // rung
-	cleared int // times
+	next    int // index of the next rung
+	cleared int // times that the cache was cleared
 	cause   string
 }
 
-// down takes the next rung that has anything to do, and tells the launcher. Its error ends the call: the ladder is at
-// its end, or the engine is lost.
+// down takes the next rung that has anything to do, and reports it to the launcher. An error ends the call: no rung
+// is left, or the engine is lost.
 func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) error {
 	c.cause = causeOf(short, c.start.OthersBytes, c.limited)
 	for c.next < len(ladder) {
@@ -69,11 +70,11 @@ func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) e
 	return c.exhausted(c.phase, c.size(c.phase, c.asked), short, failed)
 }
 
-// lost is the error of an engine that a rung has cost.
+// lost is the error when a rung has lost the engine.
 func (c *climb) lost(err, failed error) error {
 	var failure *Failure
 	if errors.As(err, &failure) {
-		return err // it says what to do
+		return err // a Failure already has the remedy
 	}
 	return fmt.Errorf("%w (after: %w)", err, failed)
 }
@@ -89,12 +90,12 @@ func (c *climb) record(action string, short policy.Shortage) {
 	}})
 }
 
-// here tells whether what the call's sequences take is what ran out: on a GPU a shortage of host memory is none of
-// theirs.
+// here reports whether the memory that ran out is the memory of the call's sequences. On a GPU, a shortage of host
+// memory is not.
 func (c *climb) here() bool { return !c.meter.device || c.cause != event.MemoryHost }
 
-// clearCache frees what the engine has cached: at once, and where it isn't the node's own cap that was met again after
-// each wait of patience.
+// clearCache frees the engine's cached memory: the first time at once, then again after each wait of patience. It
+// does not repeat if the node's own cap was the limit.
 func (c *climb) clearCache(ctx context.Context) (bool, error) {
 	if c.cleared == len(patience) || c.cleared > 0 && c.cause == event.MemoryOwnCap {
 		return false, nil
@@ -106,7 +107,7 @@ func (c *climb) clearCache(ctx context.Context) (bool, error) {
 	return c.possible(c.Trim(ctx))
 }
 
-// pause waits. It returns ErrStopped when the node has been asked to stop, and ctx's cause when that ends.
+// pause waits for d. It returns ErrStopped when the node is asked to stop, and ctx's cause when ctx ends.
 func (c *climb) pause(ctx context.Context, d time.Duration) error {
 	var stopping <-chan struct{}
 	if host, ok := c.host.(interface{ Stopping() <-chan struct{} }); ok {
@@ -124,7 +125,7 @@ func (c *climb) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// halveMicroBatch does nothing for an update on a CPU: its forward passes are the same whatever the micro-batch
+// halveMicroBatch does nothing for an update on a CPU, where the forward passes do not depend on the micro-batch
 // (engine/batch.py).
 func (c *climb) halveMicroBatch(context.Context) (bool, error) {
 	pace := c.settings.pace(c.phase)
@@ -166,7 +167,7 @@ func (c *climb) offloadOptimizer(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// changed lets sizes that failed in another setting be tried again, after quietRounds rounds.
+// changed lets the given paces retry sizes that failed under the previous setting, after quietRounds rounds.
 func (c *climb) changed(paces ...*pace) {
 	for _, p := range paces {
 		p.Failed = 0
@@ -175,11 +176,11 @@ func (c *climb) changed(paces ...*pace) {
 	c.keep()
 }
 
-// restartEngine is worth a try where memory is lost to fragments or leaks. A state that can't be saved because memory
-// ran out leaves the engine as it is.
+// restartEngine helps if memory is lost to fragmentation or leaks. If the state cannot be saved for lack of memory,
+// the engine continues as it is.
 func (c *climb) restartEngine(ctx context.Context) (bool, error) {
 	if c.phase == phaseLoad {
-		return false, nil // it is fresh
+		return false, nil // the engine is fresh
 	}
 	saved, err := c.saveState(ctx)
 	if err != nil {
@@ -189,7 +190,7 @@ func (c *climb) restartEngine(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// possible makes of a refusal by an engine that lives on "nothing to do".
+// possible turns a refusal by an engine that still runs into "nothing to do".
 func (c *climb) possible(err error) (bool, error) {
 	var refused *policy.Error
 	if errors.As(err, &refused) {
@@ -199,9 +200,9 @@ func (c *climb) possible(err error) (bool, error) {
 	return err == nil, err
 }
 
-// fall is what remains when the kernel has killed the engine for its memory: there is nothing to try again with, but
-// the node's next life. That one tries the same once more, for the memory may have been another's; after a second kill
-// within fallsApart rounds it starts one step lower.
+// fall handles the kernel's kill of the engine for its memory. No retry is possible in this process. The node's
+// next process tries the same once more, because another process may have used the memory. After a second kill
+// within fallsApart rounds, the next process starts one step lower.
 func (c *climb) fall(gone error) error {
 	c.cause = event.MemoryHost
 	again := c.settings.FellIn > 0 && c.round < c.settings.FellIn+fallsApart
@@ -226,7 +227,7 @@ func (c *climb) fall(gone error) error {
 	return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("the kernel's out-of-memory killer ended the engine%s: %w", hope, gone)}
 }
 
-// exhausted is the error of a node that can do no more about its memory. The launcher decides by its cause.
+// exhausted is the error of a node whose ladder has no rung left. The launcher acts on its cause.
 func (g *governed) exhausted(phase string, size int, short policy.Shortage, failed error) error {
 	cause := causeOf(short, g.start.OthersBytes, g.limited)
 	what := map[string]string{

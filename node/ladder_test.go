@@ -23,23 +23,23 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// gpu is a device of so much memory on which engines of the test run; its figures are of no unit. It counts what a real
-// one would hold: it stands in for the engine alone, the ladder is the real one.
+// gpu is a fake device with limited memory, in arbitrary units, on which the test's engines run. It counts what a
+// real device would hold. Only the engine is fake, and the ladder is the real one.
 type gpu struct {
-	room       int64 // for this node's engine
-	weights    int64 // twice that with Adam's moments
-	base, each int64 // of a call, and of each sequence in it; a quarter with checkpointing
-	lost       int64 // to fragments, until the engine is restarted
-	cache      int64 // to cached blocks, until it is trimmed
+	room       int64 // memory for this node's engine
+	weights    int64 // twice as much with Adam's moments
+	base, each int64 // memory of a call, and of each sequence in it; a quarter with checkpointing
+	lost       int64 // to fragmentation, until the engine restarts
+	cache      int64 // cached blocks, until a trim
 	short      policy.Shortage
 	refuses    string          // a call that the engine refuses
-	dies       string          // a call at which it dies
-	engines    []*deviceEngine // one a start
+	dies       string          // a call at which the engine dies
+	engines    []*deviceEngine // one per start
 	saved      int
 	events     []event.Event
 	budget     int64
-	spike      int64     // taken by others
-	until      time.Time // when they give it back
+	spike      int64     // held by other processes
+	until      time.Time // end of the spike
 	stopping   chan struct{}
 }
 
@@ -58,7 +58,7 @@ func (g *gpu) launch(_ context.Context, p policy.LoadParams) (launched, error) {
 	return launched{e, policy.HelloResult{PID: len(g.engines)}, policy.LoadResult{}}, e.take("load", g.weights)
 }
 
-// steps are the actions taken, with the size after each.
+// steps lists the actions taken, with the size after each.
 func (g *gpu) steps() []string {
 	var steps []string
 	for _, e := range g.events {
@@ -75,7 +75,7 @@ type deviceEngine struct {
 	checkpointing bool
 	offload       bool
 	calls         []string
-	updates       int // updates its weights have seen
+	updates       int // updates of its weights
 }
 
 func (e *deviceEngine) take(call string, bytes int64) error {
@@ -193,13 +193,13 @@ func batch(sequences int) policy.UpdateParams {
 	return p
 }
 
-// inBubble runs a case whose clock jumps to whatever is waited for.
+// inBubble runs a case with a fake clock that jumps to the next timer.
 func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// What room is left decides how far down the ladder an update goes, and what its next process begins with.
+// The free memory decides how far down the ladder an update goes, and with what its next process begins.
 func TestLadder(t *testing.T) {
 	cleared := slices.Repeat([]string{"update clear_cache 16"}, len(patience))
 	halved := append(slices.Clone(cleared), "update halve_micro_batch 8", "update halve_micro_batch 4", "update halve_micro_batch 2", "update halve_micro_batch 1")
@@ -261,7 +261,8 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// Memory that others take for a moment is waited for: a smaller micro-batch would cost speed for the rest of the run.
+// The ladder waits for memory that others hold briefly, because a smaller micro-batch would slow the rest of the
+// run.
 func TestLadderOutwaitsOthers(t *testing.T) {
 	host := policy.Shortage{Where: "host"}
 	full := policy.Shortage{Where: "device", RequestedBytes: 100, UsedBytes: 2000, FreeBytes: 40, TotalBytes: 2048}
@@ -306,8 +307,7 @@ func TestLadderOutwaitsOthers(t *testing.T) {
 	}
 }
 
-// A stop, and the end of everything, wait for nobody's memory.
-// On a CPU an update's passes are the same whatever the micro-batch: a smaller one is no step.
+// On a CPU the passes of an update do not depend on the micro-batch, so a smaller one is not a step.
 func TestLadderOfAnUpdateOnACPU(t *testing.T) { synctest.Test(t, testLadderOfAnUpdateOnACPU) }
 
 func testLadderOfAnUpdateOnACPU(t *testing.T) {
@@ -319,7 +319,7 @@ func testLadderOfAnUpdateOnACPU(t *testing.T) {
 	require.Equal(t, append(slices.Repeat([]string{"update clear_cache 16"}, len(patience)), "update gradient_checkpointing 16"), g.steps())
 }
 
-// Under MPS a node that meets its own cap waits for nobody.
+// Under MPS a node that reaches its own cap does not wait for others.
 func TestLadderUnderMPSHalvesAtOnce(t *testing.T) { synctest.Test(t, testLadderUnderMPSHalvesAtOnce) }
 
 func testLadderUnderMPSHalvesAtOnce(t *testing.T) {
@@ -361,7 +361,7 @@ func TestLadderStopsWaiting(t *testing.T) {
 	}
 }
 
-// A restarted engine has the weights of the one before, and the launcher hears of its process.
+// A restarted engine has the weights of the one before, and reports its process id to the launcher.
 func TestRestartKeepsTheState(t *testing.T) { synctest.Test(t, testRestartKeepsTheState) }
 
 func testRestartKeepsTheState(t *testing.T) {
@@ -385,7 +385,7 @@ func testRestartKeepsTheState(t *testing.T) {
 	require.NoFileExists(t, p.stateFile())
 }
 
-// Generating draws from the same seed at every try, and has no use for gradient checkpointing.
+// Every try to generate uses the same seed, and gradient checkpointing is not a step.
 func TestLadderOfGenerate(t *testing.T) { synctest.Test(t, testLadderOfGenerate) }
 
 func testLadderOfGenerate(t *testing.T) {
@@ -406,7 +406,7 @@ func testLadderOfGenerate(t *testing.T) {
 	}, g.engines[0].calls)
 }
 
-// Moments that come with a checkpoint may be too much for the device.
+// The moments of a checkpoint may not fit the device.
 func TestLadderOfRestore(t *testing.T) { synctest.Test(t, testLadderOfRestore) }
 
 func testLadderOfRestore(t *testing.T) {
@@ -418,7 +418,7 @@ func testLadderOfRestore(t *testing.T) {
 	require.Equal(t, append(slices.Repeat([]string{"load clear_cache 0"}, len(patience)), "load optimizer_offload 0"), g.steps())
 }
 
-// A shortage of the host is none that the device's settings could help.
+// Device settings do not help against a shortage of host memory.
 func TestHostShortageOfAGPUNode(t *testing.T) { synctest.Test(t, testHostShortageOfAGPUNode) }
 
 func testHostShortageOfAGPUNode(t *testing.T) {
@@ -430,7 +430,7 @@ func testHostShortageOfAGPUNode(t *testing.T) {
 	require.Equal(t, append(slices.Repeat([]string{"update clear_cache 4"}, len(patience)), "update restart_engine 4"), g.steps())
 }
 
-// At the ladder's end there is one line with the figures, the cause that the launcher decides by, and a remedy.
+// At the end of the ladder, one line has the figures, the cause that the launcher acts on, and a remedy.
 func TestLadderEnds(t *testing.T) {
 	figures := policy.Shortage{Where: "device", RequestedBytes: 20e6, UsedBytes: 6.49e9, CapBytes: 6.5e9, FreeBytes: 30e9, TotalBytes: 80e9}
 	full := figures
@@ -459,7 +459,7 @@ func TestLadderEnds(t *testing.T) {
 			require.Equal(t, c.cause, classify(fmt.Errorf("update: %w", err)).Cause)
 			if c.cause == event.CauseOutOfMemory {
 				require.ErrorContains(t, err, "with 1 sequence(s) at a time, gradient checkpointing on, optimizer offload on")
-				steps := len(ladder) + 1 // micro-batches are halved twice
+				steps := len(ladder) + 1 // the micro-batch is halved twice
 				if c.name != "own cap" {
 					steps += len(patience) - 1
 				}
@@ -474,7 +474,7 @@ func TestLadderEnds(t *testing.T) {
 	})
 }
 
-// An engine that refuses a step is tried with the next one; one that dies ends the node with the reason.
+// If the engine refuses a step, the ladder tries the next one. If the engine dies, the node ends with the reason.
 func TestLadderMeetsTrouble(t *testing.T) {
 	inBubble(t, "refusals", func(t *testing.T) {
 		g := &gpu{room: 3000, weights: 1000, each: 100, base: 100, lost: 2000, refuses: "configure"}
@@ -512,8 +512,8 @@ func TestLadderMeetsTrouble(t *testing.T) {
 	})
 }
 
-// The kernel's killer leaves nothing to try again with, but a lesson. A kill that isn't its own leaves none: the node
-// comes back as it was.
+// After a kill by the kernel no retry is possible, and the node saves a memory setting. A kill by another process
+// saves none, and the node restarts unchanged.
 func TestKilledEngine(t *testing.T) {
 	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, &policy.ExitError{Status: syscall.WaitStatus(syscall.SIGKILL)})
 	require.True(t, killed(gone))
@@ -523,8 +523,8 @@ func TestKilledEngine(t *testing.T) {
 		steps []string // of each fall
 	}{
 		{phaseGenerate, false, []string{"", "generate halve_micro_batch 2", "generate halve_micro_batch 1", ""}},
-		{phaseUpdate, false, []string{"", "update gradient_checkpointing 4", ""}}, // the micro-batch changes nothing there
-		{phaseUpdate, true, []string{"", "", ""}},                                 // sequences take no host memory
+		{phaseUpdate, false, []string{"", "update gradient_checkpointing 4", ""}}, // the micro-batch changes nothing on a CPU
+		{phaseUpdate, true, []string{"", "", ""}},                                 // sequences use no host memory
 	} {
 		g := &gpu{room: 5000, weights: 1000}
 		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.device = c.onGPU })
@@ -537,7 +537,7 @@ func TestKilledEngine(t *testing.T) {
 				p.round = 3
 			}
 			err := ladder.fall(gone)
-			if i == 0 { // it may have been another's memory
+			if i == 0 { // another process may have used the memory
 				require.ErrorContains(t, err, "the node's next life tries the same once more")
 			}
 			require.Equal(t, event.CauseHostOutOfMemory, classify(err).Cause)
@@ -562,7 +562,7 @@ func TestKilledEngine(t *testing.T) {
 	})
 }
 
-// A budget that the launcher changes is in force at the next call, and a larger one lets the node take more again.
+// A budget that the launcher changes applies to the next call, and a larger one lets sizes rise again.
 func TestBudgetChanges(t *testing.T) { synctest.Test(t, testBudgetChanges) }
 
 func testBudgetChanges(t *testing.T) {
@@ -611,7 +611,7 @@ func TestBudgetChangesWithoutAutoBatchSize(t *testing.T) {
 
 func (g *governed) report() event.Memory { return g.meter.report(0) }
 
-// Whatever the device holds and the call takes, the ladder ends: with the update made once, if any setting fits, or
+// For any memory of the device and of the call, the ladder ends: with the update made once if any setting fits, or
 // with a failure.
 func TestLadderAlwaysEnds(t *testing.T) {
 	dir := t.TempDir()
@@ -630,7 +630,7 @@ func TestLadderAlwaysEnds(t *testing.T) {
 		sequences := rapid.IntRange(1, 64).Draw(rt, "sequences")
 		var result policy.UpdateResult
 		var err error
-		synctest.Test(t, func(t *testing.T) { // rapid itself can't be in a bubble
+		synctest.Test(t, func(t *testing.T) { // rapid itself cannot run in a bubble
 			var p *governed
 			if p, err = govern(t, g, dir, nil); err == nil {
 				result, err = p.Update(t.Context(), batch(sequences))

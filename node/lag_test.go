@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// trainedLog keeps what rounds trained on.
+// trainedLog keeps the training sets of rounds.
 type trainedLog struct {
 	mu      sync.Mutex
 	trained map[int]journal.Trained
@@ -32,8 +32,8 @@ func (l *trainedLog) Trained(round int, record journal.Trained) error {
 	return nil
 }
 
-// swarmOfThree does all rounds of three nodes whose policies all answer 1 or 0 in turn, and returns the last one's
-// reports and log.
+// swarmOfThree runs all rounds of three nodes with policies that answer 1 and 0 in turn, and returns the last
+// node's reports and log.
 func swarmOfThree(t *testing.T, run string, change func(*configs.Config)) ([]event.Round, map[int]journal.Trained) {
 	t.Helper()
 	c := testConfig(t)
@@ -67,8 +67,8 @@ func swarmOfThree(t *testing.T, run string, change func(*configs.Config)) ([]eve
 	return reports, log.trained
 }
 
-// With a lag of two rounds others' rollouts are those of the round two before, judged by their senders' streams of that
-// round; there are none before.
+// With a lag of two, external rollouts are those of two rounds before, checked against their senders' streams of
+// that round. The first two rounds have none.
 func TestExternalsLag(t *testing.T) {
 	reports, trained := swarmOfThree(t, "lag", func(c *configs.Config) { c.ExternalLag, c.ZeroAdvantageFilter = 2, false })
 	for round, report := range reports {
@@ -93,7 +93,8 @@ func TestExternalsLag(t *testing.T) {
 	}
 }
 
-// Without the filter groups of equal rewards are drawn as any, and nothing is learnt of them; with it they are not.
+// Without the filter, groups of equal rewards are drawn like any other and teach nothing. With the filter they are
+// not drawn.
 func TestWithoutTheFilterFlatGroupsAreDrawn(t *testing.T) {
 	for _, filter := range []bool{true, false} {
 		reports, trained := swarmOfThree(t, map[bool]string{true: "with", false: "without"}[filter], func(c *configs.Config) { c.ZeroAdvantageFilter = filter })
@@ -120,8 +121,8 @@ func TestWithoutTheFilterFlatGroupsAreDrawn(t *testing.T) {
 	}
 }
 
-// Drawing by reward prefers what this node scores high, and with the filter off takes what has no reward only where the
-// rest doesn't suffice.
+// Drawing by reward prefers what this node scores high. With the filter off, it draws groups without reward only if
+// the rest does not suffice.
 func TestExternalsByReward(t *testing.T) {
 	drawn := map[bool]int{}
 	for seed := range int64(8) {
@@ -141,10 +142,11 @@ func TestExternalsByReward(t *testing.T) {
 	require.GreaterOrEqual(t, drawn[true], 6, "of 8; what is wrong has a little reward in some tasks")
 }
 
-// ahead is an exchange over which an absent peer is looked up once, as far ahead as it may be, and later waited for.
+// ahead is an exchange on which look finds an absent peer once, as far ahead as possible. Later the barrier waits
+// for that peer.
 type ahead struct {
 	exchange.Exchange
-	newest *exchange.Received // of the peer, while it is absent; nil: nothing new
+	newest *exchange.Received // of the absent peer; nil: nothing new
 	share  func(round int) *exchange.Received
 }
 
@@ -164,8 +166,8 @@ func (a *ahead) Recent(context.Context, exchange.Window) ([]*exchange.Received, 
 	return []*exchange.Received{a.newest}, nil
 }
 
-// With a lag of two an absent peer's rollouts that are looked up three rounds ahead come again five rounds later, when
-// it is waited for, and are not trained on twice.
+// With a lag of two, an absent peer's rollouts that look reads three rounds ahead arrive again five rounds later at
+// the barrier. They are trained on once.
 func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 	c := testConfig(t)
 	c.Rounds, c.ExternalLag, c.MaxCompletionLength = 20, 2, 48
@@ -180,7 +182,7 @@ func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 		if round == 10 {
 			way.newest = way.share(13)
 		}
-		if round == 15 { // whose pool is round 13's
+		if round == 15 { // trains on rollouts of round 13
 			members.setPeers("node_0", "node_1")
 		}
 		report, err := n.Round(t.Context(), round)
@@ -189,17 +191,17 @@ func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 	}
 }
 
-// Of others' completions those that aren't better than their group's mean teach nothing, if so configured; one's own
-// all do.
+// With external_advantage "positive", external completions that are not better than their group's mean teach
+// nothing. The node's own completions all do.
 func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
 	for _, positive := range []bool{false, true} {
 		_, trained := swarmOfThree(t, map[bool]string{true: "positive", false: "all"}[positive], func(c *configs.Config) {
-			c.Rounds = 30 // so that some of its own are right
+			c.Rounds = 30 // so that some of the node's own answers are right
 			if positive {
 				c.ExternalAdvantage = configs.AdvantagePositive
 			}
 		})
-		raised, lowered := map[bool]int{}, map[bool]int{} // by whether they are others'
+		raised, lowered := map[bool]int{}, map[bool]int{} // key: whether the completions are external
 		for _, x := range trained {
 			own := x.Report.TrainedOwn
 			for _, s := range x.Update.Sequences {
@@ -218,8 +220,8 @@ func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
 	}
 }
 
-// With the correction others' completions come with the log-probabilities that they were sampled with; one's own need
-// none in a single iteration.
+// With the correction, external completions come with the log-probabilities of their sampling policy. The node's
+// own need none in a single iteration.
 func TestOthersLogprobsComeAlongIfCorrected(t *testing.T) {
 	for _, iterations := range []int{1, 2} {
 		_, trained := swarmOfThree(t, "corrected", func(c *configs.Config) {
@@ -242,7 +244,8 @@ func TestOthersLogprobsComeAlongIfCorrected(t *testing.T) {
 	}
 }
 
-// Those who tell no log-probabilities, rl-swarm's nodes for instance, are learnt from as in the paper.
+// External completions without log-probabilities, such as those of rl-swarm's nodes, are trained on as in the
+// paper.
 func TestOthersWithoutLogprobsAreNotCorrected(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.ExternalCorrection = configs.CorrectionImportance })
 	item := draw(t, s.node.Tasks, 1)
@@ -259,7 +262,7 @@ func TestOthersWithoutLogprobsAreNotCorrected(t *testing.T) {
 	require.Equal(t, slices.Repeat([]float64{-0.5}, len(ids)), learnt[2].OldLogprobs)
 }
 
-// What the engine is told of others' completions under each correction: whose they are, and how they are weighed.
+// The engine receives, for each correction, which completions are external and how to weight them.
 func TestTheEngineIsToldTheCorrection(t *testing.T) {
 	for correction, want := range map[string]policy.UpdateParams{
 		configs.CorrectionNone:       {},

@@ -13,10 +13,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// latecomerFrom is the round that the latecomer of these tests begins with.
+// latecomerFrom is the first round of the latecomer in these tests.
 const latecomerFrom = 3
 
-// latecomers are a node that is there from the start and one that begins with round latecomerFrom, of seven rounds.
+// latecomers returns two nodes of seven rounds: one from the start and one from round latecomerFrom.
 func latecomers(t *testing.T, run string) (first, late protocol.Start) {
 	server := broker(t, run)
 	members := protocol.Members("node_0", "node_1")
@@ -31,7 +31,7 @@ func latecomers(t *testing.T, run string) (first, late protocol.Start) {
 	return first, late
 }
 
-// reached is how many rounds a ledger has without a gap from the latecomer's first on.
+// reached is the end of the ledger's gapless rounds from latecomerFrom on.
 func (b *ledger) reached() int {
 	round := latecomerFrom
 	for _, ok := b.rounds[round]; ok; _, ok = b.rounds[round] {
@@ -40,8 +40,8 @@ func (b *ledger) reached() int {
 	return round
 }
 
-// A node that comes late begins with the swarm's round and the first weights, and however often it is killed it ends as
-// if it had not been: every round from its first on is told once it is done, those before it never.
+// A latecomer begins with the swarm's round and the initial weights. However often it is killed, it ends as if it
+// had not been. It reports every round from its first on once it is done, and none before.
 func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	lives := func(run string, points []point) *ledger {
@@ -98,8 +98,8 @@ func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 	require.Positive(t, got.replayed)
 }
 
-// A node that only generates shares every round and trains in none: it takes no lease to update, and writes no
-// checkpoint; after a kill it goes on with the round it was at.
+// A generate-only node shares every round and trains in none. It takes no update lease and writes no checkpoint.
+// After a kill it continues with the same round.
 func TestANodeThatOnlyGenerates(t *testing.T) {
 	t.Parallel()
 	first, generator := latecomers(t, "generator")

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// leaseHost is the Host of a node whose memory is governed. Before a lease a new budget comes into force; the lease
-// says how much memory it is for; and where the nodes' phases do not all fit at once, memory that it leaves cached is
-// given back before it ends, so that whoever computes next finds it.
+// leaseHost is the Host of a node whose memory is governed. Before each lease it applies a new budget, and its
+// request names the bytes that the phase needs. If the nodes' phases do not all fit at once, it frees cached memory
+// before it releases the lease, so that the next node can use that memory.
 type leaseHost struct {
 	*Link
 	governed *governed
-	trims    bool // what a phase leaves cached is given back
+	trims    bool // free cached memory after each phase
 }
 
 // Lease implements Host.
@@ -20,13 +20,13 @@ func (t *leaseHost) Lease(ctx context.Context, phase string) (func(), error) {
 		return nil, err
 	}
 	release, err := t.Link.Lease(ctx, phase, t.governed.meter.need(phase))
-	// Without leases the memory is wanted by the node's own next phase alone: an update needs what a generation keeps,
-	// and leaves nothing that a generation can't use.
+	// Without leases only the node's own next phase needs the memory. An update needs what a generation keeps
+	// cached, and a generation can use all that an update leaves.
 	if err != nil || !t.trims || !t.leased && phase == phaseUpdate {
 		return release, err
 	}
 	return sync.OnceFunc(func() {
-		// Where it fails the engine is lost, which its next call says.
+		// If Trim fails, the engine is lost, and its next call returns the error.
 		if err := t.governed.Trim(ctx); err != nil {
 			t.governed.logger.Debug("cached memory not given back", "error", err)
 		}

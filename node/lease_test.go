@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// A lease is for what the phase was measured to take, and what it leaves cached is gone before it ends.
+// A lease requests the measured memory of the phase, and cached memory is freed before the lease ends.
 func TestTenantLease(t *testing.T) {
 	for _, trims := range []bool{true, false} {
 		l := newLink(t, protocol.Start{Leased: true, BudgetBytes: 2500})
@@ -20,7 +20,8 @@ func TestTenantLease(t *testing.T) {
 		require.NoError(t, err)
 		host := &leaseHost{Link: l.Link, governed: p, trims: trims}
 
-		// lease takes a lease with a call in it and returns the bytes asked for and the calls until its end.
+		// lease runs a call under a lease. It returns the bytes requested and the engine's calls until the lease
+		// ended.
 		lease := func(phase string, call func()) (bytes int64, calls []string) {
 			t.Helper()
 			released := make(chan error, 1)
@@ -75,8 +76,8 @@ func TestTenantLease(t *testing.T) {
 	}
 }
 
-// Without leases nobody else waits for the memory: only what a generation leaves is given back, for the node's own
-// update.
+// Without leases no other node waits for the memory. The node only frees what a generation leaves cached, for its
+// own update.
 func TestTenantTrimsWithoutLeases(t *testing.T) {
 	l := newLink(t, protocol.Start{BudgetBytes: 2500})
 	g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
@@ -106,7 +107,7 @@ func TestLinkBudget(t *testing.T) {
 	require.EqualValues(t, 250, l.Budget())
 }
 
-// Before the model is loaded a lease has nothing to trim.
+// Before the model is loaded, a lease has nothing to trim.
 func TestTenantLeaseWithoutAnEngine(t *testing.T) {
 	l := newLink(t, protocol.Start{})
 	p := &governed{meter: &meter{}, logger: slog.New(slog.DiscardHandler)}

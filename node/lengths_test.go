@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// Completions that were cut off are in the mean length, and not in that of the terminated ones.
+// The mean length includes completions that were cut off. The mean length of the terminated ones does not.
 func TestTheTerminatedLengthLeavesOutWhatWasCutOff(t *testing.T) {
 	of := func(terminated ...bool) ownFigures {
 		g := group{item: task.Item{}, completions: [][]int{{1, 2}, {1, 2, 3, 4}, {1, 2, 3, 4, 5, 6}}, texts: []string{"", "", ""},

@@ -15,7 +15,8 @@ import (
 // ErrOrphaned ends a node whose launcher is gone: its stdin closed or its stdout broke.
 var ErrOrphaned = errors.New("the launcher is gone")
 
-// Link is the node's end of the launcher's pipes, and all of a node's Host but how much memory a lease is for.
+// Link is the node's end of the launcher's pipes. It implements Host, except that its Lease also takes a number of
+// bytes.
 type Link struct {
 	out *event.Writer
 	in  *event.Reader
@@ -25,7 +26,7 @@ type Link struct {
 	gone     context.CancelCauseFunc
 
 	mu      sync.Mutex
-	leases  map[int64]chan struct{} // asked for, not granted
+	leases  map[int64]chan struct{} // requested, not granted
 	lastID  int64
 	members []protocol.Member
 	changed chan struct{}
@@ -33,7 +34,7 @@ type Link struct {
 	budget  int64
 }
 
-// NewLink returns a link on the launcher's pipes. gone is called when the launcher has died.
+// NewLink returns a link on the launcher's pipes. It calls gone when the launcher has died.
 func NewLink(stdin io.Reader, stdout io.Writer, gone context.CancelCauseFunc) *Link {
 	return &Link{
 		out: event.NewWriter(stdout), in: event.NewReader(stdin, event.MaxLine),
@@ -42,7 +43,7 @@ func NewLink(stdin io.Reader, stdout io.Writer, gone context.CancelCauseFunc) *L
 	}
 }
 
-// Assignment reads the first line: what this node is to do.
+// Assignment reads the first command, which must be the node's assignment.
 func (l *Link) Assignment() (protocol.Start, error) {
 	var c protocol.Command
 	if err := l.in.Read(&c); err != nil {
@@ -62,7 +63,8 @@ func (l *Link) Assignment() (protocol.Start, error) {
 	return *c.Start, nil
 }
 
-// Serve obeys commands until stdin closes; then it calls gone. It holds one goroutine for the process's life.
+// Serve executes commands until stdin closes, and then calls gone. It occupies one goroutine until the process
+// ends.
 func (l *Link) Serve() {
 	for {
 		var c protocol.Command
@@ -84,7 +86,7 @@ func (l *Link) Serve() {
 			l.budget = c.BudgetBytes
 			l.mu.Unlock()
 		case c.Type == protocol.CommandGrant && c.Lease != nil:
-			// One that is not there was given up, and so released, while its grant was on the way.
+			// A missing lease was withdrawn, and so released, while its grant was on the way.
 			l.mu.Lock()
 			if granted := l.leases[c.Lease.ID]; granted != nil {
 				delete(l.leases, c.Lease.ID)
@@ -95,7 +97,7 @@ func (l *Link) Serve() {
 	}
 }
 
-// Emit sends an event to the launcher, as of now where it has no time of its own.
+// Emit sends an event to the launcher. An event without a time gets the current time.
 func (l *Link) Emit(e event.Event) {
 	if e.Time == 0 {
 		e.Time = event.Now()
@@ -123,14 +125,14 @@ func (l *Link) Stop() { l.stopOnce.Do(func() { close(l.stopping) }) }
 // Stopping implements Host.
 func (l *Link) Stopping() <-chan struct{} { return l.stopping }
 
-// Budget is the device memory in bytes that the node may take as of now, 0 without a budget.
+// Budget is the device memory in bytes that the node may use at present, 0 without a budget.
 func (l *Link) Budget() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.budget
 }
 
-// Lease asks for a lease for a phase that takes so many bytes of device memory, and waits for it as Host says.
+// Lease requests a lease for a phase that needs bytes of device memory, and waits for it as Host specifies.
 func (l *Link) Lease(ctx context.Context, phase string, bytes int64) (func(), error) {
 	select {
 	case <-l.stopping:
@@ -160,7 +162,7 @@ func (l *Link) Lease(ctx context.Context, phase string, bytes int64) (func(), er
 	l.mu.Lock()
 	delete(l.leases, id)
 	l.mu.Unlock()
-	l.release(id, phase, 0) // it withdraws a request and returns a grant alike
+	l.release(id, phase, 0) // a release withdraws a request as well as a grant
 	return nil, err
 }
 

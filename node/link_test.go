@@ -15,17 +15,17 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// launcherEnd is a test's end of a link.
+// launcherEnd is the launcher's end of a link, for a test.
 type launcherEnd struct {
 	*Link
 	t      *testing.T
 	in     *io.PipeWriter
 	send   *event.Writer
 	events *event.Reader
-	ctx    context.Context // ends with the launcher
+	ctx    context.Context // ends when the launcher does
 }
 
-// newLink makes a link whose assignment has been read.
+// newLink returns a link that has read its assignment.
 func newLink(t *testing.T, start protocol.Start) *launcherEnd {
 	t.Helper()
 	stdin, in := io.Pipe()
@@ -61,7 +61,7 @@ type leased struct {
 	err     error
 }
 
-// ask asks for a lease and returns the request and where its outcome will be.
+// ask requests a lease. It returns the request and a channel for the outcome.
 func (l *launcherEnd) ask(ctx context.Context) (*event.Lease, <-chan leased) {
 	l.t.Helper()
 	got := make(chan leased, 1)
@@ -122,11 +122,11 @@ func TestLinkLease(t *testing.T) {
 				defer cancel(nil)
 				asked, got := l.ask(ctx)
 				c.end(l, cancel)
-				e := l.next() // the launcher must not keep it in its queue
+				e := l.next() // the launcher must remove it from its queue
 				require.Equal(t, event.TypeRelease, e.Type)
 				require.Equal(t, event.Lease{ID: asked.ID, Phase: "update"}, *e.Lease)
 				require.ErrorIs(t, (<-got).err, c.want)
-				// A grant that was on the way finds the lease released already.
+				// A grant on its way finds the lease already released.
 				l.command(protocol.Command{Type: protocol.CommandGrant, Lease: asked})
 				go l.Emit(event.Event{Type: event.TypeWarning})
 				require.Equal(t, event.TypeWarning, l.next().Type)
@@ -145,7 +145,7 @@ func TestLinkLease(t *testing.T) {
 	})
 }
 
-// However a grant and a withdrawal meet, each lease asked for is released exactly once.
+// In any order of grant and withdrawal, each requested lease is released exactly once.
 func TestLinkLeaseRace(t *testing.T) {
 	l := newLink(t, protocol.Start{Leased: true})
 	const leases = 200
@@ -206,7 +206,7 @@ func TestLinkPeersAndEnd(t *testing.T) {
 	require.ErrorIs(t, context.Cause(l.ctx), ErrOrphaned)
 }
 
-// A launcher that no longer reads is as good as dead.
+// A launcher that stops reading counts as dead.
 func TestLinkBrokenStdout(t *testing.T) {
 	ctx, gone := context.WithCancelCause(t.Context())
 	out, stdout := io.Pipe()

@@ -13,20 +13,20 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// manifestVersion is that of the manifests written. Those before versions have neither a sum nor an owner.
+// manifestVersion is the version of new manifests. Manifests without a version have neither a sum nor an owner.
 const manifestVersion = 1
 
-// errNewerManifest is of a manifest that is whole and not for this program.
+// errNewerManifest reports an intact manifest with a version that this program cannot read.
 var errNewerManifest = errors.New("it was written by a newer program")
 
-// owner names whose a checkpoint is; what is empty isn't known.
+// owner identifies the run, node and model of a checkpoint. An empty field is unknown.
 type owner struct {
 	Run   string `json:"run,omitempty"`
 	Node  string `json:"node,omitempty"`
 	Model string `json:"model,omitempty"`
 }
 
-// manifest is what makes a file a checkpoint.
+// manifest describes a checkpoint file and makes it valid.
 type manifest struct {
 	Version int `json:"version"`
 	owner
@@ -38,12 +38,12 @@ type manifest struct {
 	Seconds    float64 `json:"seconds"`
 	Pause      float64 `json:"pause"`
 
-	Split json.RawMessage `json:"split,omitempty"` // Node.splitState; of a node that decides its I and J itself
+	Split json.RawMessage `json:"split,omitempty"` // Node.splitState, if the node decides its I and J itself
 
-	Sum string `json:"sum,omitempty"` // CRC-32C of the file with this sum as zeros, in hexadecimal
+	Sum string `json:"sum,omitempty"` // CRC-32C of the manifest with zeros in place of this sum, in hexadecimal
 }
 
-// noSum is a manifest's last field while it is summed.
+// noSum is the manifest's last field while its checksum is computed.
 var noSum = []byte(`"sum":"00000000"}`)
 
 func sumOf(data []byte) []byte {
@@ -63,7 +63,7 @@ func (m manifest) write(path string) error {
 	return files.Write(path, append(head, sumOf(data)...))
 }
 
-// readManifest reads a manifest, whose errors but errNewerManifest say that it is damaged.
+// readManifest reads a manifest. Any error except errNewerManifest means that the manifest is damaged or missing.
 func readManifest(path string) (manifest, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -88,14 +88,14 @@ func readManifest(path string) (manifest, error) {
 	return m, nil
 }
 
-// event tells of the checkpoint.
+// event describes the checkpoint.
 func (m manifest) event(dir string) *event.Checkpoint {
 	return &event.Checkpoint{
 		Round: m.Round, Path: filepath.Join(dir, m.File), Bytes: m.Bytes, WeightHash: m.WeightHash, Seconds: m.Seconds, Pause: m.Pause,
 	}
 }
 
-// foreign says in what a checkpoint's owner differs from the one that looks for its own, "" where it doesn't.
+// foreign returns how a checkpoint's owner differs from own, "" if it does not.
 func (o owner) foreign(own owner) string {
 	for _, f := range []struct{ what, has, want string }{{"run", o.Run, own.Run}, {"node", o.Node, own.Node}, {"model", o.Model, own.Model}} {
 		if f.has != "" && f.want != "" && f.has != f.want {

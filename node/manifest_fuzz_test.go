@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzManifest reads an untrusted sender's bytes as a checkpoint's manifest: it never names a file but its own, and one
-// that is written again reads the same and no longer does after any byte of it has changed.
+// FuzzManifest reads untrusted bytes as a checkpoint's manifest. The manifest never names another file than its
+// own. Written again, it reads back the same, and not after any byte of it has changed.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"round":4,"file":"`+checkpointName(4)+`.safetensors","weight_hash":"x"}`), 3)
 	f.Add([]byte(`{"round":4,"file":"../../etc/passwd"}`), 0)

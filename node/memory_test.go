@@ -28,18 +28,19 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// The allocations that fail here are real ones: the engine's process has a limit on its address space, or a control
-// group that the kernel keeps to. The model is the program's own nano, large enough for its activations to matter.
+// The allocation failures in this file are real: the engine's process has a limit on its address space, or a
+// control group that the kernel enforces. The model is the program's own nano, large enough for its activations to
+// matter.
 
-// memoryAssignment is a node alone whose update takes several times what its weights do.
+// memoryAssignment is a single node with an update that needs several times the memory of the weights.
 func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	c := configs.Default()
 	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "memory", "nano", "cpu", 1, 3
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations = 4, 0, 8
 	c.MaxPromptLength, c.MaxCompletionLength, c.LearningRate = 192, 48, 3e-4
-	c.EvalQuestions = 0   // another call than the tests count
-	c.CheckpointEvery = 2 // what is written beside the training takes memory of its own, where there is room
+	c.EvalQuestions = 0   // the tests count the engine's calls
+	c.CheckpointEvery = 2 // background checkpoints need memory of their own
 	nano, err := configs.TaskSet("nano")
 	require.NoError(t, err)
 	c.Tasks = configs.Tasks{Set: "nano", SystemPrompt: "none", Mixture: nano}
@@ -58,7 +59,7 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) pr
 	}
 }
 
-// beginSlow is begin with the patience that nano's rounds need on a busy machine.
+// beginSlow is begin with a longer timeout, for nano's rounds on a busy machine.
 func beginSlow(t *testing.T, start protocol.Start) *nodeProcess {
 	l := begin(t, start)
 	l.wait = 4 * soon
@@ -74,8 +75,8 @@ func nanoModel(t *testing.T) string {
 	return dir
 }
 
-// limited is a Python whose processes run a line of shell first. They have one arena: each further one takes 64 MiB of
-// address space, whenever two threads happen to allocate at a time.
+// limited returns a Python whose processes run a line of shell first. They have one malloc arena: each further
+// arena takes 64 MiB of address space when two threads allocate at the same time.
 func limited(t *testing.T, python, line string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
@@ -83,7 +84,7 @@ func limited(t *testing.T, python, line string) string {
 	return path
 }
 
-// proc reads a figure in bytes of /proc/PID/status; 0 once the process is gone.
+// proc returns a figure of /proc/PID/status in bytes, 0 once the process is gone.
 func proc(pid int, name string) int64 {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(data)) {
@@ -95,18 +96,18 @@ func proc(pid int, name string) int64 {
 	return 0
 }
 
-// free is a process without a limit: what it earns, its last weights, and what its engine held.
+// free is a run without a limit: its rewards, its last weights, and its engine's memory.
 type free struct {
 	rewards       map[int]float64
-	before, after []float32 // weights, before and after the last round
+	before, after []float32 // weights before and after the last round
 	loaded, peak  int64     // address space
-	anonymous     int64     // of that, resident at load and its own: what a control group counts
-	grown         int64     // resident memory at the peak beyond that at load
+	anonymous     int64     // private resident memory at load, as a control group counts it
+	grown         int64     // resident memory at the peak minus that at load
 }
 
 func unlimited(t *testing.T, start protocol.Start) free {
 	t.Helper()
-	start.Python = limited(t, start.Python, ":") // an engine under a limit is no fork either: a fork's address space is another
+	start.Python = limited(t, start.Python, ":") // not a fork, like an engine under a limit: a fork has another address space
 	l := beginSlow(t, start)
 	pid := l.loaded().EnginePID
 	f := free{loaded: proc(pid, "VmSize"), anonymous: proc(pid, "RssAnon")}
@@ -133,8 +134,7 @@ var (
 	bare     free
 )
 
-// unlimitedOnce is the life of the assignment that nothing is changed of, lived once for all tests that compare with
-// it.
+// unlimitedOnce runs the unchanged assignment once for all tests that compare with it.
 func unlimitedOnce(t *testing.T) free {
 	t.Helper()
 	bareOnce.Do(func() { bare = unlimited(t, memoryAssignment(t, "free", nil)) })
@@ -152,7 +152,7 @@ func (l *nodeProcess) memorySteps() []event.MemoryStep {
 	return steps
 }
 
-// checkpointed reads the weights of the checkpoint after so many rounds.
+// checkpointed returns the weights of the checkpoint after rounds rounds.
 func checkpointed(t *testing.T, dir string, rounds int) []float32 {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("checkpoint-%08d.safetensors", rounds)))
@@ -185,7 +185,7 @@ func distance(t *testing.T, a, b []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// sameRun holds a run under a limit against the free one: the same rewards, and the same weights but for rounding.
+// sameRun asserts that a run under a limit has the rewards of the free one, and the same weights, rounding aside.
 func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 	t.Helper()
 	require.Equal(t, f.rewards, rewards)
@@ -194,8 +194,8 @@ func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 	require.Less(t, apart, moved/1000)
 }
 
-// An engine with too small an address space meets real failures of its allocator. The node climbs down and ends with
-// the rewards of a run without a limit, and its next process begins where it ended.
+// An engine with too small an address space has real allocation failures. The node climbs down and ends with the
+// rewards of a run without a limit. Its next process begins with the learned settings.
 func TestAddressSpaceRunsOut(t *testing.T) {
 	t.Parallel()
 	free := unlimitedOnce(t)
@@ -220,7 +220,7 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	rewards, _ := l.rounds()
 	free.sameRun(t, rewards, start.Dir)
 
-	// The next process has the same work to do, and begins where this one ended.
+	// The next process has the same work, and begins with the settings learned.
 	for _, pattern := range []string{"checkpoint-*", "journal-*"} {
 		paths, err := filepath.Glob(filepath.Join(start.Dir, pattern))
 		require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	free.sameRun(t, rewards, start.Dir)
 }
 
-// lasting counts the steps that a next process needn't take again: an emptied cache fills anew.
+// lasting counts the steps that the next process need not repeat: all but clear_cache, because caches fill again.
 func lasting(steps []event.MemoryStep) (count int) {
 	for _, step := range steps {
 		if step.Action != event.ActionClearCache {
@@ -245,13 +245,13 @@ func lasting(steps []event.MemoryStep) (count int) {
 	return count
 }
 
-// wide makes generating take most.
+// wide makes generation the phase that needs most memory.
 func wide(c *configs.Config) {
 	c.NumTrainSamples, c.NumGenerations = 2, 64
-	c.MicroBatch, c.GradientCheckpointing = 4, true // an update takes little
+	c.MicroBatch, c.GradientCheckpointing = 4, true // an update needs little memory
 }
 
-// Generating runs out as well: fewer completions at a time, and the same ones.
+// Generation runs out of memory too: it decodes fewer completions at a time, and returns the same ones.
 func TestAddressSpaceRunsOutGenerating(t *testing.T) {
 	t.Parallel()
 	free := unlimited(t, memoryAssignment(t, "free", wide))
@@ -270,8 +270,8 @@ func TestAddressSpaceRunsOutGenerating(t *testing.T) {
 	free.sameRun(t, rewards, start.Dir)
 }
 
-// memoryGroup makes a control group whose processes the kernel kills when they hold more than limit bytes of memory,
-// and returns the file that takes a process in. It skips the test where none can be made.
+// memoryGroup makes a control group with a limit in bytes, above which the kernel kills a process of the group. It
+// returns the file to which a process writes its id to enter. It skips the test if it cannot make a group.
 func memoryGroup(t *testing.T, limit int64) string {
 	t.Helper()
 	for _, kind := range []struct{ parent, limit, swap string }{
@@ -293,15 +293,16 @@ func memoryGroup(t *testing.T, limit int64) string {
 	return ""
 }
 
-// The kernel kills an engine that holds too much. The node's next process tries the same once more, the one after it
-// takes less at a time; once there is room, the rewards and the weights are those of a run without a limit.
+// The kernel kills an engine that holds too much. The node's next process tries the same once more, and the one
+// after it uses a smaller batch. With enough memory again, the rewards and the weights are those of a run without a
+// limit.
 func TestKernelKillsTheEngine(t *testing.T) {
 	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")
 	}
 	free := unlimitedOnce(t)
 	start := memoryAssignment(t, "tight", nil)
-	python, limit := start.Python, free.anonymous+free.grown/2 // on a CPU most of an update is gradients and moments: nothing makes it fit
+	python, limit := start.Python, free.anonymous+free.grown/2 // on a CPU most of an update is gradients and moments: no batch size fits
 	start.Python = limited(t, python, "echo $$ >"+memoryGroup(t, limit))
 	for _, hope := range []string{"tries the same once more", "takes less at a time"} {
 		l := beginSlow(t, start)
@@ -317,7 +318,7 @@ func TestKernelKillsTheEngine(t *testing.T) {
 	free.sameRun(t, rewards, start.Dir)
 }
 
-// Where nothing helps, every rung has been tried, and the node ends with figures and a remedy.
+// If nothing helps, the node ends after every rung with figures and a remedy.
 func TestAddressSpaceIsTooSmall(t *testing.T) {
 	t.Parallel()
 	free := unlimitedOnce(t)
@@ -341,7 +342,7 @@ func TestAddressSpaceIsTooSmall(t *testing.T) {
 	require.Empty(t, files)
 }
 
-// A real engine that is restarted goes on as if it had not been.
+// A real engine continues after a restart as if it had not been restarted.
 func TestRestartOfARealEngine(t *testing.T) {
 	start := memoryAssignment(t, "restart", nil)
 	var hashes [2]string

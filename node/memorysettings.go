@@ -19,9 +19,9 @@ const (
 	memorySettingsVersion = 1
 )
 
-// memorySettings is what running out of memory has taught a node. It is kept in the node's folder, so that its next
-// process starts there, and belongs to one assignment: another configuration or device starts anew. None of it changes
-// what the model learns, rounding aside.
+// memorySettings holds the settings that a node learned from running out of memory. The node's folder keeps them,
+// so that its next process starts with them. They belong to one assignment: another configuration or device starts
+// anew. They do not change what the model learns, rounding aside.
 type memorySettings struct {
 	Version     int    `json:"version"`
 	Assignment  string `json:"assignment"` // hash
@@ -31,10 +31,10 @@ type memorySettings struct {
 	Update                pace `json:"update"`
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
 	OptimizerOffload      bool `json:"optimizer_offload"`
-	FellIn                int  `json:"fell_in"` // round, from 1, in which the kernel last killed the engine for its memory; 0: never
+	FellIn                int  `json:"fell_in"` // round, from 1, of the kernel's last kill of the engine for its memory; 0: never
 }
 
-// assignmentHash names what the lessons depend on.
+// assignmentHash is a hash of the assignment's settings on which memorySettings depend.
 func assignmentHash(start protocol.Start) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%s\n%d\n", start.ModelDir, start.Device, start.Ranks)
@@ -42,9 +42,9 @@ func assignmentHash(start protocol.Start) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// recall reads what a previous process of the node learnt. What is missing, damaged or of another assignment is as if
-// nothing had been learnt; an error says so where the file is there and can't be used. A larger budget than then gives
-// failed sizes another chance.
+// recall reads the memory settings of a previous process. If the file is missing, damaged or of another assignment,
+// it returns fresh settings. It returns an error too if the file exists and cannot be used. A larger budget than
+// before lets failed sizes be tried again.
 func recall(start protocol.Start) (memorySettings, error) {
 	fresh := memorySettings{Version: memorySettingsVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
 	data, err := os.ReadFile(filepath.Join(start.Dir, memorySettingsFile))
@@ -68,7 +68,7 @@ func recall(start protocol.Start) (memorySettings, error) {
 	return l, nil
 }
 
-// rebudget takes a new budget.
+// rebudget applies a new budget.
 func (l *memorySettings) rebudget(bytes int64) {
 	if more(bytes, l.BudgetBytes) {
 		l.Generate.relieve()
@@ -77,12 +77,12 @@ func (l *memorySettings) rebudget(bytes int64) {
 	l.BudgetBytes = bytes
 }
 
-// more tells whether a budget is larger than another; 0 is without end.
+// more reports whether a budget is larger than another. 0 means no limit.
 func more(bytes, than int64) bool {
 	return than != 0 && (bytes == 0 || bytes > than)
 }
 
-// keep writes the lessons for the node's next process.
+// keep writes the settings for the node's next process.
 func (l *memorySettings) keep(dir string) error {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *memorySettings) keep(dir string) error {
 	return files.Write(filepath.Join(dir, memorySettingsFile), data)
 }
 
-// pace is that of a phase, nil for one without sequences.
+// pace returns the pace of a phase, nil if the phase has no sequences.
 func (l *memorySettings) pace(phase string) *pace {
 	switch phase {
 	case phaseGenerate:

@@ -27,7 +27,7 @@ func TestLearntIsRecalled(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*protocol.Start)
-		want   func(l memorySettings) // of what is recalled
+		want   func(l memorySettings) // checks the recalled settings
 	}{
 		{"another configuration", func(s *protocol.Start) { s.Config = []byte(`{"rounds":4}`) }, func(l memorySettings) { require.Zero(t, l.Update) }},
 		{"another device", func(s *protocol.Start) { s.Device = "cpu" }, func(l memorySettings) { require.False(t, l.OptimizerOffload) }},
@@ -54,7 +54,7 @@ func TestLearntIsRecalled(t *testing.T) {
 	}
 }
 
-// A file that can't be used costs a warning, never the node.
+// An unusable file causes a warning, and the node continues.
 func TestDamagedLessonsAreForgotten(t *testing.T) {
 	start := protocol.Start{Dir: t.TempDir(), Config: []byte(`{}`)}
 	path := filepath.Join(start.Dir, memorySettingsFile)

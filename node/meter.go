@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Phases of a node's work that take memory, as leases and memory steps name them.
+// Phases of a node's work that use memory, as named in leases and memory steps.
 const (
 	phaseLoad     = "load"
 	phaseGenerate = "generate"
@@ -17,11 +17,11 @@ const (
 
 const (
 	remembered = 16  // calls of a phase whose peaks count
-	headroom   = 1.1 // on what was measured, for sequences that are longer next time
+	headroom   = 1.1 // factor on measurements, for longer sequences next time
 )
 
-// meter knows what a node's phases take, in bytes: of a GPU's allocator, or of the engine's process on a CPU. Before a
-// phase has run it says what the plan expects. It is safe for concurrent use.
+// meter tracks the memory that a node's phases use, in bytes: of the GPU's allocator, or of the engine's process on
+// a CPU. Before a phase has run it returns the plan's estimate. It is safe for concurrent use.
 type meter struct {
 	device   bool // on a GPU
 	expected protocol.Transient
@@ -30,42 +30,43 @@ type meter struct {
 	budget    int64 // 0: none
 	hello     policy.HelloResult
 	last      policy.Memory
-	peak      int64 // of the host, engine and node process together
-	peakShare int64 // of that the proportional share; 0: not known
-	shared    int64 // by which resident memory is more than the proportional share, as of the newest sample
+	peak      int64 // of host memory, engine and node process together
+	peakShare int64 // proportional share of peak; 0: unknown
+	shared    int64 // resident memory minus proportional share, as of the newest sample
 	sampled   bool  // shared is known
-	loaded    int64 // held in a call: weights, optimizer
-	parked    int64 // held between leases: less than loaded where a trim moves weights to the host
+	loaded    int64 // in use during a call before the phase's own memory: weights, optimizer
+	parked    int64 // held between leases: less than loaded if a trim moves weights to the host
 	phases    map[string]record
 }
 
-// record is what was measured of a phase.
+// record holds the measurements of a phase.
 type record struct {
-	most int       // sequences that a call takes at a time, where it has as many
-	seen []measure // of late, the last one last
+	most int       // sequences that a full call computes at a time
+	seen []measure // recent calls, the newest last
 }
 
-// measure is one call's peak beyond what is loaded.
+// measure is one call's peak beyond loaded.
 type measure struct {
 	size  int // sequences at a time
 	bytes int64
-	first bool // it holds what stays: an update's moments on a CPU, a generation's caches on a GPU
+	first bool // includes memory that stays: an update's moments on a CPU, a generation's caches on a GPU
 }
 
-// observe takes what the engine said at the end of a phase's call with size sequences at a time, where another call
-// might have had most.
+// observe records the engine's memory report at the end of a phase's call with size sequences at a time. most is
+// the size of a full call of the phase.
 func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last = memory
 	if memory.CallPeakBytes == 0 {
-		return // it doesn't tell
+		return // not reported
 	}
 	before := m.loaded
 	m.loaded = memory.CallBeginBytes
 	if m.device {
-		// The first update makes Adam's moments, and a call may find the weights on the host. What a generation leaves
-		// are caches for the next one: its own, unless that one finds them.
+		// The first update allocates Adam's moments, and a call may find the weights on the host. A generation
+		// leaves caches for the next one. They count as the generation's own memory, unless they were there before
+		// it.
 		stays := memory.DeviceAllocatedBytes
 		if phase == phaseGenerate {
 			stays = min(stays, before)
@@ -85,7 +86,7 @@ func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	m.phases[phase] = record{max(size, most), seen[max(0, len(seen)-remembered):]}
 }
 
-// plan notes that calls of a phase will take most sequences at a time from now on.
+// plan sets the number of sequences that a phase's later calls compute at a time.
 func (m *meter) plan(phase string, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,9 +96,10 @@ func (m *meter) plan(phase string, most int) {
 	}
 }
 
-// fresh takes what an engine said before, and held after it loaded the model. Nothing is known of its phases.
+// fresh records a new engine's greeting and its memory after it loaded the model. It drops all measurements of
+// phases.
 func (m *meter) fresh(hello policy.HelloResult, loaded policy.Memory) {
-	loaded.DeviceReservedBytes = 0 // the self-test's, mostly
+	loaded.DeviceReservedBytes = 0 // mostly left over from the self-test
 	m.rest(loaded)
 	m.forget()
 	m.mu.Lock()
@@ -105,21 +107,21 @@ func (m *meter) fresh(hello policy.HelloResult, loaded policy.Memory) {
 	m.hello = hello
 }
 
-// process is the engine's, 0 before there is one.
+// process is the engine's process id, 0 before there is an engine.
 func (m *meter) process() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.hello.PID
 }
 
-// share takes by how much the resident memory of the node's processes is more than their proportional share.
+// share records by how much the resident memory of the node's processes exceeds their proportional share.
 func (m *meter) share(shared int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shared, m.sampled = shared, true
 }
 
-// rest takes what the engine holds between phases: after a trim.
+// rest records what the engine holds between phases, after a trim.
 func (m *meter) rest(memory policy.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +132,7 @@ func (m *meter) rest(memory policy.Memory) {
 	m.loaded = max(m.loaded, m.parked)
 }
 
-// forget drops what was measured: the engine works in another way from now on.
+// forget drops the measurements, after a change in how the engine works.
 func (m *meter) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,8 +152,8 @@ func (m *meter) resident() int64 {
 	return m.last.RSSBytes
 }
 
-// need is what a lease for a phase asks for: what the phase takes by what was measured of late, with headroom, but
-// never more than the budget leaves.
+// need is the number of bytes that a lease for a phase requests: the recent measurements with headroom, or the
+// plan's estimate, at most what the budget leaves.
 func (m *meter) need(phase string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +177,8 @@ func (m *meter) expects(phase string) int64 {
 	return 0
 }
 
-// taken is the most that a phase takes beyond what is held between leases, by what was measured of late: a call with
-// few sequences says what one with many would take.
+// taken is the most memory that a phase uses beyond what is held between leases, by recent measurements. It
+// extrapolates from small calls to a full one.
 func (m *meter) taken(phase string) (int64, bool) {
 	r := m.phases[phase]
 	bytes, known := predict(r.seen, r.most)
@@ -202,8 +204,8 @@ func highest(seen []measure, size int) int64 {
 	return most
 }
 
-// holds tells whether the budget holds a call of a phase with so many sequences at a time, spare times over what is
-// predicted. Where there is no budget it does; where nothing was measured the answer is unknown.
+// holds reports whether the budget has room for a call of a phase with size sequences at a time, at spare times the
+// prediction. Without a budget or a measurement it returns unknown.
 func (m *meter) holds(phase string, size int, spare float64, unknown bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,9 +219,10 @@ func (m *meter) holds(phase string, size int, spare float64, unknown bool) bool 
 	return m.loaded+int64(spare*float64(bytes)) <= m.budget
 }
 
-// predict is what a call with so many sequences at a time would take beyond what is loaded: what was measured at that
-// size, else a point of the line through the smallest and the largest size that were measured. One size alone gives the
-// line through zero, which promises too little below it and too much above; the next call then tells.
+// predict estimates the memory of a call with size sequences at a time beyond loaded. It returns the measurement at
+// that size if there is one. Otherwise it takes the line through the smallest and the largest measured size. With
+// one measured size the line goes through zero, which predicts too little below that size and too much above. The
+// next call corrects it.
 func predict(seen []measure, size int) (bytes int64, known bool) {
 	if len(seen) == 0 {
 		return 0, false
@@ -239,11 +242,11 @@ func predict(seen []measure, size int) (bytes int64, known bool) {
 	return max(0, int64(low+slope*float64(size-small))), true
 }
 
-// report is the memory event; own is the node process's resident memory.
+// report returns the memory event. own is the node process's resident memory.
 func (m *meter) report(own int64) event.Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.peak = max(m.peak, m.last.PeakRSSBytes+own) // an engine that is restarted begins at nothing
+	m.peak = max(m.peak, m.last.PeakRSSBytes+own) // the counter of a restarted engine begins at zero
 	r := event.Memory{
 		RSSBytes: m.last.RSSBytes + own, PeakRSSBytes: m.peak,
 		DeviceBytes: m.last.DeviceReservedBytes, DevicePeakBytes: m.last.DevicePeakBytes,

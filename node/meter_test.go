@@ -24,7 +24,7 @@ func TestMeterOfAGPU(t *testing.T) {
 	m.observe(phaseGenerate, 8, 8, call(100, 150, 100))
 	require.EqualValues(t, 55, m.need(phaseGenerate), "measured, and a tenth")
 
-	// The first update makes 200 of Adam's moments.
+	// The first update allocates 200 of Adam's moments.
 	m.observe(phaseUpdate, 16, 16, call(100, 700, 300))
 	require.EqualValues(t, 440, m.need(phaseUpdate))
 	m.observe(phaseUpdate, 16, 16, call(300, 650, 300))
@@ -32,7 +32,7 @@ func TestMeterOfAGPU(t *testing.T) {
 	want := event.Memory{ResidentBytes: 300, GenerateBytes: 50, UpdateBytes: 400, MicroBatch: 16, BudgetBytes: 2000, RSSBytes: 307, PeakRSSBytes: 7}
 	require.Equal(t, want, m.report(7))
 
-	// Half as many at a time: what the whole took is no measure any more.
+	// With half as many sequences at a time, the measurement of the full batch no longer counts.
 	m.observe(phaseUpdate, 8, 8, call(300, 520, 300))
 	require.EqualValues(t, 242, m.need(phaseUpdate))
 	m.observe(phaseUpdate, 2, 8, call(300, 350, 300))
@@ -47,8 +47,8 @@ func TestMeterOfAGPU(t *testing.T) {
 	require.EqualValues(t, 110, m.need(phaseUpdate), "what is long ago is forgotten")
 }
 
-// Caches that a generation leaves are its own where the lease's end gives them back, and held where the next generation
-// finds them.
+// Caches that a generation leaves count as its own if the end of the lease frees them, and as held if the next
+// generation finds them.
 func TestMeterOfCachesOfAGeneration(t *testing.T) {
 	trims := &meter{device: true}
 	keeps := &meter{device: true}
@@ -71,7 +71,7 @@ func TestMeterOfCachesOfAGeneration(t *testing.T) {
 	require.EqualValues(t, 360, keeps.report(0).ResidentBytes)
 }
 
-// Weights that wait on the host between leases come back within them.
+// Weights that are parked on the host between leases return during a lease.
 func TestMeterOfParkedWeights(t *testing.T) {
 	m := &meter{device: true}
 	m.rest(call(0, 0, 10))
@@ -82,8 +82,8 @@ func TestMeterOfParkedWeights(t *testing.T) {
 	require.EqualValues(t, 890, m.report(0).UpdateBytes)
 }
 
-// A lease is for the bytes that leave the GPU's free memory: the allocator's blocks, which are larger than the tensors
-// in them.
+// A lease is for the bytes taken from the GPU's free memory: the allocator's blocks, which are larger than the
+// tensors in them.
 func TestMeterOfReservedMemory(t *testing.T) {
 	reserved := func(begin, peak, end, beginReserved, peakReserved int64) policy.Memory {
 		m := call(begin, peak, end)
@@ -101,7 +101,8 @@ func TestMeterOfReservedMemory(t *testing.T) {
 	m.rest(trimmed)
 	require.EqualValues(t, 550, m.need(phaseGenerate), "620 - 120 and a tenth: all that the GPU had fewer free")
 
-	// Without a trim in between the blocks of the last call serve the next one: its tensors alone say what it takes.
+	// Without a trim between calls, the blocks of the last call serve the next one. Only the tensors of the next
+	// call show its memory.
 	m = &meter{device: true, budget: 2000}
 	m.rest(trimmed)
 	m.observe(phaseUpdate, 8, 8, reserved(100, 900, 100, 120, 1120))
@@ -109,7 +110,7 @@ func TestMeterOfReservedMemory(t *testing.T) {
 	m.rest(trimmed)
 	require.EqualValues(t, 220, m.need(phaseGenerate), "300 - 100 and a tenth, not the update's blocks")
 
-	// Weights that wait on the host: what a call holds of them is loaded, not its own.
+	// Weights parked on the host: during a call they count as loaded, not as the call's own.
 	m = &meter{device: true}
 	m.rest(policy.Memory{DeviceAllocatedBytes: 10, DeviceReservedBytes: 20})
 	m.observe(phaseUpdate, 4, 4, reserved(10, 900, 500, 20, 1020))
@@ -165,7 +166,7 @@ func TestPredict(t *testing.T) {
 	require.False(t, known)
 }
 
-// More sequences are never predicted to take less, where more did not take less.
+// A prediction does not fall with the number of sequences unless the measurements did.
 func TestPredictionGrowsWithSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base, slope := rapid.Int64Range(0, 1e9).Draw(t, "base"), rapid.Int64Range(0, 1e8).Draw(t, "slope")

@@ -19,17 +19,17 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// pointVariable holds, as JSON, where a node of a process of its own kills itself.
+// pointVariable names the environment variable with the point, as JSON, where a node's process kills itself.
 const pointVariable = "SWARM_TEST_POINT"
 
-// point is where a process ends: at the event that tells of it, before or after it is sent. Events are sent between all
-// steps of a round.
+// point is where a process ends: before or after it sends an event. A node sends events between all steps of a
+// round.
 type point struct {
 	Type   event.Type  `json:"type"`
-	State  event.State `json:"state"` // with type state
-	Round  int         `json:"round"` // of the state's, the report's or the checkpoint's; -1: any
+	State  event.State `json:"state"` // if the type is state
+	Round  int         `json:"round"` // of the state, the report or the checkpoint; -1: any
 	Before bool        `json:"before"`
-	Engine bool        `json:"engine"` // its engine is killed, not the node
+	Engine bool        `json:"engine"` // kill the engine instead of the node
 }
 
 func (p point) String() string {
@@ -58,7 +58,7 @@ func (p point) reached(e event.Event) bool {
 	return p.Round < 0 || round == p.Round
 }
 
-// lethal is a node's stdout that kills at a point.
+// lethal is a node's stdout that kills the process at a point.
 type lethal struct {
 	io.Writer
 	point  point
@@ -90,10 +90,10 @@ func (l *lethal) kill() {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // the kernel is at it
+	select {} // wait for the kernel's kill
 }
 
-// mortal is the process of a node that ends at a point.
+// mortal runs a node's process that ends at a point.
 func mortal(text string) int {
 	var p point
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -103,7 +103,7 @@ func mortal(text string) int {
 	return Process(context.Background(), os.Stdin, &lethal{Writer: os.Stdout, point: p}, os.Stderr, os.Environ(), logger)
 }
 
-// beginMortal begins a process in a process of its own.
+// beginMortal starts a node in an operating system process of its own.
 func beginMortal(t *testing.T, start protocol.Start, p point) (*nodeProcess, *exec.Cmd) {
 	t.Helper()
 	text, err := json.Marshal(p)
@@ -137,7 +137,7 @@ func beginMortal(t *testing.T, start protocol.Start, p point) (*nodeProcess, *ex
 	return l, cmd
 }
 
-// dies waits for the end of a process, however it ends, and returns its exit code: -1 for a signal.
+// dies waits for the end of a process and returns its exit code, -1 for a signal.
 func (l *nodeProcess) dies() int {
 	l.t.Helper()
 	select {

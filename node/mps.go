@@ -12,23 +12,24 @@ import (
 	"time"
 )
 
-// What NVIDIA MPS goes by, in the environment of a node whose GPU is shared through it.
+// Names that NVIDIA MPS uses in the environment of a node that shares its GPU through MPS.
 const (
 	mpsProgram = "nvidia-cuda-mps-control"
 	mpsPipe    = "CUDA_MPS_PIPE_DIRECTORY"
 	mpsLimit   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
-// mpsAnswers bounds what the control daemon may take before a kill, all its answers together.
+// mpsAnswers bounds the time for all answers of the control daemon before a kill.
 const mpsAnswers = 3 * time.Second
 
-// mpsLimits tells whether MPS limits the memory of processes with this environment. The driver then tells them what is
-// left of the limit as free, instead of what the GPU has.
+// mpsLimits reports whether MPS limits the memory of processes with this environment. The driver then reports the
+// rest of the limit as free, instead of the GPU's free memory.
 func mpsLimits(environ []string) bool { return value(environ, mpsLimit) != "" }
 
-// BeforeKill is policy.Options.BeforeKill of engines with this environment, nil without MPS. Under MPS a client that is
-// killed within a kernel can take its server and all other clients with it. So the server ends the client's work first
-// (terminate_client). That is bounded by mpsAnswers. trouble gets a line where it fails: the kill follows in any case.
+// BeforeKill returns policy.Options.BeforeKill for engines with this environment, nil without MPS. Under MPS, a
+// client that is killed inside a kernel can crash its server and all other clients. So the server ends the client's
+// work first (terminate_client), within mpsAnswers. If that fails, trouble receives a line, and the kill follows
+// anyway.
 func BeforeKill(environ []string, trouble func(string)) func(pid int) {
 	if value(environ, mpsPipe) == "" {
 		return nil
@@ -42,7 +43,8 @@ func BeforeKill(environ []string, trouble func(string)) func(pid int) {
 	}
 }
 
-// terminate has each server of the daemon (one a user) end the work of a client. Servers of which it is none refuse.
+// terminate asks each server of the daemon (one a user) to end the work of a client. Servers that do not have the
+// client refuse.
 func terminate(ctx context.Context, environ []string, pid int) error {
 	servers, err := askMPS(ctx, environ, "get_server_list")
 	if err != nil {
@@ -59,12 +61,12 @@ func terminate(ctx context.Context, environ []string, pid int) error {
 	return nil
 }
 
-// askMPS sends one command to the daemon, and returns what it answers.
+// askMPS sends one command to the daemon and returns its answer.
 func askMPS(ctx context.Context, environ []string, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, mpsProgram)
 	var stdout bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout = environ, strings.NewReader(command+"\n"), &stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // do not pass a Ctrl-C at the terminal on to it
 	cmd.WaitDelay = 100 * time.Millisecond
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -75,7 +77,7 @@ func askMPS(ctx context.Context, environ []string, command string) (string, erro
 	return stdout.String(), nil
 }
 
-// value is a variable's in an environment; of several the last counts, as for a process.
+// value returns a variable of an environment. The last entry counts, as in a process.
 func value(environ []string, name string) string {
 	for _, entry := range slices.Backward(environ) {
 		if text, found := strings.CutPrefix(entry, name+"="); found {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// controlProgram puts a shell script in the place of MPS's control program and returns the file in which it notes its
-// commands.
+// controlProgram installs a shell script as MPS's control program. It returns the file that records the commands.
 func controlProgram(t *testing.T, script string) (said string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,7 +21,8 @@ func controlProgram(t *testing.T, script string) (said string) {
 	return said
 }
 
-// Each server is asked to let go of the engine. cmd/swarm tests it against a daemon that acts as a real one.
+// BeforeKill asks each server to end the engine's work. cmd/swarm tests it against a daemon that acts like a real
+// one.
 func TestBeforeKillAsksEachServer(t *testing.T) {
 	said := controlProgram(t, `case $line in get_server_list) echo 71; echo "  72"; echo of these;; esac`)
 	var troubles []string
@@ -34,7 +34,7 @@ func TestBeforeKillAsksEachServer(t *testing.T) {
 	require.Empty(t, troubles)
 }
 
-// A daemon that hangs, or is gone, keeps nobody from being killed.
+// A daemon that hangs or has ended does not prevent the kill.
 func TestBeforeKillIsBounded(t *testing.T) {
 	for script, want := range map[string]string{
 		"exec sleep 60": "nvidia-cuda-mps-control: get_server_list: no answer within 3s",

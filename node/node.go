@@ -1,8 +1,9 @@
-// Package node is one SAPO agent: a policy, its tasks and its share in the swarm. Node.Round (round.go) is the paper's
-// Algorithm 1, step by step; the rest of the package is what keeps it alive in a process of its own (link, memory,
+// Package node is one SAPO agent: a policy, its tasks and its part in the swarm. Node.Round (round.go) is the
+// paper's Algorithm 1, step by step. The rest of the package runs the agent in a process of its own (link, memory,
 // checkpoint).
 //
-// It owns its model's training. It takes its assignment from the launcher over stdin and never imports it.
+// The package owns the model's training. It receives its assignment from the launcher over stdin and never imports
+// the launcher.
 package node
 
 import (
@@ -20,30 +21,31 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// ErrStopped is returned by Round when the node was asked to stop before the round's update: the round did not happen.
+// ErrStopped is returned by Round if the node was asked to stop before the round's update. The round then has no
+// effect.
 var ErrStopped = errors.New("stopped by request")
 
-// Policy is the model as a round needs it; policy.Engine is the real one.
+// Policy is the interface that a round needs of a model. *policy.Engine implements it.
 type Policy interface {
 	Generate(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 	Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error)
 	Logprobs(context.Context, policy.LogprobsParams) (policy.LogprobsResult, error)
 }
 
-// Host is what a node asks of the process that supervises it.
+// Host is the interface that a node needs of its supervising process.
 type Host interface {
-	// Lease blocks until the node may compute and returns the function that ends the lease. It returns ErrStopped when
-	// the node is to stop instead.
+	// Lease blocks until the node may compute, and returns the function that ends the lease. It returns ErrStopped
+	// if the node is asked to stop meanwhile.
 	Lease(ctx context.Context, phase string) (release func(), err error)
-	// State tells what the node does now.
+	// State reports what the node is doing.
 	State(state event.State, round int)
-	// Members are the nodes of the swarm, this one included, and a channel that is closed when that changes.
+	// Members returns the nodes of the swarm, this one included, and a channel that is closed when they change.
 	Members() (members []protocol.Member, changed <-chan struct{})
-	// Stopping is closed when the node has been asked to stop.
+	// Stopping returns a channel that is closed when the node is asked to stop.
 	Stopping() <-chan struct{}
 }
 
-// Node is one agent. Its methods are called from one goroutine.
+// Node is one agent. Call its methods from one goroutine.
 type Node struct {
 	ID      string
 	Config  configs.Config
@@ -54,28 +56,28 @@ type Node struct {
 	Host    Host
 	Logger  *slog.Logger
 	Context int          // the model's context length in tokens
-	OnGPU   bool         // the policy computes on one; only what is told depends on it
-	Journal Journal      // nil: nothing is logged
-	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only those that task.HeldOut tells
-	Warn    func(string) // tells the user; nil: nobody listens
+	OnGPU   bool         // the policy computes on a GPU; affects messages only
+	Journal Journal      // nil: the node keeps no journal
+	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only questions that task.HeldOut recognizes
+	Warn    func(string) // sends a warning to the user; nil: the log only
 
-	Validation *HeldOut // questions that a bandit judges splits by; nil where there is none
+	Validation *HeldOut // questions that judge a bandit's splits; nil: no bandit
 
-	Mode Mode // how it departs from the algorithm
+	Mode Mode // how the node departs from Algorithm 1
 
 	outage   outage         // of a remote node
-	rollouts recentRollouts // of its peers
+	rollouts recentRollouts // of the peers
 	splits   *splits
 
-	disagrees bool // sampler and trainer did in the newest round that could tell
+	disagrees bool // sampler and trainer disagreed in the newest round that measured it
 }
 
-// Mode is how a node departs from Algorithm 1. The zero value is a node of the coordinator's own host that trains, with
+// Mode is how a node departs from Algorithm 1. The zero value is a training node on the coordinator's host with
 // nothing to recover.
 type Mode struct {
-	GenerateOnly bool // it shares its rollouts and learns from nobody's
-	Remote       bool // of another host than the coordinator: it goes on alone while it can't reach the swarm
+	GenerateOnly bool // the node shares its rollouts and does not train
+	Remote       bool // the node is on another host than the coordinator: it trains alone while it cannot reach the swarm
 
-	Recovered *RecoveredRound            // what a previous process of the node generated in the round it died in; nil: nothing
-	Decided   func(round int) sapo.Split // a round's I and J, where they have been decided and are adaptive; nil: the node decides
+	Recovered *RecoveredRound            // completions of the round in which a previous process died; nil: none
+	Decided   func(round int) sapo.Split // returns a round's adaptive I and J if they are already decided; nil: the node decides
 }

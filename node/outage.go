@@ -13,43 +13,43 @@ import (
 )
 
 const (
-	// maxUnsent is how many rounds' rollouts a node that can't reach the swarm keeps for it.
+	// maxUnsent is the number of rounds of rollouts that a node keeps while it cannot reach the swarm.
 	maxUnsent = 64
 
-	// A node that is cut off tries again in later rounds, for a tenth of the barrier's deadline, but not for less than
-	// this.
+	// shortPatience is the least time that a try to reach the swarm lasts during an outage. Otherwise it lasts a
+	// tenth of the barrier's deadline.
 	shortPatience = 5 * time.Second
 
-	// In between it trains alone for so many times as long as it has tried: it is paid for training.
+	// restPerTry is the ratio of time training alone to time spent on a failed try to reach the swarm.
 	restPerTry = 4
 )
 
-// errBusSilent ends a call of the exchange that got no answer.
+// errBusSilent ends a call of the exchange that received no answer.
 var errBusSilent = errors.New("the message bus does not answer")
 
-// outage is what a remote node knows of how it reaches the swarm. The zero value: it does.
+// outage is the state of a remote node's connection to the swarm. The zero value is connected.
 type outage struct {
-	since   int              // round from which on the swarm has not been reached
+	since   int              // first round without a connection
 	last    int              // newest such round
-	cut     bool             // it has not been reached since
-	asked   time.Time        // when the round's batch was offered
-	rest    time.Time        // up to when nothing is offered, after a try that failed
-	unsent  []exchange.Batch // of those rounds, the newest maxUnsent
-	refused string           // why the last batch was not taken, if it wasn't: refusalOf
+	cut     bool             // not connected since then
+	asked   time.Time        // time of the round's publish call
+	rest    time.Time        // no publish before this time, after a failed try
+	unsent  []exchange.Batch // batches of those rounds, the newest maxUnsent
+	refused string           // refusalOf the last batch; empty: it was accepted
 }
 
-// rests tells whether a node trains on alone without trying to reach the swarm.
+// rests reports whether the node trains alone without trying to reach the swarm.
 func (o *outage) rests() bool { return o.cut && time.Now().Before(o.rest) }
 
-// lost tells whether the swarm could not be reached in a round.
+// lost reports whether the node could not reach the swarm in a round.
 func (o *outage) lost(round int) bool { return o.cut && o.last == round }
 
-// deadline is how long a node waits for its peers, or for the bus to answer.
+// deadline is the maximum time to wait for peers or for an answer of the bus.
 func (n *Node) deadline() time.Duration {
 	return units.Seconds(n.Config.BarrierDeadline)
 }
 
-// patience is deadline, and shorter while the node is cut off: it has waited once.
+// patience is deadline, or less during an outage, because the node has already waited once.
 func (n *Node) patience() time.Duration {
 	if n.outage.cut {
 		return min(n.deadline(), max(n.deadline()/10, shortPatience))
@@ -57,8 +57,8 @@ func (n *Node) patience() time.Duration {
 	return n.deadline()
 }
 
-// shared handles the result of a remote node's Publish with the context bounded: nil if the round continues. After an
-// outage it shares what was kept, for others may wait for it.
+// shared handles the result of a remote node's Publish, which ran under bounded. It returns nil if the round
+// continues. After an outage it publishes the batches that were kept, because peers may wait for them.
 func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err error) error {
 	switch {
 	case err == nil:
@@ -81,13 +81,13 @@ func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err er
 	return n.away(batch.Round, err)
 }
 
-// keep keeps a batch for when the swarm is reached again.
+// keep stores a batch to publish after the outage.
 func (o *outage) keep(batch exchange.Batch) {
 	o.unsent = append(o.unsent, batch)
 	o.unsent = o.unsent[max(0, len(o.unsent)-maxUnsent):]
 }
 
-// refusalOf is what a refusal is about, whatever round it names.
+// refusalOf is the reason for a refusal, without the round.
 func refusalOf(err error) string {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) {
@@ -96,7 +96,8 @@ func refusalOf(err error) string {
 	return err.Error()
 }
 
-// away takes note that a round goes on without the swarm. Its error is that of a node that is not welcome any more.
+// away records that a round continues without the swarm. It returns an error only if the coordinator no longer
+// admits the node.
 func (n *Node) away(round int, err error) error {
 	if final := turnedAway(err); final != nil {
 		return final
@@ -113,7 +114,7 @@ func (n *Node) away(round int, err error) error {
 	return nil
 }
 
-// back takes note that the swarm is reached in a round, and shares what was kept.
+// back records that the swarm is reachable in a round, and publishes the batches that were kept.
 func (n *Node) back(ctx context.Context, round int) {
 	if n.outage.cut {
 		n.warn(fmt.Sprintf("the swarm is reached again in round %d: rounds %d to %d were trained alone", round, n.outage.since, n.outage.last))
@@ -129,8 +130,7 @@ func (n *Node) back(ctx context.Context, round int) {
 	}
 }
 
-// turnedAway is the failure of a node that the coordinator will not have any more; nil where err says nothing of the
-// kind.
+// turnedAway returns the failure if err means that the coordinator no longer admits the node, and nil otherwise.
 func turnedAway(err error) error {
 	final := errors.Is(err, exchange.ErrClosed)
 	var refusal *membership.Refusal
@@ -146,7 +146,7 @@ func turnedAway(err error) error {
 	return nil
 }
 
-// warn tells the log and whoever listens.
+// warn writes a warning to the log and sends it to the user.
 func (n *Node) warn(message string) {
 	n.Logger.Warn(message)
 	if n.Warn != nil {

@@ -17,13 +17,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// wire is an exchange that can be cut: then calls last until their context ends, as they do when packets are lost.
+// wire is an exchange that the test can cut. Calls then block until their context ends, as they do when packets are
+// lost.
 type wire struct {
 	exchange.Exchange
 	cut     bool
 	refusal error // of Publish
 	shared  []int
-	tries   int // to share, while it was cut
+	tries   int // Publish calls while cut
 }
 
 func (w *wire) Publish(ctx context.Context, batch exchange.Batch) error {
@@ -39,7 +40,7 @@ func (w *wire) Publish(ctx context.Context, batch exchange.Batch) error {
 	return w.Exchange.Publish(ctx, batch)
 }
 
-// remote is a node on another host, with a barrier of a second, beside a node_1 that has shared rounds 0 to 9.
+// remote returns a node on another host with a peer node_1 that has shared rounds 0 to 9.
 func remote(t *testing.T) (*Node, *wire, *[]string) {
 	c := testConfig(t)
 	c.BarrierDeadline, c.MaxCompletionLength = 0.3, 48
@@ -56,7 +57,8 @@ func remote(t *testing.T) (*Node, *wire, *[]string) {
 	return n, w, &warnings
 }
 
-// A worker's node that is cut off trains on alone, says so once, and once it is back shares what it kept.
+// A worker's node that loses the connection trains alone and warns once. When it is connected again it shares the
+// batches it kept.
 func TestARemoteNodeGoesOnAlone(t *testing.T) {
 	n, w, warnings := remote(t)
 	round := func(round int) event.Round {
@@ -97,7 +99,7 @@ func TestARemoteNodeGoesOnAlone(t *testing.T) {
 	require.Len(t, *warnings, 2)
 }
 
-// A swarm that is slow, or gone quiet, is no outage: the node waits for the deadline, without a quorum.
+// A slow or silent swarm is not an outage: the node waits for the deadline, without a quorum.
 func TestARemoteNodeNeedsNoQuorum(t *testing.T) {
 	n, _, warnings := remote(t)
 	report, err := n.Round(t.Context(), 20)
@@ -107,8 +109,7 @@ func TestARemoteNodeNeedsNoQuorum(t *testing.T) {
 	require.Empty(t, *warnings)
 }
 
-// A batch that the coordinator doesn't take costs nothing but a warning, the same one once; credentials that were taken
-// back end the node.
+// A batch that the coordinator refuses causes one warning for each reason. Revoked credentials end the node.
 func TestRefusals(t *testing.T) {
 	n, w, warnings := remote(t)
 	w.refusal = fmt.Errorf("%w: %w", exchange.ErrRefused, membership.Refuse(membership.CodeRate, "too many rollouts"))
@@ -130,7 +131,7 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, err, exchange.ErrClosed)
 }
 
-// A stop ends the waits of an outage, too, and what is kept for the swarm is bounded.
+// A stop also ends the waits of an outage. The number of batches kept is bounded.
 func TestAStopEndsAnOutage(t *testing.T) {
 	n, w, _ := remote(t)
 	n.Config.BarrierDeadline = 0.01
@@ -150,7 +151,7 @@ func TestAStopEndsAnOutage(t *testing.T) {
 	require.ErrorIs(t, err, ErrStopped)
 }
 
-// On the coordinator's own host a silent bus is a failure, as ever.
+// On the coordinator's own host a silent bus is a failure.
 func TestALocalNodeFailsWithoutItsBus(t *testing.T) {
 	n, w, _ := remote(t)
 	n.Mode.Remote, w.cut = false, true
@@ -159,7 +160,7 @@ func TestALocalNodeFailsWithoutItsBus(t *testing.T) {
 	require.Equal(t, event.CauseExchange, classify(err).Cause)
 }
 
-// An async node goes on alone as well.
+// An async node also continues alone.
 func TestAnAsyncNodeGoesOnAlone(t *testing.T) {
 	for _, away := range []bool{true, false} {
 		n, a, _ := asyncNode(t, func(c *configs.Config) { c.BarrierDeadline = 0.1 })
@@ -176,7 +177,8 @@ func TestAnAsyncNodeGoesOnAlone(t *testing.T) {
 	}
 }
 
-// What a process could not share, and what it drew, the next one reads of the journal.
+// The next process reads from the journal the batches that a process could not share, and the rollouts that it
+// drew.
 func TestAnotherLifeSharesWhatWasKept(t *testing.T) {
 	n, w, _ := remote(t)
 	dir := t.TempDir()
@@ -186,7 +188,7 @@ func TestAnotherLifeSharesWhatWasKept(t *testing.T) {
 	n.Journal = log
 	for r := range 4 {
 		w.cut = r == 1 || r == 2
-		n.outage.cut = false // else the first of round 3 shares them
+		n.outage.cut = false // else round 3 would share them first
 		n.outage.unsent = nil
 		_, err := n.Round(t.Context(), r)
 		require.NoError(t, err)

@@ -1,21 +1,21 @@
 package node
 
-// quietRounds is how many rounds a phase must have gone well before it takes more sequences at a time again.
+// quietRounds is the number of rounds that a phase must complete without trouble before its limit rises.
 const quietRounds = 50
 
-// pace is how many sequences a phase takes at a time: as many as asked for, or a limit that memory taught it. A pace
-// goes down by halves and up by doublings. What went down because a call ran out of memory stays below that size until
-// the node's budget rises or, where others had taken the memory, until quietRounds rounds have gone well; what went
-// down by prediction waits for either, too. So a size that fails costs one failed call in many rounds, and no round
-// takes its size from the noise of the last one.
+// pace is the number of sequences that a phase computes at a time: as many as requested, or a limit learned from
+// memory. The limit falls by halves and rises by doublings. After a call ran out of memory, the limit stays below
+// the size that failed until the node's budget rises. If other processes held the memory, it stays down for
+// quietRounds good rounds instead. A limit lowered by a prediction waits for either. So a size that fails costs one
+// failed call in many rounds, and the noise of one round does not decide the size of the next.
 type pace struct {
 	Limit  int `json:"limit"`  // 0: none
-	Failed int `json:"failed"` // the smallest that ran out of memory of its own making; 0: none
+	Failed int `json:"failed"` // smallest size that ran out of memory through its own use; 0: none
 
-	quiet int // rounds that went well under the limit
+	quiet int // successful rounds under the limit
 }
 
-// size is how many sequences at a time a call takes of those it has.
+// size is the number of sequences that a call computes at a time when it requests asked.
 func (p *pace) size(asked int) int {
 	if p.Limit > 0 {
 		return min(asked, p.Limit)
@@ -23,8 +23,8 @@ func (p *pace) size(asked int) int {
 	return asked
 }
 
-// fail notes that so many at a time ran out of memory. passing says that others had taken it, so that the same size may
-// fit later.
+// fail records that a call of this size ran out of memory. If passing is set, other processes held the memory, so
+// that the same size may fit later.
 func (p *pace) fail(size int, passing bool) {
 	p.Limit, p.quiet = max(1, size/2), 0
 	if !passing && (p.Failed == 0 || size < p.Failed) {
@@ -32,14 +32,14 @@ func (p *pace) fail(size int, passing bool) {
 	}
 }
 
-// pass notes a call that went well.
+// pass records a successful call.
 func (p *pace) pass() { p.quiet++ }
 
-// relieve notes that there is more room than when a size failed: the next call may try.
+// relieve records that more memory is available than when a size failed. The next call may try a larger size.
 func (p *pace) relieve() { p.Failed, p.quiet = 0, quietRounds }
 
-// fit brings the limit down until holds says that a call's size fits, and up where it has been quiet for long and roomy
-// says that twice the limit fits. It tells whether the limit has changed.
+// fit halves the limit until holds reports that a call's size fits. After quietRounds good rounds it doubles the
+// limit while roomy reports that twice the limit fits. It reports whether the limit changed.
 func (p *pace) fit(asked int, holds, roomy func(size int) bool) bool {
 	before := p.Limit
 	for size := p.size(asked); size > 1 && !holds(size); {

@@ -64,7 +64,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Whatever happens, a size is between one and what was asked for, and below what failed.
+// A size is always between one and the number requested, and below the size that failed.
 func TestPaceStaysInRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pace

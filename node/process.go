@@ -25,7 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Exit codes of a node's process, the launcher's contract (DESIGN §8).
+// Exit codes of a node's process, as agreed with the launcher (DESIGN §8).
 const (
 	ExitDone   = 0
 	ExitFailed = 1
@@ -43,10 +43,10 @@ const (
 		"Try: precision tf32, bf16 where memory is short, or fp32 on a GPU before Ampere"
 )
 
-// errTerminated ends a node that SIGTERM has met a second time.
+// errTerminated ends a node that received a second SIGTERM.
 var errTerminated = errors.New("terminated by a second SIGTERM")
 
-// Failure is an error with the cause the launcher decides by.
+// Failure is an error with the cause that the launcher acts on.
 type Failure struct {
 	Cause string
 	Err   error
@@ -55,8 +55,8 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Process runs one node over the launcher's pipes until its rounds are done, it is told to stop, it fails, or the
-// launcher dies. The result is the process's exit code; what went wrong has been reported by then.
+// Process runs one node over the launcher's pipes until its rounds are done, a stop, a failure, or the launcher's
+// death. It reports a failure before it returns the process's exit code.
 func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, environ []string, logger *slog.Logger) int {
 	ctx, gone := context.WithCancelCause(ctx)
 	defer gone(nil)
@@ -67,7 +67,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 		logger.Error("no assignment", "error", err)
 		var broken *fs.PathError
 		if errors.As(err, &broken) || errors.Is(err, io.EOF) {
-			return ExitFailed // the pipe is, not what should have come through it: another process may have it whole
+			return ExitFailed // the pipe broke, not the assignment: another process may read it whole
 		}
 		link.Emit(event.Event{Type: event.TypeFailure, Cause: event.CauseConfig, Message: err.Error()})
 		return ExitConfig
@@ -143,10 +143,10 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 	return l.run(ctx, tasks)
 }
 
-// loadWarnings are warnings about how the model is about to be trained.
+// loadWarnings returns warnings about the numerical precision of the training.
 func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult) []string {
 	var list []string
-	if loaded.SelfTestMaxAbsDiff > loaded.SelfTestLimit { // in reduced precision: the engine fails in full precision
+	if loaded.SelfTestMaxAbsDiff > loaded.SelfTestLimit { // in reduced precision: in full precision the engine fails
 		list = append(list, fmt.Sprintf(
 			"log-probabilities of the same tokens differ by up to %.3g nats between sampling and training, and rounding in precision %s "+
 				"explains up to %.3g. Try: precision tf32",
@@ -158,8 +158,8 @@ func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult) [
 	return list
 }
 
-// obeySignals makes a SIGTERM the launcher's command to stop, and a second one the end. The function returned ends
-// that.
+// obeySignals treats the first SIGTERM as the launcher's stop command, and ends the process on the second one. The
+// returned function ends the handling.
 func obeySignals(link *Link, gone context.CancelCauseFunc, logger *slog.Logger) func() {
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(signals, syscall.SIGTERM)
@@ -180,7 +180,7 @@ func obeySignals(link *Link, gone context.CancelCauseFunc, logger *slog.Logger) 
 	}
 }
 
-// classify names the cause of a node's failure.
+// classify returns the cause of a node's failure.
 func classify(err error) *Failure {
 	var failure *Failure
 	if errors.As(err, &failure) {
@@ -194,7 +194,7 @@ func classify(err error) *Failure {
 		case policy.KindModel:
 			return &Failure{event.CauseModel, err}
 		case policy.KindSelfTest:
-			return &Failure{event.CausePython, err} // another process computes the same
+			return &Failure{event.CausePython, err} // another process would compute the same
 		case policy.KindDevice, policy.KindBadRequest:
 			return &Failure{event.CauseConfig, err}
 		case policy.KindCheckpoint:
@@ -223,12 +223,13 @@ func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// killedByOther is the failure of an engine that was killed while the kernel's out-of-memory killer did nothing.
+// killedByOther is the failure of an engine that got SIGKILL although the kernel's out-of-memory killer did not
+// run.
 func killedByOther(err error) *Failure {
 	return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
 }
 
-// killed tells whether err is of a process that SIGKILL ended.
+// killed reports whether err is from a process that SIGKILL ended.
 func killed(err error) bool {
 	var exit *policy.ExitError
 	return errors.As(err, &exit) && !exit.Unknown && exit.Status.Signaled() && exit.Status.Signal() == syscall.SIGKILL

@@ -28,21 +28,21 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// nodeProcess is one Process over pipes, with a launcher that grants every lease and keeps every event.
+// nodeProcess runs one Process over pipes, with a launcher that grants every lease and keeps every event.
 type nodeProcess struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	send *event.Writer
 	exit chan int
-	wait time.Duration // bound of its waits
-	read chan struct{} // closed when every event has been read: then events needs no lock
+	wait time.Duration // timeout of its waits
+	read chan struct{} // closed when every event has been read; events needs no lock from then on
 
 	mu     sync.Mutex
 	events []event.Event
 	more   chan struct{} // closed and replaced at each event
 }
 
-// assignment is that of a node alone, of rounds rounds.
+// assignment returns the assignment of a single node.
 func assignment(t *testing.T, server *natsbus.Server, run, dir string, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	c := testConfig(t)
@@ -94,10 +94,10 @@ func (l *nodeProcess) listen(events *event.Reader) {
 	}
 }
 
-// command may come too late.
+// command sends a command. It ignores errors, because the process may have ended.
 func (l *nodeProcess) command(c protocol.Command) { _ = l.send.Write(c) }
 
-// await returns the first event that is wanted.
+// await returns the first event for which wanted is true.
 func (l *nodeProcess) await(what string, wanted func(event.Event) bool) event.Event {
 	l.t.Helper()
 	timeout := time.After(l.wait)
@@ -156,12 +156,12 @@ func (l *nodeProcess) failure() event.Event {
 	return event.Event{}
 }
 
-// rounds are the reports that were sent, by round, and lastly the hash of the last checkpoint.
+// rounds returns the rewards that were reported, by round, and the hash of the last checkpoint.
 func (l *nodeProcess) rounds() (rewards map[int]float64, hash string) {
 	rewards = map[int]float64{}
 	for _, e := range l.events {
 		switch {
-		case e.Replayed: // told again
+		case e.Replayed: // reported again
 		case e.Type == event.TypeRound:
 			rewards[e.Round.Round] = e.Round.Reward
 		case e.Type == event.TypeCheckpoint:
@@ -181,7 +181,7 @@ func (l *nodeProcess) states() []event.State {
 	return states
 }
 
-// Two nodes train beside each other.
+// Two nodes train together.
 func TestTwoNodesLive(t *testing.T) {
 	server := broker(t, "two")
 	swarm := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize = 2, 2, 2 }
@@ -210,8 +210,8 @@ func TestTwoNodesLive(t *testing.T) {
 		require.GreaterOrEqual(t, memory.PeakRSSBytes, memory.RSSBytes/2)
 		if hostmem.Told() {
 			require.Greater(t, memory.PSSBytes, int64(5<<20))
-			// Of what the engine shares with its host alone, half counts. The race detector's memory is this process's
-			// own.
+			// Of memory that the engine shares only with its host, half counts as its own. With the race detector,
+			// much of this process's memory is private.
 			require.Greater(t, memory.RSSBytes-memory.PSSBytes, int64(90<<20), "the engine shares its host's pages")
 			require.GreaterOrEqual(t, memory.PeakPSSBytes, memory.PSSBytes)
 			require.Less(t, memory.PeakPSSBytes, memory.PeakRSSBytes)
@@ -219,7 +219,7 @@ func TestTwoNodesLive(t *testing.T) {
 	}
 }
 
-// A node that was stopped, or whose newest checkpoint is damaged, goes on as if nothing had happened.
+// A node that was stopped, or that has a damaged newest checkpoint, continues with unchanged results.
 func TestRestartGoesOnTheSame(t *testing.T) {
 	server := broker(t, "whole")
 	require.NoError(t, server.CreateStream(t.Context(), "parts"))
@@ -244,8 +244,8 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(dir, fmt.Sprintf("checkpoint-%08d.json", len(got))), "it checkpoints before it goes")
 
-	// The next process ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes
-	// on at 4, where the journal has the update of the last round.
+	// The next process ends at round 5, with checkpoints of rounds 4 and 5. The test truncates the last one. The
+	// process after it continues at 4, where the journal has the update of the last round.
 	second := begin(t, assignment(t, server, "parts", dir, until(5, 1)))
 	require.Equal(t, len(got), second.loaded().StartRound)
 	second.ends(ExitDone)
@@ -278,7 +278,7 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	require.Len(t, files, 2*keepCheckpoints, "%v", files)
 }
 
-// A node whose launcher is gone leaves within two seconds, and its engine with it, whatever it was at.
+// A node ends within two seconds of its launcher, with its engine, in any state.
 func TestOrphanLeaves(t *testing.T) {
 	server := broker(t, "orphan")
 	cases := []struct {
@@ -305,7 +305,7 @@ func TestOrphanLeaves(t *testing.T) {
 	}
 }
 
-// Somebody else kills the engine.
+// Another process kills the engine.
 func TestEngineIsKilled(t *testing.T) {
 	l := begin(t, assignment(t, broker(t, "killed"), "killed", t.TempDir(), func(c *configs.Config) {
 		c.NumTrainSamples, c.NumGenerations = 100, 64
@@ -318,7 +318,7 @@ func TestEngineIsKilled(t *testing.T) {
 	require.Contains(t, l.failure().Message, "signal: killed; somebody killed it")
 }
 
-// Somebody stops the engine's process: it is continued, and the launcher is told.
+// Another process stops the engine's process. The node continues it and reports that to the launcher.
 func TestAStoppedEngineGoesOn(t *testing.T) {
 	start := assignment(t, broker(t, "frozen"), "frozen", t.TempDir(), func(c *configs.Config) {
 		c.Rounds, c.NumTrainSamples, c.NumGenerations = 1, 16, 32
@@ -332,7 +332,8 @@ func TestAStoppedEngineGoesOn(t *testing.T) {
 	l.ends(ExitDone)
 }
 
-// TestProcessFails starts nodes that can't work: each says why, with the cause the launcher decides by.
+// TestProcessFails starts nodes that cannot work. Each reports the reason, with the cause that the launcher acts
+// on.
 func TestProcessFails(t *testing.T) {
 	server := broker(t, "fails")
 	cases := []struct {
@@ -445,7 +446,8 @@ func TestDoubts(t *testing.T) {
 	require.Contains(t, loadWarnings(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")
 }
 
-// What saves memory changes nothing that is learnt: offloads, checkpointing aside, give the same weights to the bit.
+// Memory settings do not change what is learned. Offloads give the same weights to the bit. Checkpointing differs
+// by rounding.
 func TestMemorySettings(t *testing.T) {
 	server := broker(t, "plain")
 	plain := begin(t, assignment(t, server, "plain", t.TempDir(), nil))
@@ -454,7 +456,7 @@ func TestMemorySettings(t *testing.T) {
 
 	require.NoError(t, server.CreateStream(t.Context(), "thrifty"))
 	start := assignment(t, server, "thrifty", t.TempDir(), func(c *configs.Config) {
-		c.OptimizerOffload, c.ParamOffload, c.ClearCacheEveryNRounds, c.Precision = true, true, 1, "fp16" // on a CPU fp32
+		c.OptimizerOffload, c.ParamOffload, c.ClearCacheEveryNRounds, c.Precision = true, true, 1, "fp16" // fp16 means fp32 on a CPU
 	})
 	start.TrimAfter = true
 	l := begin(t, start)

@@ -6,14 +6,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// asking is how questions are put to a model.
+// asking builds prompts for a model.
 type asking struct {
 	config  configs.Config
 	tokens  tokenizer.Tokenizer
-	context int // the model's length in tokens
+	context int // the model's context length in tokens
 }
 
-// prompt is a question as the model sees it, in token ids: in its chat template where it has one.
+// prompt returns the token ids of a question, in the chat template if the tokenizer has one.
 func (a asking) prompt(question string) []int {
 	system, _ := task.SystemPrompt(a.config.Tasks.SystemPrompt)
 	if chat, ok := a.tokens.(tokenizer.Chat); ok {
@@ -22,7 +22,7 @@ func (a asking) prompt(question string) []int {
 	return a.tokens.Encode(task.Prompt(system, question))
 }
 
-// fits reports whether a prompt leaves room for a full completion.
+// fits reports whether a prompt leaves space for a full completion.
 func (a asking) fits(prompt []int) bool {
 	return len(prompt) > 0 && len(prompt) <= a.config.MaxPromptLength &&
 		len(prompt)+a.config.MaxCompletionLength <= a.context

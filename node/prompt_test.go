@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// talking is a tokenizer with a chat template that puts a turn's marks around the question.
+// talking is a tokenizer with a chat template that puts marker tokens around the question.
 type talking struct{ tokenizer.Tokenizer }
 
 func (c talking) Prompt(system, question string) []int {

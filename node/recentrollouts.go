@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// recent is what an async node learns from: whatever arrived since it shared its round max_staleness rounds ago, of
-// whatever rounds. It waits for nobody, so nobody is late. Errors are for stopped to judge.
+// recent collects what an async node learns from: rollouts of any round that arrived since the node shared its
+// round max_staleness rounds ago. It does not wait, so no peer is late. The caller passes errors to stopped.
 func (n *Node) recent(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	members, _ := n.Host.Members()
 	peers := n.roster(round, members).present
@@ -41,26 +41,26 @@ func (n *Node) recent(ctx context.Context, round int, m *measured) ([]*exchange.
 	return received, nil
 }
 
-// absentStaleness is the staleness of what members share that nobody waits for, at a barrier.
+// absentStaleness is the staleness of the rollouts of absent members at a barrier.
 const absentStaleness = 1
 
-// staleness is for how many of its rounds a batch may come to the node again.
+// staleness is the number of the node's rounds during which a batch may arrive again.
 func (n *Node) staleness() int {
 	if n.Config.Async() {
 		return n.Config.MaxStaleness
 	}
-	// A peer may have shared lag + 1 rounds ahead of this node when it is looked up, and its barrier comes to that
-	// round lag rounds late.
+	// A peer may be up to lag + 1 rounds ahead of this node when look reads its rollouts. The barrier reaches the
+	// same round lag rounds late.
 	return absentStaleness + 2*n.Config.ExternalLag
 }
 
-// recentRollouts is what a node remembers of its peers' rollouts, for as long as they can come again.
+// recentRollouts records the peers' rollouts that may arrive again.
 type recentRollouts struct {
-	drawn  map[journal.External]int // rollouts it has trained on, and in which of its rounds
+	drawn  map[journal.External]int // rollouts that the node trained on, with the round
 	judged map[journal.External]verdict
 }
 
-// fresh leaves out what the node has trained on in a previous round.
+// fresh leaves out groups that the node trained on in a previous round.
 func (l *recentRollouts) fresh(groups []group) []group {
 	var list []group
 	for _, g := range groups {
@@ -71,14 +71,14 @@ func (l *recentRollouts) fresh(groups []group) []group {
 	return list
 }
 
-// draw takes note of what a round trains on.
+// draw records the groups that a round trains on.
 func (l *recentRollouts) draw(round int, groups []group) {
 	for _, g := range groups {
 		l.drawn[g.origin] = round
 	}
 }
 
-// begin forgets what can't come again in a round.
+// begin forgets rollouts that cannot arrive again in a round.
 func (l *recentRollouts) begin(round, staleness int) {
 	if l.drawn == nil {
 		l.drawn = map[journal.External]int{}
@@ -90,7 +90,7 @@ func (l *recentRollouts) begin(round, staleness int) {
 	}
 }
 
-// Remember records the rollouts that an earlier process of the node trained on, in a round that is not repeated.
+// Remember records the rollouts that a previous process of the node trained on, in a round that is not repeated.
 func (n *Node) Remember(round int, externals []journal.External) {
 	n.rollouts.begin(round, n.staleness())
 	for _, origin := range externals {

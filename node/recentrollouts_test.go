@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// arrivals is an exchange that says what arrived lately, and refuses to wait for anybody.
+// arrivals is an exchange that returns recent rollouts and fails on Gather.
 type arrivals struct {
 	exchange.Exchange
 	t       *testing.T
@@ -42,7 +42,7 @@ func (a *arrivals) Recent(_ context.Context, w exchange.Window) ([]*exchange.Rec
 	return a.give(w), nil
 }
 
-// asyncNode is a node_0 beside node_1 and node_2, which wait for nobody, with I = 2.
+// asyncNode returns an async node_0 with the peers node_1 and node_2, and I = 2.
 func asyncNode(t *testing.T, change func(*configs.Config)) (*Node, *arrivals, *recorder) {
 	c := testConfig(t)
 	c.Sync, c.MaxStaleness, c.MaxCompletionLength = configs.SyncAsync, 2, 48
@@ -56,15 +56,15 @@ func asyncNode(t *testing.T, change func(*configs.Config)) (*Node, *arrivals, *r
 	return n, way, record
 }
 
-// aged is a batch that arrived some rounds ago.
+// aged is a batch that arrived age rounds ago.
 func aged(t *testing.T, batch exchange.Batch, age int) *exchange.Received {
 	r := sent(t, batch)
 	r.Age = age
 	return r
 }
 
-// An async node takes what arrived lately, of whatever rounds, and no rollout twice, for as long as it can come again;
-// its previous process's draws count.
+// An async node uses what arrived recently, of any round. It trains on no rollout twice while that can arrive
+// again, counting the draws of its previous process.
 func TestAsyncNodeNeverTrainsOnARolloutTwice(t *testing.T) {
 	n, way, record := asyncNode(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
 	batches := map[string]exchange.Batch{}
@@ -102,7 +102,7 @@ func TestAsyncNodeNeverTrainsOnARolloutTwice(t *testing.T) {
 	require.LessOrEqual(t, len(n.rollouts.drawn), 4)
 }
 
-// What an async node remembers stays as large as what can come again, however long it runs.
+// An async node's memory of rollouts is bounded by what can arrive again, however long it runs.
 func TestAsyncMemoryIsBounded(t *testing.T) {
 	n, way, _ := asyncNode(t, nil)
 	way.give = func(w exchange.Window) (list []*exchange.Received) {
@@ -121,7 +121,7 @@ func TestAsyncMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Absent members, and such as have begun later, count as all others do: nobody waits for anybody.
+// An async node reads absent members, and those that have begun later, like all others.
 func TestAsyncAsksEverybody(t *testing.T) {
 	n, way, _ := asyncNode(t, nil)
 	way.give = func(exchange.Window) []*exchange.Received { return nil }
@@ -133,13 +133,13 @@ func TestAsyncAsksEverybody(t *testing.T) {
 	require.Zero(t, report.TrainedExternal)
 }
 
-// A peer that floods is drawn no more often than one that shares as much as is drawn; drawn uniformly it would be
-// nearly all.
+// A peer that floods is drawn no more often than one that shares as much as is drawn. A uniform draw would take
+// nearly only the flood.
 func TestAsyncDrawIsFairOverPeers(t *testing.T) {
 	count := func(sampling string) (flood, modest int) {
 		n, way, _ := asyncNode(t, func(c *configs.Config) { c.NumTransplantTrees, c.ExternalSampling = 2, sampling })
 		way.give = func(w exchange.Window) (list []*exchange.Received) {
-			for k := range 20 { // new ones every round
+			for k := range 20 { // new rollouts every round
 				list = append(list, aged(t, answers(t, n, "node_1", 20*w.Round+k), 0))
 			}
 			return append(list, aged(t, answers(t, n, "node_2", w.Round), 0))
@@ -158,7 +158,7 @@ func TestAsyncDrawIsFairOverPeers(t *testing.T) {
 	require.Less(t, modest, 10)
 }
 
-// What a round draws is in its journal, so that the next process doesn't draw it again.
+// The journal records what a round draws, so that the next process does not draw it again.
 func TestAsyncDrawsAreJournaled(t *testing.T) {
 	n, way, _ := asyncNode(t, nil)
 	way.give = func(w exchange.Window) []*exchange.Received {
@@ -181,8 +181,7 @@ func (d *draws) Trained(_ int, r journal.Trained) error {
 	return nil
 }
 
-// Over the real bus, nodes that never wait learn from each other although one is rounds ahead, and from no rollout
-// twice.
+// Over the real bus, async nodes learn from each other although one is rounds ahead, and train on no rollout twice.
 func TestAsyncNodesLearnFromEachOther(t *testing.T) {
 	c := testConfig(t)
 	c.Sync, c.MaxStaleness, c.MaxCompletionLength, c.NumTransplantTrees = configs.SyncAsync, 2, 48, 8
@@ -196,7 +195,7 @@ func TestAsyncNodesLearnFromEachOther(t *testing.T) {
 		p := &scripted{answer: func(i, g int) string { return items[10*i+g] }}
 		n := newNode(t, c, id, p, join(t, server, "async", id), newHost(ids...))
 		log := &draws{}
-		p.generate = func(context.Context) error { // even completions are right
+		p.generate = func(context.Context) error { // completions with even index are right
 			groups, err := n.sampleBatch(len(p.generated)-1, n.Config.NumTrainSamples)
 			for i, g := range groups {
 				for k := range c.NumGenerations {

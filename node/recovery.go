@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been.
-// Of a node that only generates there is none to apply.
+// Replay applies a journaled update without generating anything, and returns the round's original report with the
+// new update's figures. A generate-only round has no update to apply.
 func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, error) {
 	report := logged.Trained.Report
 	if report.GenerateOnly {
@@ -29,31 +29,32 @@ func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, e
 	return report, err
 }
 
-// recovery is what is on disk of a node's previous processes.
+// recovery reads the state that a node's previous processes left on disk.
 type recovery struct {
 	dir      string
-	first    int // round that the first process began with: so many rounds the model as it was first counts for
-	rounds   int // that the run is to have: a longer run's are left alone
-	recorded int // the database has the rounds from first to before this one
+	first    int // round that the first process began with: the initial weights count as this many rounds
+	rounds   int // configured rounds of the run; the rest of a longer run is ignored
+	recorded int // the database has the rounds from first up to, but not including, this one
 	saves    *checkpoints
 	journal  *journal.Journal
 	model    *governed
 	emit     func(event.Event)
-	split    json.RawMessage                         // saved with the checkpoint that was restored: Node.splitState
-	evaluate func(context.Context, *Node, int) error // the weights, which hold so many rounds, where that is due and has not been done
+	split    json.RawMessage                         // Node.splitState from the restored checkpoint
+	evaluate func(context.Context, *Node, int) error // attempt.evaluate
 }
 
-// resumed is how far a node's previous processes have got it.
+// resumed is the progress that a node's previous processes left.
 type resumed struct {
-	first      int     // round to be done next
-	replayed   int     // of the rounds before it, those applied again
-	seconds    float64 // that took, without waiting for leases
+	first      int     // next round to run
+	replayed   int     // rounds before first that were replayed
+	seconds    float64 // duration of the replay, without waiting for leases
 	recovered  *RecoveredRound
-	unreported *event.Event // of the last round before first, where no previous process has logged that it told of it
+	unreported *event.Event // report of the last round before first, if no previous process logged that it was sent
 }
 
-// restore brings the newest state back from which everything that the database lacks can be told, and returns the
-// rounds it holds: at worst first, the model as it was first. What can't be used is a warning.
+// restore loads the newest checkpoint from which the node can report every round that the database lacks. It
+// returns the number of rounds in that state, at least first (the initial weights). It warns about each checkpoint
+// that it cannot use.
 func (p *recovery) restore(ctx context.Context) (int, error) {
 	told, err := p.reported()
 	if err != nil {
@@ -78,14 +79,14 @@ func (p *recovery) restore(ctx context.Context) (int, error) {
 	}
 	p.saves.dropAbove(choice.round)
 	p.split = choice.newest.Split
-	if choice.round > 0 { // a process that ended as soon as it was written may not have told of it
+	if choice.round > 0 { // a process that ended right after the write may not have reported it
 		p.emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: choice.newest.event(p.dir)})
 	}
 	return max(choice.round, p.first), nil
 }
 
-// reported is the first round that neither the database has nor the journal can tell of. What is damaged ends it;
-// replay says so where it matters.
+// reported is the first round that neither the database has nor the journal can report. It stops at a damaged
+// record. replay warns about the damage if it matters.
 func (p *recovery) reported() (int, error) {
 	round := p.recorded
 	for r, err := range journal.Rounds(p.dir, p.recorded) {
@@ -100,14 +101,14 @@ func (p *recovery) reported() (int, error) {
 	return round, nil
 }
 
-// reports tells whether a journaled round has the event that told of it.
+// reports reports whether a journaled round has the event that reported it.
 func reports(r journal.Round) bool {
 	return r.Done != nil && r.Done.Event.Type == event.TypeRound && r.Done.Event.Round != nil && r.Done.Event.Round.Round == r.Round
 }
 
-// replay goes from a state with so many rounds on through the journal, as far as it is whole: it applies the logged
-// updates, and tells again of what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost
-// then.
+// replay continues from a state after from rounds through the intact part of the journal. It applies the logged
+// updates and reports again the rounds that the database lacks. On a stop it returns ErrStopped, and no state is
+// lost.
 func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 	out := resumed{first: from}
 	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
@@ -148,10 +149,10 @@ func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, erro
 	return out, nil
 }
 
-// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last
-// process died in.
+// apply replays the next journaled round. more is false if the round has no training set: it is the round in which
+// the last process died.
 func (p *recovery) apply(ctx context.Context, n *Node, r journal.Round, out *resumed) (more bool, err error) {
-	if out.unreported != nil { // of the round before: its Done was lost
+	if out.unreported != nil { // the Done record of the round before is lost
 		p.report(*out.unreported)
 		out.unreported = nil
 	}
@@ -190,14 +191,14 @@ func (p *recovery) apply(ctx context.Context, n *Node, r journal.Round, out *res
 	return true, nil
 }
 
-// report tells of a round, if the database doesn't have it.
+// report emits a round's event if the database does not have the round.
 func (p *recovery) report(e event.Event) {
 	if e.Round.Round >= p.recorded {
 		p.emit(e)
 	}
 }
 
-// warn tells the log and the launcher.
+// warn writes a warning to the log and sends it to the launcher.
 func (p *recovery) warn(message string) {
 	p.saves.logger.Warn(message)
 	p.emit(event.Event{Type: event.TypeWarning, Message: message})

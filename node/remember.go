@@ -7,9 +7,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// remember reads of the journal what the next rounds must know of those before round first: what the node has drawn of
-// others' rollouts that may come again, and what a remote node may not have been able to share. Unreadable rollouts may
-// be drawn again, or are missing for the node's peers.
+// remember reads from the journal what the node needs of the rounds before first: the peers' rollouts it trained on
+// that may arrive again, and the batches that a remote node could not share. If the journal is unreadable, the node
+// may train on rollouts twice, or its peers may miss some.
 func (n *Node) remember(start protocol.Start, first int) {
 	for round := max(start.From, first-n.staleness()-1); round < first; round++ {
 		if logged := n.logged(start.Dir, round); logged.Trained != nil {
@@ -33,7 +33,7 @@ func (n *Node) remember(start protocol.Start, first int) {
 	}
 }
 
-// logged is what the journal in dir has of a round.
+// logged is the journal's record of a round in dir.
 func (n *Node) logged(dir string, round int) journal.Round {
 	logged, err := journal.Find(dir, round)
 	if err != nil {
@@ -42,7 +42,7 @@ func (n *Node) logged(dir string, round int) journal.Round {
 	return logged
 }
 
-// alone tells whether a round heard nothing of anybody.
+// alone reports whether every peer was late in a round.
 func alone(r event.Round) bool {
 	for _, p := range r.Peers {
 		if !p.Late {

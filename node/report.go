@@ -9,22 +9,22 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// measured has the measurements of a round's steps. report makes an event.Round of it.
+// measured holds the measurements of a round's steps. report turns them into an event.Round.
 type measured struct {
 	round        int
 	began        time.Time
 	generateOnly bool
-	split        sapo.Split // zero where I and J are the configured ones
+	split        sapo.Split // zero if I and J are the configured ones
 
-	entropy float64 // while generating
+	entropy float64 // of the sampling distribution
 	own     ownFigures
 
-	peers []event.Peer // what each peer offered, and what came of it
+	peers []event.Peer // what each peer offered, and what became of it
 	late  bool         // the barrier's deadline passed before every peer had shared
 
 	trainedOwn, trainedExternal int // groups
 	trainingReward              float64
-	staleness                   float64 // mean age of the external groups
+	staleness                   float64 // mean age of the external groups, in rounds
 
 	step step // zero before the update
 
@@ -36,19 +36,19 @@ type ownFigures struct {
 	reward, rewardStd, zeroStd, formatRate float64
 	completions                            int
 	meanLength, clippedRatio               float64
-	meanTerminatedLength                   *float64 // nil: none was terminated
+	meanTerminatedLength                   *float64 // nil: no completion ended by itself
 	tasks                                  []event.TaskReward
 }
 
-// step is what came of an update.
+// step is the result of an update.
 type step struct {
 	result    policy.UpdateResult
-	notFinite bool    // its loss or gradient was no number: no step was taken
-	seconds   float64 // inside the engine's call
-	waited    float64 // for the lease, seconds
+	notFinite bool    // loss or gradient was not finite, so that no step was taken
+	seconds   float64 // duration of the engine's call
+	waited    float64 // wait for the lease, seconds
 }
 
-// report returns the round's event with everything known so far. The journal keeps one from before the update.
+// report returns the round's event with everything measured so far. The journal stores one from before the update.
 func (m *measured) report() event.Round {
 	r := event.Round{
 		Round: m.round, GenerateOnly: m.generateOnly,
@@ -70,8 +70,8 @@ func (m *measured) report() event.Round {
 	return r
 }
 
-// addTo adds what came of the update to a round's report. Figures of the sampler and of others' tokens are there only
-// where the update could tell.
+// addTo adds the results of the update to a round's report. The figures on sampling differences and on external
+// tokens are set only if the update computed them.
 func (s step) addTo(r *event.Round) {
 	r.UpdateTime = s.seconds
 	r.LeaseTime += s.waited
@@ -91,7 +91,7 @@ func (s step) addTo(r *event.Round) {
 	}
 }
 
-// describeOwn describes a node's own completions, without the reward, which is score's.
+// describeOwn computes the figures of a node's own completions, except the mean reward, which score sets.
 func describeOwn(groups []group) ownFigures {
 	var own ownFigures
 	byTask := map[string]int{}

@@ -21,8 +21,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// RestoreNewest brings the newest good checkpoint of a node's folder into an engine that has the node's model loaded,
-// and returns how many rounds it holds: 0 where the folder has none. It may read the folder of a node that runs.
+// RestoreNewest restores the newest good checkpoint of a node's folder into an engine that has the node's model
+// loaded. It returns the number of rounds in that checkpoint, 0 if the folder has none. The node may run meanwhile.
 func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.Logger) (rounds int, err error) {
 	c := &checkpoints{dir: dir, logger: logger}
 	chosen, err := c.restore(ctx, engine, math.MaxInt)
@@ -39,7 +39,7 @@ func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.L
 	return chosen.round, nil
 }
 
-// RestoreRound is RestoreNewest for the checkpoint that holds so many rounds.
+// RestoreRound is RestoreNewest for the checkpoint after rounds rounds.
 func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, logger *slog.Logger) error {
 	c := &checkpoints{dir: dir, logger: logger}
 	list, _ := c.list()
@@ -61,16 +61,16 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 	return err
 }
 
-// chosen is the state that a process begins with.
+// chosen is the state with which a process begins.
 type chosen struct {
-	round   int      // rounds done, 0: the model as it was first
-	newest  manifest // of that checkpoint
-	refused []string // the newer checkpoints that aren't used, and why: "checkpoint of round 50: sha256 differs"
-	tried   bool     // the engine refused some: its state may be a part of theirs
+	round   int      // rounds done, 0: the initial weights
+	newest  manifest // manifest of that checkpoint
+	refused []string // the newer checkpoints that are not used, and why: "checkpoint of round 50: sha256 differs"
+	tried   bool     // the engine refused a checkpoint, and may hold parts of it
 }
 
-// restore brings the newest good checkpoint of at most limit rounds back. A damaged one is passed over, the rounds in
-// between are for others to bring back. One of another model or run, or of a newer program, is no damage: a Failure for
+// restore loads the newest good checkpoint of at most limit rounds. It skips damaged ones, and the caller replays
+// the rounds between. A checkpoint of another model or run, or of a newer program, is not damage but a Failure for
 // the user.
 func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (chosen, error) {
 	var choice chosen
@@ -104,7 +104,7 @@ func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (cho
 	return choice, nil
 }
 
-// bringBack restores one checkpoint; reason says why it can't be used.
+// bringBack restores one checkpoint. reason is empty, or says why the checkpoint cannot be used.
 func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (reason string, err error) {
 	path := filepath.Join(c.dir, m.File)
 	result, err := engine.Restore(ctx, policy.RestoreParams{Path: path, SHA256: m.SHA256})
@@ -129,7 +129,8 @@ func (c *checkpoints) foreign(name, difference string) error {
 		"checkpoint %s: %s. Try: continue the run as it was begun, or begin another with --fresh", filepath.Join(c.dir, name), difference)}
 }
 
-// intact tells whether a file is what its manifest says: what it says of itself is then no damage.
+// intact reports whether a file has the checksum of its manifest. If it has, a mismatch inside the file is not
+// damage.
 func intact(path, sum string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -141,7 +142,7 @@ func intact(path, sum string) bool {
 	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
 }
 
-// dropAbove removes the checkpoints that a process which begins with round rounds has passed over.
+// dropAbove removes the unreadable checkpoints and those after more than round rounds.
 func (c *checkpoints) dropAbove(round int) {
 	list, unreadable := c.list()
 	for name := range unreadable {

@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// ledger is what a database would have of a node: the first telling of each round.
+// ledger holds what a database would have of a node: the first report of each round.
 type ledger struct {
 	t           *testing.T
 	rounds      map[int]event.Round
@@ -26,7 +26,7 @@ type ledger struct {
 	replayed    int
 }
 
-// take enters a process that has ended.
+// take records the events of a process that has ended.
 func (b *ledger) take(l *nodeProcess, recorded int) {
 	b.t.Helper()
 	for _, e := range l.events {
@@ -45,7 +45,7 @@ func (b *ledger) take(l *nodeProcess, recorded int) {
 	}
 }
 
-// recorded is how many rounds it has without a gap.
+// recorded is the number of rounds from 0 without a gap.
 func (b *ledger) recorded() int {
 	n := 0
 	for _, ok := b.rounds[n]; ok; _, ok = b.rounds[n] {
@@ -54,7 +54,7 @@ func (b *ledger) recorded() int {
 	return n
 }
 
-// timeless is a report without what a clock says.
+// timeless returns a report without durations.
 func timeless(r event.Round) event.Round {
 	r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime = 0, 0, 0, 0, 0, 0, 0
 	return r
@@ -64,19 +64,19 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, rounds: map[int]event.Round{}, checkpoints: map[int]string{}}
 }
 
-// points are all the places of a round where a process can end, in the order in which one run can meet them. The
-// checkpoints are after rounds 3, 6, 9.
+// points are all the places of a round where a process can end, in the order in which one run can reach them. The
+// checkpoints are after rounds 3, 6 and 9.
 var points = []point{
 	{Type: event.TypeLoaded, Round: -1},
 	{Type: event.TypeState, State: event.StateGenerating, Round: 0},
-	{Type: event.TypeState, State: event.StateSharing, Round: 1, Before: true}, // what was generated is logged
+	{Type: event.TypeState, State: event.StateSharing, Round: 1, Before: true}, // completions are logged
 	{Type: event.TypeState, State: event.StateBarrier, Round: 2, Before: true}, // and shared
 	{Type: event.TypeState, State: event.StateUpdating, Round: 2},              // the training set is logged
 	{Type: event.TypeState, State: event.StateCheckpoint, Round: 3},
-	{Type: event.TypeState, State: event.StateWaiting, Round: 3}, // a checkpoint is being written
-	{Type: event.TypeRound, Round: 4, Before: true},              // updated, not told
+	{Type: event.TypeState, State: event.StateWaiting, Round: 3}, // a background checkpoint is running
+	{Type: event.TypeRound, Round: 4, Before: true},              // updated, not reported
 	{Type: event.TypeState, State: event.StateReplaying, Round: 3},
-	{Type: event.TypeRound, Round: 5}, // told, which isn't logged
+	{Type: event.TypeRound, Round: 5}, // reported, but the Done record is not logged
 	{Type: event.TypeCheckpoint, Round: 6, Before: true},
 	{Type: event.TypeState, State: event.StateUpdating, Round: 7, Engine: true},
 	{Type: event.TypeState, State: event.StateGenerating, Round: 8, Engine: true},
@@ -84,7 +84,7 @@ var points = []point{
 	{Type: event.TypeCheckpoint, Round: 10, Before: true},
 }
 
-// A node that is killed at every point of a round ends exactly as one that is not, and every round is told.
+// A node that is killed at every point of a round ends exactly like one that is not, and reports every round.
 func TestKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	config := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize, c.CheckpointEvery = 2, 10, 2, 3 }
@@ -160,7 +160,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	require.Empty(t, partial)
 }
 
-// flip damages a file in its middle.
+// flip flips a bit in the middle of a file.
 func flip(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -169,8 +169,8 @@ func flip(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 }
 
-// What is damaged or missing of a node's folder is brought back from the rest, or computed again; nothing is skipped
-// without a word.
+// The node restores damaged or missing files of its folder from the rest, or computes them again. It warns about
+// everything that it skips.
 func TestDamageIsMadeGood(t *testing.T) {
 	t.Parallel()
 	server := broker(t, "damage")
@@ -188,7 +188,7 @@ func TestDamageIsMadeGood(t *testing.T) {
 		recorded        int
 		harm            func(t *testing.T, dir string)
 		start, replayed int
-		computed        []int // again
+		computed        []int // rounds computed again
 		warnings        []string
 	}{
 		{"nothing", 6, func(*testing.T, string) {}, 6, 0, nil, nil},
@@ -264,7 +264,7 @@ func TestDamageIsMadeGood(t *testing.T) {
 	}
 }
 
-// A folder that is another run's, by its journal, is no damage.
+// A journal of another run is an error, not damage.
 func TestAnotherSeedsJournalIsRefused(t *testing.T) {
 	t.Parallel()
 	server := broker(t, "seed")
@@ -282,7 +282,8 @@ func TestAnotherSeedsJournalIsRefused(t *testing.T) {
 	require.Contains(t, l.failure().Message, ". Try: ")
 }
 
-// SIGTERM is the launcher's stop: the node checkpoints and goes. A second one ends it at once, whatever it is at.
+// The first SIGTERM works like the launcher's stop: the node writes a checkpoint and ends. The second one ends it
+// at once, in any state.
 func TestSIGTERM(t *testing.T) {
 	t.Parallel()
 	server := broker(t, "term")
@@ -302,7 +303,7 @@ func TestSIGTERM(t *testing.T) {
 	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })
 	began := time.Now()
 	for gone := false; !gone; {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // two may arrive as one; the last may come too late
+		_ = cmd.Process.Signal(syscall.SIGTERM) // two signals may arrive as one; the last may be too late
 		select {
 		case <-l.read:
 			gone = true
@@ -313,8 +314,8 @@ func TestSIGTERM(t *testing.T) {
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
-// A replayed round costs its update, and no generating. What that takes is logged; a bound on seconds would be one on
-// the machine's other work.
+// A replayed round costs its update, and no generation. The test logs the time. A limit in seconds would depend on
+// the machine's other load.
 func TestReplayGeneratesNothing(t *testing.T) {
 	t.Parallel()
 	const rounds = 12

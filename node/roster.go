@@ -6,17 +6,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// roster is the rest of the swarm as one round of a node sees it: not more than max_peers of them, drawn anew for each
-// round.
+// roster holds the peers of a node for one round: at most max_peers, drawn anew in each round.
 type roster struct {
-	present []string // waited for at the barrier
-	absent  []string // not waited for; what they have shared counts all the same
+	present []string // the barrier waits for these
+	absent  []string // the barrier does not wait for these, but uses what they have shared
 }
 
-// roster sorts the members for a round. Those that are waited for go first: who is absent has the places that they
-// leave. Of an async node all are present, for it waits for nobody. A remote node that is itself absent is far behind,
-// where others have been long since and what they shared may be gone: it waits for nobody either, or it would never
-// catch up.
+// roster chooses the peers of a round. Present members are drawn first, and absent members fill the places that
+// remain. For an async node all members are present, because it waits for none. A remote node that is itself absent
+// is far behind, and what the others shared in its round may be gone. It waits for no one, or it would never catch
+// up.
 func (n *Node) roster(round int, members []protocol.Member) roster {
 	var r roster
 	behind := false
@@ -50,7 +49,7 @@ func (n *Node) roster(round int, members []protocol.Member) roster {
 	return r
 }
 
-// indexPeers gives the place of each peer in a report.
+// indexPeers maps each peer to its index in a report.
 func indexPeers(peers []event.Peer) map[string]int {
 	index := make(map[string]int, len(peers))
 	for i, p := range peers {

@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Nobody waits for itself, for a member before its first round or for an absent one, nor for more than max_peers.
+// A node does not wait for itself, for a member before its first round, for an absent member, or for more than
+// max_peers.
 func TestRosterWaitsForWhoTakesPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &Node{ID: "node_3", Config: configs.Config{Seed: 1, MaxPeers: rapid.IntRange(0, 12).Draw(t, "max_peers")}}
@@ -55,7 +56,7 @@ func TestRosterWaitsForWhoTakesPart(t *testing.T) {
 	})
 }
 
-// Members that come, go and fall silent while a node waits interrupt it only where it waits for others than before.
+// Changes of the members interrupt a wait only if they change the peers that the node waits for.
 func TestBarrierFollowsTheRoster(t *testing.T) {
 	s := newStage(t, nil)
 	s.share("node_2", useful(draw(t, s.node.Tasks, 1)))
@@ -73,7 +74,7 @@ func TestBarrierFollowsTheRoster(t *testing.T) {
 	require.False(t, report.Late)
 }
 
-// What an absent member has shared counts if it is there; nobody waits for it, and it is not late.
+// Rollouts that an absent member has shared count. The barrier does not wait for that member, and it is not late.
 func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 8; c.SwarmSize = 8 })
 	members := protocol.Members("node_0", "node_1", "node_2", "node_3")
@@ -90,8 +91,8 @@ func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 	require.Less(t, report.BarrierTime, 5.0)
 }
 
-// A remote node that is itself absent waits for nobody: whom it would wait for it looks up, as if they were absent. A
-// node of the coordinator's own host, and an async one, take no notice of what is said of themselves.
+// A remote node that is itself absent does not wait. It reads its peers like absent ones. A node of the
+// coordinator's own host, and an async one, ignore their own absence.
 func TestAnAbsentRemoteNodeWaitsForNobody(t *testing.T) {
 	members := protocol.Members("node_0", "node_1", "node_2", "node_3", "node_4")
 	members[2].Absent, members[3].From = true, 9

@@ -17,9 +17,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed. On an
-// error no update has been made. Before it shares and before it updates, the journal has what the round needs to come
-// out the same again.
+// Round runs one round of the paper's Algorithm 1. It returns the round's report, ErrStopped, or the error. On an
+// error the weights are unchanged. Before it shares and before it updates, it logs to the journal what a repetition
+// of the round needs to give the same result.
 func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	m := &measured{round: round, began: time.Now(), generateOnly: n.Mode.GenerateOnly}
 
@@ -64,7 +64,7 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.logTrained(round, training, external, m); err != nil {
 		return event.Round{}, err
 	}
-	// Others' completions were sampled by other policies: theirs is no difference to measure.
+	// Other policies sampled the external completions, so their sampling difference says nothing.
 	if m.step, err = n.update(ctx, round, training.WithSampling(sampledWith(own...)), event.StateUpdating); err != nil {
 		return event.Round{}, err
 	}
@@ -73,24 +73,24 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	return m.report(), nil
 }
 
-// group is one question with its completions, ready to learn from.
+// group is one question with its completions, ready for training.
 type group struct {
 	item        task.Item
 	prompt      []int    // token ids
-	completions [][]int  // token ids, the EOS included where there was one
+	completions [][]int  // token ids, with the EOS token if there was one
 	texts       []string // decoded completions
 	terminated  []bool
-	unsaid      []bool      // of an external group: nobody sampled these ids, so that they teach nothing
-	logprobs    [][]float64 // the sampling policy's, nil where they aren't known
+	unsaid      []bool      // of an external group: no policy sampled these ids, so they do not contribute to the update
+	logprobs    [][]float64 // of the sampling policy, nil if unknown
 	rewards     []float64
 	origin      journal.External // of an external group
-	age         int              // and how many of this node's rounds ago it arrived
+	age         int              // of an external group: number of this node's rounds since it arrived
 }
 
 // redraws bounds the search for a question that fits the context.
 const redraws = 64
 
-// sampleBatch draws a round's own questions, of which there are so many, fresh ones, from the node's seeded stream.
+// sampleBatch draws own fresh questions for a round from the node's seeded stream.
 func (n *Node) sampleBatch(round, own int) ([]group, error) {
 	groups := make([]group, own)
 	for i := range groups {
@@ -110,18 +110,18 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 	return groups, nil
 }
 
-// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are
-// drawn again. It depends on no round's split: whoever checks it doesn't know that.
+// question returns the question of a node's seeded stream for slot i of a round, at a try: a question that does not
+// fit is drawn again. It does not depend on the round's split, which a peer that checks the question does not know.
 func (n *Node) question(node string, round, i, try int) (task.Item, error) {
 	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
 }
 
-// heldOut tells whether a question is one that the node is evaluated, or its splits are judged, by.
+// heldOut reports whether a question belongs to the evaluation set or to the validation set.
 func (n *Node) heldOut(question string) bool {
 	return n.HeldOut.Holds(question) || n.Validation.Holds(question)
 }
 
-// generate makes G completions of every question, all in one batch.
+// generate samples G completions of every question, all in one batch.
 func (n *Node) generate(ctx context.Context, round int, groups []group, m *measured) ([]group, error) {
 	params := policy.GenerateParams{
 		NumGenerations: n.Config.NumGenerations,
@@ -145,7 +145,7 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, m *measu
 		lo, hi := i*params.NumGenerations, (i+1)*params.NumGenerations
 		groups[i].completions = result.Completions[lo:hi]
 		groups[i].terminated = result.Terminated[lo:hi]
-		if result.Logprobs != nil { // those that were logged, where updates have no use for them, are not
+		if result.Logprobs != nil { // nil after a recovery from a journal without log-probabilities
 			groups[i].logprobs = result.Logprobs[lo:hi]
 		}
 		for _, ids := range groups[i].completions {
@@ -155,12 +155,12 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, m *measu
 	return groups, nil
 }
 
-// generateSeed is that of a round's sampling.
+// generateSeed is the engine's seed for a round's sampling.
 func (n *Node) generateSeed(round int) int64 {
 	return sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0)
 }
 
-// sample has the engine draw a round's completions, if no previous process of the node has them logged.
+// sample makes the engine sample a round's completions, unless a previous process of the node has logged them.
 func (n *Node) sample(ctx context.Context, round int, params policy.GenerateParams, m *measured) (policy.GenerateResult, error) {
 	if result, seconds, logged := n.recall(round, params); logged {
 		m.seconds.generate = seconds
@@ -186,8 +186,8 @@ func (n *Node) sample(ctx context.Context, round int, params policy.GeneratePara
 	return result, nil
 }
 
-// score rewards the node's own completions with the tasks' verifiers. The node's reward of the round is the mean over
-// its own I·G completions; the cumulative reward sums it over nodes and rounds.
+// score computes the rewards of the node's own completions with the tasks' verifiers. The node's reward of the
+// round is the mean over its own I·G completions. The cumulative reward sums it over nodes and rounds.
 func (n *Node) score(round int, own []group, m *measured) {
 	n.Host.State(event.StateScoring, round)
 	began := time.Now()
@@ -201,8 +201,8 @@ func (n *Node) score(round int, own []group, m *measured) {
 	m.own.reward = sapo.Mean(rewards)
 }
 
-// reward is the verifier's score of each of a group's completions: 1 for a correct answer, 0 or a task's base score for
-// another.
+// reward computes the verifier's score of each completion in a group: 1 for a correct answer, otherwise 0 or the
+// task's base score.
 func (n *Node) reward(g *group) {
 	g.rewards = make([]float64, len(g.texts))
 	for i, text := range g.texts {
@@ -210,16 +210,16 @@ func (n *Node) reward(g *group) {
 	}
 }
 
-// batch is all of the node's rollouts of a round as text, with answer keys and metadata.
+// batch returns the node's rollouts of a round as text, with answer keys and metadata.
 func (n *Node) batch(round int, groups []group) exchange.Batch {
 	batch := exchange.Batch{Version: exchange.Version, Node: n.ID, Round: round}
 	for _, g := range groups {
 		r := exchange.Rollout{Question: g.item.Question, Answer: g.item.Answer, Metadata: g.item.Metadata}
 		if r.Metadata == nil {
-			r.Metadata = json.RawMessage(`{}`) // a file's questions may have none
+			r.Metadata = json.RawMessage(`{}`) // questions from a file may have none
 		}
 		for i, ids := range g.completions {
-			var logprobs []float64 // where somebody has a use for them
+			var logprobs []float64 // only if the swarm corrects with them
 			if n.Config.Corrects() {
 				logprobs = g.logprobs[i]
 			}
@@ -241,7 +241,7 @@ func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
 	n.outage.asked = time.Now()
-	// A message bus that takes nothing for as long as peers are waited for is gone.
+	// A message bus that does not accept a batch within the time allowed for peers is gone.
 	bounded, expire := context.WithTimeoutCause(ctx, n.patience(), errBusSilent)
 	defer expire()
 	err := n.Swarm.Publish(bounded, batch)
@@ -254,11 +254,11 @@ func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error
 	return nil
 }
 
-// gather collects the rollouts of the others, where any are wanted: all of this round, or of the one external_lag
-// before, for which it waits at the barrier, or what arrived lately.
+// gather collects the peers' rollouts if the round wants any. It waits at the barrier for those of this round, or
+// of the round external_lag before. In async mode it takes what arrived recently.
 func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*exchange.Received, error) {
 	if wanted == 0 || round < n.Config.ExternalLag {
-		return nil, nil // plain RL fine-tuning: nobody waits for anybody
+		return nil, nil // plain RL fine-tuning does not wait for peers
 	}
 	n.Host.State(event.StateBarrier, round)
 	began := time.Now()
@@ -276,9 +276,9 @@ func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*e
 	return received, nil
 }
 
-// sampleExternal re-scores what the others shared, drops groups of zero advantage, and draws the wanted number of the
-// rest: uniformly, fairly over peers, by reward, or the best. With a filter it draws again in the place of what that
-// refuses.
+// sampleExternal re-scores the peers' rollouts, drops groups with zero advantage, and draws wanted groups from the
+// rest: uniformly, fairly over peers, by reward, or the best. With a filter, it draws replacements for the groups
+// that the filter refuses.
 func (n *Node) sampleExternal(ctx context.Context, round, wanted int, received []*exchange.Received, m *measured) ([]group, error) {
 	began := time.Now()
 	var pool []sapo.Group
@@ -340,9 +340,9 @@ func (n *Node) sampleExternal(ctx context.Context, round, wanted int, received [
 	return drawn, nil
 }
 
-// delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for
-// a liar's would make of one completion all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above
-// the clip of what is raised.
+// delta bounds the importance ratio where the advantage is negative. 0 means no bound. Peers' log-probabilities
+// need a bound: a forged log-probability could let one completion dominate the update. The value 4 is from
+// INTELLECT-2 (arXiv:2505.07291). The bound must exceed the upper clip.
 func (n *Node) delta() float64 {
 	if n.Config.ExternalCorrection != configs.CorrectionImportance {
 		return 0 // other corrections bound their weights themselves
@@ -350,7 +350,8 @@ func (n *Node) delta() float64 {
 	return max(4, 2*(1+n.Config.EpsilonHigh))
 }
 
-// trainingSet is what the round's update learns from: the I own and up to J external groups, each with its advantages.
+// trainingSet builds the parameters of the round's update: the I own and up to J external groups, each with its
+// advantages.
 func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdateParams, error) {
 	params := policy.UpdateParams{
 		LearningRate:        n.Config.LearningRate,
@@ -411,7 +412,7 @@ func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams
 	release()
 	var refused *policy.Error
 	if errors.As(err, &refused) && refused.Kind == policy.KindNotFinite {
-		// The weights are as before: the round counts as one without a step.
+		// The weights are unchanged: the round counts as one without a step.
 		n.Logger.Warn("no step", "round", round, "reason", refused.Message)
 		return step{seconds: taken.seconds, waited: waited, notFinite: true}, nil
 	}

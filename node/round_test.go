@@ -20,9 +20,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// The rounds here have a scripted policy, the interface of Round: a random model would never score. All else is real.
+// The rounds in this file have a scripted Policy, because a random model would never score. Everything else is
+// real.
 
-// stage is node_0 of a swarm whose other nodes are batches that the test publishes.
+// stage is node_0 of a swarm. The test publishes the batches of the other nodes.
 type stage struct {
 	t      *testing.T
 	config configs.Config
@@ -34,7 +35,7 @@ type stage struct {
 	share  func(node string, rollouts ...exchange.Rollout)
 }
 
-// newStage makes a node whose even completions are right.
+// newStage returns a stage with a node whose completions with even index are right.
 func newStage(t *testing.T, change func(*configs.Config)) *stage {
 	t.Helper()
 	c := testConfig(t)
@@ -43,7 +44,7 @@ func newStage(t *testing.T, change func(*configs.Config)) *stage {
 		change(&c)
 	}
 	s := &stage{t: t, config: c, script: &scripted{}, host: newHost("node_0", "node_1", "node_2")}
-	s.host.trust(protocol.TrustKey) // the tests here make rollouts of no node's stream; stranger_test.go is about streams
+	s.host.trust(protocol.TrustKey) // the rollouts of these tests belong to no stream; judge_test.go tests streams
 	s.record = &recorder{Policy: s.script}
 	server := broker(t, "run")
 	s.node = newNode(t, c, "node_0", s.record, join(t, server, "run", "node_0"), s.host)
@@ -67,7 +68,7 @@ func (s *stage) round() (event.Round, error) {
 	return s.node.Round(ctx, 0)
 }
 
-// drawn are the externals of the one update.
+// drawn returns the external questions of the only update.
 func (s *stage) drawn() []string {
 	s.t.Helper()
 	require.Len(s.t, s.record.updates, 1)
@@ -93,7 +94,7 @@ func rollout(item task.Item, texts ...string) exchange.Rollout {
 	return r
 }
 
-// useful has an advantage, flat has none.
+// useful is a rollout with an advantage, flat is one without.
 func useful(item task.Item) exchange.Rollout { return rollout(item, say(item, true), say(item, false)) }
 func flat(item task.Item) exchange.Rollout   { return rollout(item, say(item, false), say(item, false)) }
 
@@ -104,7 +105,7 @@ func draw(t *testing.T, tasks *task.Set, seed uint64) task.Item {
 	return item
 }
 
-// TestExternals shares what is good and what is not, and checks what is drawn and how the rest is accounted for.
+// TestExternals shares good and bad rollouts. It checks which are drawn and how the report counts the rest.
 func TestExternals(t *testing.T) {
 	for _, j := range []int{1, 3, 8} {
 		t.Run(fmt.Sprintf("J=%d", j), func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestExternals(t *testing.T) {
 	}
 }
 
-// What a peer says of its own completions doesn't count, nor does an answer beyond the tokens that are trained on.
+// The node ignores a peer's claims about its own completions, and an answer beyond the tokens that are trained on.
 func TestExternalsAreScoredHere(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 8; c.SwarmSize = 8 })
 	claim := func(item task.Item, rewards string) task.Item {
@@ -201,7 +202,7 @@ func TestUpdateIsWired(t *testing.T) {
 		change func(*configs.Config)
 		micro  int
 		old    bool
-		right  float64 // advantage of a right answer of one's own, 3 of 6
+		right  float64 // advantage of a right own answer, 3 of 6
 	}{
 		{"as the paper", nil, 24, false, 0.9129},
 		{"several iterations", func(c *configs.Config) { c.NumIterations = 3 }, 24, true, 0.9129},
@@ -264,7 +265,8 @@ func TestUpdateIsWired(t *testing.T) {
 	}
 }
 
-// A policy that fails: a gradient that is no number costs the round's step, all else costs the round.
+// If the policy fails with a gradient that is not finite, only the round's step is lost. Any other failure ends the
+// round.
 func TestPolicyFails(t *testing.T) {
 	solo := func(c *configs.Config) { c.NumTransplantTrees = 0 }
 	t.Run("not finite", func(t *testing.T) {
@@ -298,7 +300,7 @@ func TestPolicyFails(t *testing.T) {
 	})
 }
 
-// fewer loses a completion.
+// fewer is a Policy that drops a completion.
 type fewer struct{ Policy }
 
 func (f fewer) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
@@ -314,7 +316,7 @@ func TestNoQuestionFits(t *testing.T) {
 	require.ErrorContains(t, err, "no question of 64 fits max_prompt_length 3")
 }
 
-// TestBarrier is about peers that don't share in time.
+// TestBarrier tests peers that do not share in time.
 func TestBarrier(t *testing.T) {
 	deadline := func(seconds, quorum float64) func(*configs.Config) {
 		return func(c *configs.Config) { c.BarrierDeadline, c.BarrierQuorum = seconds, quorum }
@@ -368,7 +370,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// A request to stop ends every wait of a round before its update, and a generation after it.
+// A request to stop ends every wait of a round before its update, and ends a generation after it.
 func TestStop(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -449,7 +451,7 @@ func TestMicroBatch(t *testing.T) {
 		{0, 4, 24, 6},
 		{0, 5, 24, 5},
 		{0, 4, 52, 6},
-		{0, 4, 14, 4}, // fewer externals than hoped for
+		{0, 4, 14, 4}, // fewer externals than J
 		{3, 4, 24, 3},
 		{0, 100, 24, 1},
 	}
@@ -460,7 +462,8 @@ func TestMicroBatch(t *testing.T) {
 	}
 }
 
-// A node whose model says halves of characters is learnt from as it spoke, and what nobody can know is not learnt.
+// Completions that are not whole UTF-8 text are trained on with the tokens that were sampled. If those are unknown,
+// the completion does not contribute.
 func TestExternalsAreLearntAsTheyWereSampled(t *testing.T) {
 	s := newStage(t, nil)
 	item := draw(t, s.node.Tasks, 1)

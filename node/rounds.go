@@ -9,10 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on
-// the way: in the background, while the next rounds go on, and in the end, or when told to stop, before it returns.
+// rounds trains from round first to the end. After each round it reports the round and logs the report. It
+// evaluates when due and writes checkpoints in the background. At the end, or on a stop, it writes a last
+// checkpoint before it returns.
 func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
-	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last process didn't live to write it
+	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last process died before it wrote it
 		if err := l.beginCheckpoint(ctx, first, n.Mode.Recovered != nil); err != nil {
 			return err
 		}
@@ -37,7 +38,7 @@ func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
 		case !l.due(done) || done == n.Config.Rounds:
 			err = l.collect(ctx, false)
 		case n.Mode.GenerateOnly:
-			err = l.journal.Rotate(done) // its weights are the first: the journal is all that a restart needs
+			err = l.journal.Rotate(done) // the weights are the initial ones: a restart needs only the journal
 		default:
 			err = l.beginCheckpoint(ctx, done, false)
 		}
@@ -60,7 +61,7 @@ func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
 	return nil
 }
 
-// round evaluates the weights, where that is due, and trains on.
+// round evaluates the weights if due, and then runs the round.
 func (l *attempt) round(ctx context.Context, n *Node, round int) (event.Round, error) {
 	if err := l.evaluate(ctx, n, round); err != nil {
 		return event.Round{}, err
@@ -77,13 +78,13 @@ func (l *attempt) report(report event.Round) error {
 	return l.journal.Done(report.Round, journal.Done{Event: e})
 }
 
-// due tells whether a checkpoint is to be written after so many rounds.
+// due reports whether a checkpoint is due after rounds rounds.
 func (l *attempt) due(rounds int) bool {
 	return rounds > l.saved && rounds%l.model.config.CheckpointEvery == 0
 }
 
-// beginCheckpoint has the state after so many rounds written while training goes on, and begins a new segment of the
-// journal, where the next round isn't in the last one already.
+// beginCheckpoint starts to write the state after rounds rounds while training continues. It also starts a new
+// segment of the journal, unless the last segment already has records of the next round.
 func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) 
 	return nil
 }
 
-// checkpoint returns once a checkpoint of so many rounds is there.
+// checkpoint makes sure that a checkpoint after rounds rounds is on disk.
 func (l *attempt) checkpoint(ctx context.Context, rounds int) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (l *attempt) checkpoint(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// collect takes a checkpoint that is being written in the background, if it is there or after waiting for it.
+// collect handles the pending background checkpoint if it is written. If wait is set, it waits for that.
 func (l *attempt) collect(ctx context.Context, wait bool) error {
 	written, err := l.saves.collect(ctx, l.model, wait)
 	if err != nil {
@@ -129,7 +130,7 @@ func (l *attempt) collect(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// announce tells of a checkpoint that has been written; nil: none has.
+// announce reports a checkpoint, unless written is nil.
 func (l *attempt) announce(written *event.Checkpoint) {
 	if written != nil {
 		l.saved = written.Round

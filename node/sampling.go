@@ -8,13 +8,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// samplingLimit is the largest difference between a token's log-probability when it was sampled and before the update,
-// in nats, that raises no warning. It is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped
-// ratio. In bf16 and fp16 single tokens can pass it.
+// samplingLimit is the largest difference without a warning, in nats, between a token's log-probability when it was
+// sampled and before the update. It is far above rounding in fp32 (1e-6) and tf32, and far below a difference that
+// moves a clipped ratio. In bf16 and fp16, single tokens can exceed it.
 const samplingLimit = 0.05
 
-// sampledWith is what the tokens of all completions of the groups were sampled with, nil for one of which it is not
-// known.
+// sampledWith returns the log-probabilities with which the tokens of all completions were sampled, nil for a
+// completion without them.
 func sampledWith(groups ...group) [][]float64 {
 	var list [][]float64
 	for _, g := range groups {
@@ -27,8 +27,8 @@ func sampledWith(groups ...group) [][]float64 {
 	return list
 }
 
-// logSampled is what the journal keeps of a group's log-probabilities where updates need none: those of completions
-// that an update may compute.
+// logSampled returns the log-probabilities of a group that the journal keeps if updates need none. It has only
+// those of completions that an update may compute.
 func (n *Node) logSampled(g group) [][]float32 {
 	list := make([][]float32, len(g.completions))
 	if sapo.AllEqual(g.rewards) && n.Config.Beta == 0 {
@@ -40,8 +40,8 @@ func (n *Node) logSampled(g group) [][]float32 {
 	return list
 }
 
-// watchSampling warns when sampler and trainer begin to disagree. It warns again only after they have agreed in a round
-// between. A round without the figure decides nothing.
+// watchSampling warns when sampler and trainer begin to disagree. It warns again only after a round in which they
+// agreed. It ignores a round without the figure.
 func (n *Node) watchSampling(round int, result policy.UpdateResult) {
 	if result.SamplingTokens == 0 {
 		return
@@ -58,7 +58,8 @@ func (n *Node) watchSampling(round int, result policy.UpdateResult) {
 	}
 }
 
-// disagreement says what it means that the sampler's log-probabilities are not the trainer's, and what to do.
+// disagreement is the warning about a difference between the sampler's and the trainer's log-probabilities, with
+// the remedies.
 func (n *Node) disagreement(round int, largest, mean float64) string {
 	precision, remedies := "fp32", []string{"a newer torch"} // fp32 is the engine's only precision on a CPU
 	if n.OnGPU {

@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// The update is told what own completions were sampled with, and of others' nothing, whatever corrects them.
+// The update receives the sampling log-probabilities of own completions and never those of external ones, under any
+// correction.
 func TestOnlyOwnCompletionsAreComparedWithTheSampler(t *testing.T) {
 	for name, change := range map[string]func(*configs.Config){
 		"as the paper":       nil,
@@ -39,7 +40,8 @@ func TestOnlyOwnCompletionsAreComparedWithTheSampler(t *testing.T) {
 	}
 }
 
-// Completions of a group without advantage are not computed: nothing is sent, and there is no figure.
+// The update does not compute completions of a group without advantage: it receives no log-probabilities, and the
+// round has no figure.
 func TestARoundWithoutComputedOwnCompletionsHasNoFigure(t *testing.T) {
 	wrong := func(s *stage) { s.script.answer = func(int, int) string { return "no" } }
 	s := newStage(t, nil)

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	sharingPart  = 2000 // sampling takes at most one part in so many of a core: the kernel walks the processes' page tables for it
-	earlySamples = 2    // but at first, while other engines are still starting and change what is shared
+	sharingPart  = 2000 // sampling uses at most 1/2000 of a core, because the kernel walks the processes' page tables for each sample
+	earlySamples = 2    // samples without that limit, while other engines still start and change what is shared
 )
 
-// sharing samples by how much the resident memory of a node's processes is more than their proportional share. Between
-// samples that is taken not to change: what an engine allocates is its own.
+// sharing samples by how much the resident memory of a node's processes exceeds their proportional share. It
+// assumes that this does not change between samples, because memory that an engine allocates later is its own.
 type sharing struct {
-	ranks int       // processes that the engine has
-	taken int       // samples
-	next  time.Time // no sample before
+	ranks int       // processes of the engine
+	taken int       // number of samples
+	next  time.Time // earliest time of the next sample
 }
 
-// sample tells the meter, where the kernel tells it and it is time.
+// sample updates the meter if a sample is due and the kernel reports the figures.
 func (s *sharing) sample(m *meter, now time.Time) {
 	engine := m.process()
 	if engine == 0 || now.Before(s.next) || !hostmem.Told() {
 		return
 	}
-	runtime.LockOSThread() // whose clock says what it costs
+	runtime.LockOSThread() // the thread's clock measures the cost
 	defer runtime.UnlockOSThread()
 	began := hostmem.ThreadTime()
 	shared, ok := sharedBy(append(policy.Processes(engine), os.Getpid()), s.ranks+1)
@@ -40,8 +40,8 @@ func (s *sharing) sample(m *meter, now time.Time) {
 	}
 }
 
-// sharedBy is the sum over processes, false where there are fewer than expected, as of an engine that is starting or
-// has ended.
+// sharedBy is the sum over processes of resident minus proportional memory. ok is false if there are fewer
+// processes than expected: the engine is starting or has ended.
 func sharedBy(pids []int, expected int) (shared int64, ok bool) {
 	for _, pid := range pids {
 		use, err := hostmem.Of(pid)

@@ -10,12 +10,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// planSlack is by how much a GPU's other users may exceed the plan before they are blamed: a tenth of what was planned,
-// and at least what this node's own CUDA context and libraries take outside of its allocator.
+// planSlack is the least amount by which a GPU's other users may exceed the plan before they count as the cause of
+// a shortage. The limit is a tenth of the plan if that is more. planSlack covers this node's own CUDA context and
+// libraries, which its allocator does not count.
 const planSlack = 1 << 30
 
-// outOfMemory returns what err says about a call that ran out of memory, or nil where it is about something else. If an
-// engine gives no figures, the device's figures count.
+// outOfMemory returns the figures of an out-of-memory error, or nil for any other error. If the engine gives no
+// figures, it returns a shortage of the device, or of the host on a CPU.
 func outOfMemory(err error, device bool) *policy.Shortage {
 	var refused *policy.Error
 	if !errors.As(err, &refused) || refused.Kind != policy.KindOutOfMemory {
@@ -30,14 +31,14 @@ func outOfMemory(err error, device bool) *policy.Shortage {
 	return &policy.Shortage{Where: "host"}
 }
 
-// causeOf tells whose doing a shortage is, one of event.Memory*. others is what the plan leaves to the other users of
-// the GPU. limited says that MPS limits the node's memory.
+// causeOf returns the cause of a shortage, one of event.Memory*. others is the plan's memory for the other users of the
+// GPU. limited means that MPS limits the node's memory.
 //
-//   - host memory: it wasn't the GPU's;
-//   - own cap: the request exceeds the node's cap, and the GPU has the bytes free. Under a limit of MPS the cap alone
-//     counts: the driver tells what is left of the limit instead of the GPU;
-//   - neighbour: of the GPU, more is in others' hands than planned, by planSlack or a tenth;
-//   - GPU memory: the GPU is full of what was planned.
+//   - host memory: the shortage is not on the GPU
+//   - own cap: the request exceeds the node's cap, and the GPU has the bytes free. Under an MPS limit the cap alone
+//     counts, because the driver reports the rest of the limit instead of the GPU's free memory
+//   - neighbour: other users hold more of the GPU than planned, by planSlack or a tenth
+//   - GPU memory: the planned users fill the GPU
 func causeOf(s policy.Shortage, others int64, limited bool) string {
 	if s.Where == "host" {
 		return event.MemoryHost
@@ -54,7 +55,7 @@ func causeOf(s policy.Shortage, others int64, limited bool) string {
 	return event.MemoryGPU
 }
 
-// describe puts a shortage in words for a person, as far as it is known.
+// describe puts the known figures of a shortage into words.
 func describe(s policy.Shortage) string {
 	var parts []string
 	add := func(format string, n int64) {
@@ -74,7 +75,7 @@ func describe(s policy.Shortage) string {
 	return strings.Join(parts, ", ")
 }
 
-// remedies are what a user can do when a node's ladder is at its end.
+// remedies lists what a user can do when a node's ladder has no rung left.
 var remedies = map[string]string{
 	event.MemoryOwnCap:    "fewer --nodes, each with a larger budget, or a smaller max_prompt_length or max_completion_length",
 	event.MemoryGPU:       "fewer --nodes, --share lease, or a smaller max_prompt_length or max_completion_length",

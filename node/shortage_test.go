@@ -44,7 +44,7 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// Under a limit of MPS the driver tells what is left of the limit as free, which is never more than the cap leaves.
+// Under an MPS limit the driver reports the rest of the limit as free, which is never more than the cap leaves.
 func TestCauseOfUnderMPS(t *testing.T) {
 	const gb = 1_000_000_000
 	capped := policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 6 * gb, CapBytes: 6.5e9, FreeBytes: 0.5e9, TotalBytes: 80 * gb}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// checkpointSuffix ends the name of a checkpoint's file.
+// checkpointSuffix is the file name suffix of a checkpoint.
 const checkpointSuffix = ".safetensors"
 
-// CheckpointBytes is what the checkpoints below a run's folder take, 0 where it isn't there.
+// CheckpointBytes is the size of all checkpoints below a run's folder, 0 if the folder does not exist.
 func CheckpointBytes(dir string) int64 {
 	var bytes int64
-	// What can't be read counts as nothing.
+	// Unreadable entries count as zero.
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, checkpointSuffix) {
 			if info, err := entry.Info(); err == nil {
@@ -26,9 +26,8 @@ func CheckpointBytes(dir string) int64 {
 	return bytes
 }
 
-// DropSpares drops every checkpoint of a node's folder but the newest, and returns their bytes. It may run beside the
-// node: where it takes a checkpoint that the node was about to go back to, the journal brings the node to the same
-// state.
+// DropSpares deletes all checkpoints in a node's folder except the newest, and returns the bytes freed. The node
+// may run meanwhile: if it then needs a deleted checkpoint, the journal brings it to the same state.
 func DropSpares(dir string) int64 {
 	saves := checkpoints{dir: dir, logger: slog.New(slog.DiscardHandler)}
 	list, _ := saves.list()
@@ -36,7 +35,7 @@ func DropSpares(dir string) int64 {
 	for _, m := range list[:max(0, len(list)-1)] {
 		path := filepath.Join(dir, m.File)
 		info, err := os.Stat(path)
-		// The manifest goes first: a file without one is nothing.
+		// Delete the manifest first, because a file without one does not count.
 		if os.Remove(strings.TrimSuffix(path, checkpointSuffix)+".json") == nil && err == nil && os.Remove(path) == nil {
 			bytes += info.Size()
 		}

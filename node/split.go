@@ -11,31 +11,31 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// sampledTokenCost is what sampling a token costs, in tokens trained on. See docs/ALGORITHM.md for where the figure is
-// from. What a split costs is counted and not timed: the same seed must give the same run.
+// sampledTokenCost is the cost of sampling a token, in tokens trained on. docs/ALGORITHM.md has the source of the
+// figure. The cost of a split is counted, not timed, because the same seed must give the same run.
 const sampledTokenCost = 3
 
-// splits is what a node remembers to decide a round's I and J. It is part of the node's state as its weights are: it is
-// logged with what the node generates and saved with its checkpoints, so that a node that dies goes on as if it had
-// not.
+// splits is the state from which a node decides a round's I and J. It is part of the node's state like the weights:
+// the journal logs it with the node's rollouts and checkpoints include it, so that a restart does not change the
+// run.
 type splits struct {
-	Round  int               `json:"round"` // that Split is for; it is decided once
+	Round  int               `json:"round"` // round of Split
 	Split  sapo.Split        `json:"split"`
 	EMA    *sapo.SplitEMA    `json:"ema,omitempty"`
 	Bandit *sapo.SplitBandit `json:"bandit,omitempty"`
-	Block  *block            `json:"block,omitempty"` // of the bandit
+	Block  *block            `json:"block,omitempty"` // current block of the bandit
 }
 
-// block is the rounds for which a bandit keeps a split.
+// block is the series of rounds for which a bandit keeps a split.
 type block struct {
-	Since int     `json:"since"` // its first round
+	Since int     `json:"since"` // first round
 	Set   string  `json:"set"`   // name of the validation set
-	Value float64 `json:"value"` // mean validation reward of the weights that it began with
-	Cost  float64 `json:"cost"`  // so far, in tokens trained on
+	Value float64 `json:"value"` // mean validation reward at the start of the block
+	Cost  float64 `json:"cost"`  // cost so far, in tokens trained on
 }
 
-// split returns a round's I and J: the configured ones, or what the split's rule decides. A node that learns from
-// nobody has nothing to decide.
+// split returns a round's I and J: the configured ones, or those that the split rule decides. A generate-only node
+// uses the configured ones.
 func (n *Node) split(ctx context.Context, round int, m *measured) (sapo.Split, error) {
 	configured := sapo.Split{Own: n.Config.NumTrainSamples, External: n.Config.NumTransplantTrees}
 	if !n.Config.Adaptive() || n.Mode.GenerateOnly {
@@ -52,7 +52,8 @@ func (n *Node) split(ctx context.Context, round int, m *measured) (sapo.Split, e
 	return split, err
 }
 
-// decide is the rule's split of a round. Asked again, after a stop in the middle of the round, it says the same.
+// decide returns the split that the rule decides for a round. A second call for the same round, after a stop,
+// returns the same split.
 func (n *Node) decide(ctx context.Context, round int, first sapo.Split) (sapo.Split, error) {
 	s, budget := n.splits, n.Config.Budget()
 	if s != nil && s.Round == round {
@@ -83,9 +84,9 @@ func (n *Node) firstSplits(first sapo.Split) *splits {
 	return &splits{Bandit: &bandit}
 }
 
-// judgeSplit ends the block that is over and begins the next: the weights are measured on the validation set, the split
-// that was tried is credited with what it gained for what it cost, this measurement included, and another is chosen. An
-// error changes nothing.
+// judgeSplit ends a finished block and begins the next. It measures the weights on the validation set, credits the
+// split of the block with its gain and cost (this measurement included), and chooses the next split. On an error it
+// changes nothing.
 func (n *Node) judgeSplit(ctx context.Context, round int, s *splits) error {
 	if s.Block != nil && round < s.Block.Since+n.Config.SplitEvery {
 		return nil
@@ -95,7 +96,7 @@ func (n *Node) judgeSplit(ctx context.Context, round int, s *splits) error {
 		return err
 	}
 	if b := s.Block; b != nil {
-		gain := math.NaN() // no credit where two sets would be compared
+		gain := math.NaN() // no credit if the validation set has changed
 		if b.Set == n.Validation.Set {
 			gain = value - b.Value
 		}
@@ -111,8 +112,8 @@ func (n *Node) splitSeed(round int) uint64 {
 	return sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeSplit, 0)
 }
 
-// validate measures the weights: the mean reward of the completions of the validation set, and what sampling these
-// cost.
+// validate measures the weights on the validation set: the mean reward of the completions, and the cost of sampling
+// them.
 func (n *Node) validate(ctx context.Context, rounds int) (value, cost float64, err error) {
 	eval, err := n.answer(ctx, n.Validation, rounds)
 	if err != nil {
@@ -126,8 +127,8 @@ func (n *Node) validate(ctx context.Context, rounds int) (value, cost float64, e
 	return rewards / completions, sampledTokenCost * math.Round(eval.MeanLength*completions), nil
 }
 
-// observeSplit gives the split's rule what came of a round: its reward, and what it cost. The first own prompts of the
-// training set are the node's.
+// observeSplit passes a round's reward and cost to the split rule. The first own prompts of the training set are
+// the node's own.
 func (n *Node) observeSplit(round int, training policy.UpdateParams, own int, reward float64) {
 	if s := n.splits; s == nil || s.Round != round {
 		return
@@ -138,8 +139,9 @@ func (n *Node) observeSplit(round int, training policy.UpdateParams, own int, re
 	}
 }
 
-// roundCost is what a round costs in tokens trained on: those that the update works on, a prompt once for all of its
-// completions, as often as it does, and those that were sampled, of the node's own questions, which come first.
+// roundCost is a round's cost in tokens trained on. It counts the tokens that the update computes, once per
+// iteration, with each prompt once for all its completions. It adds the sampled tokens of the node's own prompts,
+// which are the first own ones.
 func roundCost(p policy.UpdateParams, own int) float64 {
 	var sampled, trained int
 	prompts := map[int]bool{}
@@ -158,12 +160,13 @@ func roundCost(p policy.UpdateParams, own int) float64 {
 	return float64(trained*max(1, p.NumIterations)) + sampledTokenCost*float64(sampled)
 }
 
-// ahead tells whether nothing has held the node back in the round before, for it took nothing of others.
+// ahead reports whether no barrier held the node back in the previous round, because it wanted no external
+// rollouts.
 func (n *Node) ahead(round int) bool {
 	return n.splits != nil && n.splits.Round == round-1 && n.splits.Split.External == 0 && !n.Config.Async()
 }
 
-// splitState is what a checkpoint or the journal keeps of how splits are decided; nil: nothing.
+// splitState is the split state for a checkpoint or the journal; nil if there is none.
 func (n *Node) splitState() (json.RawMessage, error) {
 	if n.splits == nil {
 		return nil, nil
@@ -171,7 +174,7 @@ func (n *Node) splitState() (json.RawMessage, error) {
 	return json.Marshal(n.splits)
 }
 
-// recallSplits takes up what splitState has kept; nothing is no change.
+// recallSplits restores the result of splitState. An empty state changes nothing.
 func (n *Node) recallSplits(state json.RawMessage) error {
 	if len(state) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// splitting are runs whose I and J are decided round by round: of 8 groups, from 4 / 4 on.
+// splitting configures runs that decide I and J each round: of 8 groups, starting with 4 / 4.
 func splitting(split string) func(*configs.Config) {
 	return func(c *configs.Config) {
 		c.Split, c.SplitEvery, c.SplitAlpha, c.SwarmSize, c.Rounds, c.CheckpointEvery = split, 2, 60, 2, 11, 3
@@ -25,11 +25,11 @@ func splitting(split string) func(*configs.Config) {
 	}
 }
 
-// splitPoints are where a process ends around what decides a split.
+// splitPoints are the points around the decision of a split where a process ends.
 var splitPoints = []point{
 	{Type: event.TypeState, State: event.StateGenerating, Round: 1},
-	{Type: event.TypeState, State: event.StateEvaluating, Round: 2}, // measuring what the first split gained
-	{Type: event.TypeState, State: event.StateGenerating, Round: 2}, // it is judged; nothing is logged
+	{Type: event.TypeState, State: event.StateEvaluating, Round: 2}, // during the measurement for the first split
+	{Type: event.TypeState, State: event.StateGenerating, Round: 2}, // the split is judged, but nothing is logged
 	{Type: event.TypeState, State: event.StateSharing, Round: 4, Before: true},
 	{Type: event.TypeState, State: event.StateUpdating, Round: 5},
 	{Type: event.TypeCheckpoint, Round: 6},
@@ -37,8 +37,8 @@ var splitPoints = []point{
 	{Type: event.TypeState, State: event.StateSharing, Round: 8},
 }
 
-// A node that decides its I and J itself and is killed around every decision takes the same splits, gets the same
-// rewards and has the same weights as one that isn't, by either rule; every round's I and J have the same sum.
+// A node that decides its I and J itself and is killed around every decision has the same splits, rewards and
+// weights as one that is not, under either rule. I and J have the same sum in every round.
 func TestKilledAroundSplits(t *testing.T) {
 	for split, least := range map[string]int{configs.SplitBandit: 4, configs.SplitRewardEMA: 3} {
 		t.Run(split, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestKilledAroundSplits(t *testing.T) {
 			peer = begin(t, b)
 			got, met := newLedger(t), 0
 			ends := slices.DeleteFunc(slices.Clone(splitPoints), func(p point) bool {
-				return split == configs.SplitRewardEMA && p.State == event.StateEvaluating // it measures nothing
+				return split == configs.SplitRewardEMA && p.State == event.StateEvaluating // this rule measures nothing
 			})
 			for _, p := range append(ends, point{Type: "never"}) {
 				a.Recorded = got.recorded()
@@ -88,7 +88,7 @@ func TestKilledAroundSplits(t *testing.T) {
 	}
 }
 
-// splitNode decides of 8 groups, from 4 / 4 on, with a policy that answers alike for ever.
+// splitNode returns a node that divides 8 groups, starting with 4 / 4. Its policy always answers the same.
 func splitNode(t *testing.T, change func(*configs.Config)) (*Node, *scripted) {
 	t.Helper()
 	c := testConfig(t)
@@ -104,14 +104,14 @@ func splitNode(t *testing.T, change func(*configs.Config)) (*Node, *scripted) {
 	return n, script
 }
 
-// A split is kept for split_every rounds; what it gained is measured with the same questions and seeds each time, and a
-// stop in between decides nothing.
+// A split holds for split_every rounds. Its gain is measured with the same questions and seeds each time. A stop in
+// between decides nothing.
 func TestASplitIsKeptAndThenJudged(t *testing.T) {
 	n, script := splitNode(t, nil)
 	var splits []sapo.Split
 	for round := range 6 {
 		var m measured
-		if round == 2 { // it is told to stop in the middle of measuring
+		if round == 2 { // a stop during the measurement
 			calls := 0
 			n.Host.(*host).lease = func(context.Context, string) (func(), error) {
 				if calls++; calls == 2 {
@@ -124,7 +124,7 @@ func TestASplitIsKeptAndThenJudged(t *testing.T) {
 			require.Equal(t, 1, n.splits.Round)
 			n.Host.(*host).lease = nil
 		}
-		for range 2 { // asked again, it says the same and measures nothing
+		for range 2 { // a second call returns the same and measures nothing
 			split, err := n.split(t.Context(), round, &m)
 			require.NoError(t, err)
 			require.Equal(t, split, m.split)
@@ -149,8 +149,8 @@ func TestASplitIsKeptAndThenJudged(t *testing.T) {
 	require.Equal(t, float64(sampledTokenCost*questions*validationGenerations*len("<answer>1</answer>?")), cost)
 }
 
-// What a round costs: the tokens of prompt and completion that it trains on, as often as it does, and those that it
-// sampled of its own questions.
+// A round costs the tokens of prompts and completions that it trains on, once per iteration, and the tokens sampled
+// for its own questions.
 func TestRoundCost(t *testing.T) {
 	p := policy.UpdateParams{NumIterations: 2, Prompts: [][]int{make([]int, 5), make([]int, 7)}, Sequences: []policy.Sequence{
 		{Prompt: 0, Completion: make([]int, 3), Advantage: 1}, {Prompt: 0, Completion: make([]int, 2)}, {Prompt: 1, Completion: make([]int, 4), Advantage: -1},
@@ -161,8 +161,8 @@ func TestRoundCost(t *testing.T) {
 	require.EqualValues(t, 2*(5+3+2+7+4), roundCost(p, 0), "the KL divergence is of all; a prompt counts once")
 }
 
-// The split moves no question: a node's slot i asks the same whatever its round's I, and a peer checks it without
-// knowing that.
+// The split does not change the questions: slot i of a node has the same question for any I, and a peer can check
+// it without knowing I.
 func TestQuestionsDoNotDependOnTheSplit(t *testing.T) {
 	n, _ := splitNode(t, nil)
 	all, err := n.sampleBatch(5, 8)
@@ -186,7 +186,7 @@ func TestQuestionsDoNotDependOnTheSplit(t *testing.T) {
 	require.Equal(t, 1, n.judgeBatch(sent(t, batch), false).rejected, "more than I + J")
 }
 
-// The validation set shares no question with the run's evaluation, and nobody trains on it.
+// The validation set shares no question with the evaluation set, and no node trains on it.
 func TestValidationIsApart(t *testing.T) {
 	n, _ := splitNode(t, func(c *configs.Config) { c.EvalQuestions = 60 })
 	evaluation, err := OpenHeldOut(n.Config, n.Tasks, n.Tokens, n.Context)
@@ -204,7 +204,7 @@ func TestValidationIsApart(t *testing.T) {
 	}
 }
 
-// What a checkpoint or journal of another rule, or of nonsense, says is refused and changes nothing.
+// A split state of another rule, or an invalid one, is refused and changes nothing.
 func TestForeignSplitStatesAreRefused(t *testing.T) {
 	n, _ := splitNode(t, nil)
 	_, err := n.split(t.Context(), 0, &measured{})
@@ -224,8 +224,8 @@ func TestForeignSplitStatesAreRefused(t *testing.T) {
 	require.JSONEq(t, string(before), string(after))
 }
 
-// After a round that took nothing of others the node begins the next only when its peers have shared that round: it may
-// not run away from a swarm that may want something of it.
+// After a round without external rollouts, the node begins the next round only when its peers have shared that
+// round. It may not run ahead of a swarm that may use its rollouts.
 func TestANodeThatTakesNothingKeepsTheSwarmsPace(t *testing.T) {
 	n, script := splitNode(t, nil)
 	server := broker(t, "pace")

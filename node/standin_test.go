@@ -21,11 +21,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// The stand-in is an engine without a model: this program, started as one. Its weights are a hash over the updates it
-// has made, and what it answers is a function of these, the prompt and the seed, as a model's answers are. A node with
-// it lives and dies in a tenth of a second.
+// The stand-in is an engine without a model: this test program, started as an engine. Its weights are a hash of its
+// updates. Its answers are a function of the weights, the prompt and the seed, like a model's. A node with it
+// starts and ends in a tenth of a second.
 
-// isStandIn tells whether this process was started as an engine.
+// isStandIn reports whether this process was started as an engine.
 func isStandIn() bool { return slices.Equal(os.Args[1:], []string{"-u", "-m", "engine"}) }
 
 // standIn serves calls until its stdin closes.
@@ -103,7 +103,7 @@ func standInCall(weights *string, call string, params json.RawMessage) (any, err
 	return policy.Memory{}, nil
 }
 
-// standInAnswers says 0, 1 or 2 to every question, in one to three tokens more than it takes.
+// standInAnswers answers 0, 1 or 2 to every question, followed by zero to two more tokens.
 func standInAnswers(weights string, p policy.GenerateParams) policy.GenerateResult {
 	result := policy.GenerateResult{}
 	for i, prompt := range p.Prompts {
@@ -123,7 +123,7 @@ func standInAnswers(weights string, p policy.GenerateParams) policy.GenerateResu
 	return result
 }
 
-// standInAssignment is a node with the stand-in, whose questions are of a file.
+// standInAssignment is the assignment of a node with the stand-in and questions from a file.
 func standInAssignment(t *testing.T, server *natsbus.Server, run, node string, members []protocol.Member, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	program, err := os.Executable()

@@ -30,7 +30,7 @@ const soon = 2 * time.Minute
 var (
 	lab      policytest.Lab
 	training sync.Mutex
-	trained  string // folder of the tiny model that knows the form of an answer
+	trained  string // folder of the trained tiny model
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testConfig is a small experiment on the tasks of the nano set that the tiny model can answer now and then.
+// testConfig is a small experiment on tasks of the nano set that the tiny model sometimes answers.
 func testConfig(t testing.TB) configs.Config {
 	t.Helper()
 	c := configs.Default()
@@ -61,7 +61,7 @@ func testConfig(t testing.TB) configs.Config {
 	return c
 }
 
-// easyTasks are so easy that a tiny model, after seconds of training, is sometimes right.
+// easyTasks are easy enough that a tiny model is sometimes right after seconds of training.
 func easyTasks() []configs.TaskSpec {
 	return []configs.TaskSpec{
 		{Name: "basic_arithmetic", Weight: 1, Params: map[string]any{
@@ -89,8 +89,8 @@ func openTasks(t testing.TB, c configs.Config) *task.Set {
 	return tasks
 }
 
-// trainedModel is a folder with a tiny model that mostly answers in tags and sometimes right, so that rounds have
-// something to learn from. It is made once.
+// trainedModel returns a folder with a tiny model that mostly answers in tags and is sometimes right, so that
+// rounds have an advantage to learn from. It is trained once.
 func trainedModel(t testing.TB) string {
 	t.Helper()
 	training.Lock()
@@ -130,7 +130,7 @@ func join(t testing.TB, server *natsbus.Server, run, node string) *natsbus.Bus {
 	return bus
 }
 
-// host is a Host in the test's hands.
+// host is a Host that the test controls.
 type host struct {
 	lease func(ctx context.Context, phase string) (func(), error) // nil: always granted
 	stop  chan struct{}
@@ -175,7 +175,7 @@ func (h *host) Members() ([]protocol.Member, <-chan struct{}) {
 
 func (h *host) Stopping() <-chan struct{} { return h.stop }
 
-// await returns when the node does what state says.
+// await returns when the node is in this state.
 func (h *host) await(state event.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -200,7 +200,7 @@ func (h *host) setMembers(members ...protocol.Member) {
 	h.changed = make(chan struct{})
 }
 
-// trust changes how all members' rollouts are checked.
+// trust sets how all members' rollouts are checked.
 func (h *host) trust(how string) {
 	members := slices.Clone(h.members)
 	for i := range members {
@@ -209,7 +209,7 @@ func (h *host) trust(how string) {
 	h.setMembers(members...)
 }
 
-// recorder passes calls on and keeps what the policy was trained on.
+// recorder passes calls on and records the updates.
 type recorder struct {
 	Policy
 	mu      sync.Mutex
@@ -223,18 +223,18 @@ func (r *recorder) Update(ctx context.Context, p policy.UpdateParams) (policy.Up
 	return r.Policy.Update(ctx, p)
 }
 
-// scripted is a Policy that says what it is told to: a random model would never score.
+// scripted is a Policy with scripted answers, because a random model would never score.
 type scripted struct {
-	answer    func(prompt, generation int) string // a completion's text; it ends with EOS
+	answer    func(prompt, generation int) string // text of a completion, which ends with EOS
 	generated []policy.GenerateParams
 	failure   error   // of Update
-	apart     float64 // the largest difference to the sampler that Update finds
+	apart     float64 // largest difference to the sampler that Update reports
 	generate  func(context.Context) error
-	likely    func(text string) float64 // the least log-probability of a completion's tokens; nil: -1
+	likely    func(text string) float64 // lowest log-probability among a completion's tokens; nil: -1
 	scored    []policy.LogprobsParams
 }
 
-// Logprobs finds the last token of a completion the least likely.
+// Logprobs gives the last token of a completion the lowest log-probability.
 func (s *scripted) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
 	s.scored = append(s.scored, p)
 	var result policy.LogprobsResult
@@ -283,7 +283,7 @@ func (s *scripted) Generate(ctx context.Context, p policy.GenerateParams) (polic
 	return result, nil
 }
 
-// Update counts the tokens whose sampler's log-probabilities it is given, as an engine does.
+// Update counts the tokens with sampling log-probabilities, like an engine.
 func (s *scripted) Update(_ context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	result := policy.UpdateResult{Loss: 0.5, GradNorm: 2, Steps: 1}
 	for _, q := range p.Sequences {
@@ -295,7 +295,7 @@ func (s *scripted) Update(_ context.Context, p policy.UpdateParams) (policy.Upda
 	return result, s.failure
 }
 
-// newNode is a node of parts that are real but for the host and, often, the policy.
+// newNode returns a node with real parts except the host and, often, the policy.
 func newNode(t testing.TB, c configs.Config, id string, p Policy, bus *natsbus.Bus, h Host) *Node {
 	t.Helper()
 	return &Node{

@@ -9,23 +9,23 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Journal is a round's write-ahead log; *journal.Journal is the real one.
+// Journal is the interface of a round's write-ahead log. *journal.Journal implements it.
 type Journal interface {
-	// Generated logs what the node is about to share.
+	// Generated logs the rollouts that the node is about to share.
 	Generated(round int, record journal.Generated) error
-	// Trained logs what the node is about to learn from. It is on disk when this returns.
+	// Trained logs the training set of the coming update. The record is on disk when Trained returns.
 	Trained(round int, record journal.Trained) error
 }
 
 var _ Journal = (*journal.Journal)(nil)
 
-// RecoveredRound is a round of which a previous process of the node has logged what it generated, and no more.
+// RecoveredRound is a round whose completions a previous process of the node logged, without a training set.
 type RecoveredRound struct {
 	Round     int
 	Generated *journal.Generated
 }
 
-// logGenerated makes the round's batch and logs it with what it was made of, before anybody sees it.
+// logGenerated builds the round's batch and logs it with its tokens before the node shares it.
 func (n *Node) logGenerated(round int, groups []group, m *measured) (exchange.Batch, error) {
 	batch := n.batch(round, groups)
 	if n.Journal == nil || n.recalled(round) {
@@ -54,8 +54,8 @@ func (n *Node) logGenerated(round int, groups []group, m *measured) (exchange.Ba
 	return batch, err
 }
 
-// logTrained logs the round's training set before its update. The round's journal time takes it, the logged report's
-// can't.
+// logTrained logs the round's training set before its update. The round's journal time includes the write, but the
+// logged report cannot.
 func (n *Node) logTrained(round int, training policy.UpdateParams, external []group, m *measured) error {
 	if n.Journal == nil {
 		return nil
@@ -63,7 +63,7 @@ func (n *Node) logTrained(round int, training policy.UpdateParams, external []gr
 	began := time.Now()
 	record := journal.Trained{Update: training, Report: m.report()}
 	for _, g := range external {
-		if n.Config.Async() || g.origin.Round != round { // it may come again
+		if n.Config.Async() || g.origin.Round != round { // it may arrive again
 			record.Externals = append(record.Externals, g.origin)
 		}
 	}
@@ -72,7 +72,8 @@ func (n *Node) logTrained(round int, training policy.UpdateParams, external []gr
 	return err
 }
 
-// recall is what a previous process generated in the round, if it is what would be generated now.
+// recall returns the completions that a previous process generated in the round, if their seed and number are those
+// wanted.
 func (n *Node) recall(round int, params policy.GenerateParams) (result policy.GenerateResult, seconds float64, logged bool) {
 	if !n.recalled(round) {
 		return result, 0, false

@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// witness is a Journal and, around the real ones, an exchange and a policy: it notes what happened in which order.
+// witness records the order of calls. It is a Journal, and wraps a real exchange and a policy.
 type witness struct {
 	exchange.Exchange
 	Policy
@@ -65,7 +65,7 @@ func (w *witness) Publish(ctx context.Context, b exchange.Batch) error {
 	return w.Exchange.Publish(ctx, b)
 }
 
-// witnessed is a stage with a witness; its peers share one useful rollout.
+// witnessed returns a stage with a witness. Its peers share one useful rollout.
 func witnessed(t *testing.T, change func(*configs.Config)) (*stage, *witness) {
 	t.Helper()
 	s := newStage(t, change)
@@ -76,7 +76,7 @@ func witnessed(t *testing.T, change func(*configs.Config)) (*stage, *witness) {
 	return s, w
 }
 
-// The log is ahead: of sharing, and of the update.
+// The journal is written before sharing and before the update.
 func TestTheLogIsWrittenAhead(t *testing.T) {
 	for _, iterations := range []int{1, 2} {
 		s, w := witnessed(t, func(c *configs.Config) { c.NumIterations, c.MicroBatch = iterations, 5 })
@@ -104,7 +104,7 @@ func TestTheLogIsWrittenAhead(t *testing.T) {
 	}
 }
 
-// What can't be logged isn't shared, nor learnt from.
+// The node does not share or train on what it cannot log.
 func TestARoundEndsWhereItCantBeLogged(t *testing.T) {
 	s, w := witnessed(t, nil)
 	w.failure["log trained"] = syscall.ENOSPC
@@ -117,7 +117,7 @@ func TestARoundEndsWhereItCantBeLogged(t *testing.T) {
 	require.Equal(t, []string{"generate"}, w.happened)
 }
 
-// What a previous process generated is taken as if it had been generated now, if it is of the same seed and size.
+// Logged completions of a previous process are used like new ones, if seed and size match.
 func TestLoggedCompletionsAreTaken(t *testing.T) {
 	for _, iterations := range []int{1, 2} {
 		change := func(c *configs.Config) { c.NumIterations = iterations }
