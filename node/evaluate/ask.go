@@ -13,18 +13,18 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Answers are the completions of a question.
+// Answers holds the completions of a question.
 type Answers struct {
-	Run           string            `json:"run"` // empty: a model that no run has trained
+	Run           string            `json:"run"` // empty: no run trained the model
 	Model         string            `json:"model"`
-	Node          string            `json:"node"` // empty: a model that no run has trained
+	Node          string            `json:"node"` // empty: no run trained the model
 	Choice        string            `json:"node_chosen_by"`
-	Round         int               `json:"round"` // rounds that the weights hold
+	Round         int               `json:"round"` // rounds that the weights were trained for
 	Device        string            `json:"device"`
-	Task          string            `json:"task"` // empty: a question of nobody's
+	Task          string            `json:"task"` // empty: the question belongs to no task
 	Index         int64             `json:"index"`
 	Seed          int64             `json:"seed"`
-	SystemPrompt  string            `json:"system_prompt"` // its name
+	SystemPrompt  string            `json:"system_prompt"` // by name
 	Question      string            `json:"question"`
 	CorrectAnswer *string           `json:"correct_answer"`
 	PromptTokens  int               `json:"prompt_tokens"`
@@ -32,13 +32,13 @@ type Answers struct {
 	Completions   []node.Completion `json:"completions"`
 	MeanScore     *float64          `json:"mean_score"`
 
-	Because string `json:"-"` // of the node
+	Because string `json:"-"` // why this node was chosen
 
-	drawn string // which question it is
-	limit int    // most tokens
+	drawn string // describes the question
+	limit int    // most tokens per completion
 }
 
-// Sampling is how completions are sampled; nil: as in training.
+// Sampling has the sampling options of completions. nil means as in training.
 type Sampling struct {
 	MaxCompletionLength, TopK *int
 	Temperature, TopP         *float64
@@ -61,8 +61,8 @@ func (s Sampling) apply(c *configs.Config) {
 	}
 }
 
-// Prepare makes the model's configuration that of one call, for which memory is then planned, and returns the
-// question's tokens. It warns of limits.
+// Prepare applies the question and the sampling options to the model's configuration, from which the caller plans
+// memory. It returns the question's tokens. It warns if a limit shortens the completions.
 func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Writer) ([]int, error) {
 	prompt := node.Prompt(m.Config, m.tokens, q.Text)
 	trained := m.Config.MaxPromptLength
@@ -86,7 +86,7 @@ func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Wri
 	return prompt, nil
 }
 
-// Ask samples completions of a question that was prepared, and scores them where the question has an answer.
+// Ask samples completions of a prepared question, and scores them if the question has an item.
 func (e *Engine) Ask(ctx context.Context, q Question, prompt []int, completions int, seed, index int64, stderr io.Writer) (*Answers, error) {
 	c, tokens := e.model.Config, e.model.tokens
 	fmt.Fprintf(stderr, "Sampling %s of at most %d tokens.\n", units.Plural(completions, "completion"), c.MaxCompletionLength)

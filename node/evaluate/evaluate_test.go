@@ -64,7 +64,7 @@ func TestQuestionOfStdinIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "longer than 1048576 bytes")
 }
 
-// What a model writes neither moves the cursor nor looks like a line of ours.
+// A model's text neither moves the cursor nor looks like the program's own output.
 func TestPromptedIsPrintedSafely(t *testing.T) {
 	four, score, wrong := "4\x1b[2J", 1.0, 0.25
 	var out bytes.Buffer

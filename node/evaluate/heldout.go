@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node"
 )
 
-// HeldOut has the model answer the held-out questions of its configuration. progress is told how many questions are
-// done, and of how many.
+// HeldOut answers the held-out questions of the model's configuration. progress receives the number of questions
+// done and the total.
 func (e *Engine) HeldOut(ctx context.Context, progress func(done, of int)) (event.Eval, error) {
 	questions, err := node.OpenHeldOut(e.model.Config, e.model.tasks, e.model.tokens, e.context)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package evaluate lets one model answer questions in its own engine: the held-out questions of its tasks, or a user's
-// question. It owns the engine and the questions, takes the model and the placement that the launcher decided, records
-// nothing, and must not import launcher or a database.
+// Package evaluate runs one model in its own engine to answer questions: the held-out questions of its tasks, or a
+// user's question. It owns the engine and the questions. The launcher decides the model and the placement. The
+// package records nothing, and must not import launcher or a database.
 package evaluate
 
 import (
@@ -17,39 +17,39 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Model is a model that is to be asked.
+// Model is a model that answers questions.
 type Model struct {
 	Config       configs.Config
 	Preset       configs.Model
-	Dir          string // first weights, or the folder
+	Dir          string // folder of the initial weights, or of the model
 	Tokenizer    string
-	TokenizerDir string // folder where the tokenizer is looked for
+	TokenizerDir string // folder in which to look for the tokenizer
 	Checkpoint   Checkpoint
 
-	tasks  *task.Set           // of OpenText
-	tokens tokenizer.Tokenizer // of OpenText
+	tasks  *task.Set           // set by OpenText
+	tokens tokenizer.Tokenizer // set by OpenText
 }
 
-// Checkpoint is which weights of a run's node the model has.
+// Checkpoint selects weights of a run's node.
 type Checkpoint struct {
-	Run   string // whose it is
-	Node  string // empty: the model has no checkpoint
-	Dir   string // the node's
-	Round int    // 0: the first weights; -1: the newest
+	Run   string // run of the node
+	Node  string // empty: no checkpoint
+	Dir   string // folder of the node
+	Round int    // 0: the initial weights; -1: the newest checkpoint
 }
 
-// Placement is where the launcher has put the model.
+// Placement is the launcher's decision where the model runs.
 type Placement struct {
-	Device         string // as people name it
+	Device         string // for messages
 	OnGPU          bool
 	EngineDevice   string
 	Threads        int
-	GenerateBatch  int   // most completions at a time; 0: as the call says
+	GenerateBatch  int   // most completions at a time; 0: as in the call
 	MemoryCapBytes int64 // 0: none
 	Environment    []string
 }
 
-// Host is what an engine needs of the process that asks.
+// Host is what an engine needs of the calling process.
 type Host struct {
 	Python *policy.Interpreter
 	Stderr io.Writer
@@ -68,17 +68,17 @@ func (m *Model) OpenText() (err error) {
 	return err
 }
 
-// Engine is a model in an engine of its own.
+// Engine is a running engine with the model loaded.
 type Engine struct {
 	*policy.Engine
 	model   *Model
 	device  string
 	context int // tokens
-	rounds  int // that its weights hold
-	batch   int // most completions at a time; 0: as the call says
+	rounds  int // rounds that the weights were trained for
+	batch   int // most completions at a time; 0: as in the call
 }
 
-// Open starts an engine and loads the model, with its checkpoint. The caller closes the engine.
+// Open starts an engine and loads the model with its checkpoint. The caller closes the engine.
 func (m *Model) Open(ctx context.Context, h Host, where Placement) (_ *Engine, err error) {
 	if err := m.OpenText(); err != nil {
 		return nil, err
@@ -121,13 +121,13 @@ func (m *Model) loadParams(where Placement) policy.LoadParams {
 	return policy.LoadParams{
 		ModelDir: m.Dir, Device: where.EngineDevice, Precision: c.ResolvedPrecision(where.OnGPU), Threads: where.Threads, Seed: c.Seed,
 		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
-		OptimizerOffload: where.OnGPU, // moments that come with a checkpoint are of no use here
+		OptimizerOffload: where.OnGPU, // a checkpoint's moments are not needed here
 		CUDAGraphs:       c.CUDAGraphs,
 		MemoryCapBytes:   where.MemoryCapBytes,
 	}
 }
 
-// restore brings the checkpoint into the engine and returns the rounds that its weights hold, 0 without one.
+// restore loads the checkpoint into the engine and returns its number of rounds, 0 without a checkpoint.
 func (c Checkpoint) restore(ctx context.Context, engine *policy.Engine, logger *slog.Logger) (int, error) {
 	switch {
 	case c.Node == "" || c.Round == 0:

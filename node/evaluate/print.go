@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Print shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none
-// looks like ours.
+// Print shows a question and its completions. It indents text from a model or a user, so that no line of it looks
+// like the program's own output.
 func (p *Answers) Print(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	if p.Node != "" {

@@ -18,16 +18,16 @@ import (
 // maxQuestion bounds a question, in bytes.
 const maxQuestion = 1 << 20
 
-// Question is the question that a model gets.
+// Question is a question for the model.
 type Question struct {
 	Text  string
-	Item  *task.Item                // nil: a question of nobody's, without a score
-	Task  string                    // of the item; empty: of a file, or none
+	Item  *task.Item                // nil: a user's question, without a score
+	Task  string                    // of the item; empty: from a file, or no item
 	Score func(text string) float64 // nil without an item
-	Drawn string                    // which one it is, for people
+	Drawn string                    // description of the question, for messages
 }
 
-// Draw draws a question: of a task's dataset by seed and index, or, without a task's name, one that no node trains on.
+// Draw draws a question: from a task's dataset by seed and index, or, if name is empty, a held-out question.
 func (m *Model) Draw(name string, seed, index int64) (Question, error) {
 	if name != "" {
 		return m.ofTask(name, seed, index)
@@ -43,7 +43,7 @@ func (m *Model) Draw(name string, seed, index int64) (Question, error) {
 	}, nil
 }
 
-// heldOut draws a question that no node trains on and that is as long as training allows.
+// heldOut draws a held-out question that fits max_prompt_length.
 func (m *Model) heldOut(seed, index int64) (task.Item, error) {
 	for try := range 1000 {
 		item, err := m.tasks.DrawHeldOut(sapo.Seed(seed, "", int(index), sapo.PurposeHeldOut, try))
@@ -57,8 +57,8 @@ func (m *Model) heldOut(seed, index int64) (task.Item, error) {
 	return task.Item{}, fail.Hint(errors.New("the tasks have no held-out question that fits max_prompt_length"), "a question, or --task NAME")
 }
 
-// ofTask is an item of a task's dataset, with the parameters that the model is trained with, or the paper's where its
-// tasks lack this one.
+// ofTask returns an item of a task's dataset. It uses the parameters with which the model was trained, or the
+// paper's if its tasks do not include this one.
 func (m *Model) ofTask(name string, seed, index int64) (Question, error) {
 	params, whose := m.Config.Tasks.Mixture, "as trained"
 	if !slices.ContainsFunc(params, func(s configs.TaskSpec) bool { return s.Name == name }) {
@@ -79,7 +79,7 @@ func (m *Model) ofTask(name string, seed, index int64) (Question, error) {
 	}, nil
 }
 
-// ReadQuestion is the question that was given, or that of stdin where "-" was.
+// ReadQuestion returns the question in argument, or the one on stdin if argument is "-".
 func ReadQuestion(stdin io.Reader, argument string) (Question, error) {
 	text := argument
 	if argument == "-" {
