@@ -21,7 +21,7 @@ func readShape(path string) (configs.Shape, error) {
 	return shape, nil
 }
 
-// tensorsOf lists the tensors that a model of this shape needs and their shapes, and the prefix that files may give
+// tensorsOf lists the tensors of a model of this shape and their dimensions, and the prefix that files may add to
 // their names.
 func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
 	if s.Rotary() {
@@ -30,7 +30,7 @@ func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
 	return gpt2Tensors(s), "transformer."
 }
 
-// gpt2Tensors lists GPT-2's; linear layers are stored (in, out), as in OpenAI's code.
+// gpt2Tensors lists GPT-2's tensors. Linear layers are stored (in, out), as in OpenAI's code.
 func gpt2Tensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	tensors := map[string][]int64{
@@ -60,8 +60,8 @@ func gpt2Tensors(s configs.Shape) map[string][]int64 {
 	return tensors
 }
 
-// rotaryTensors lists Llama's, Qwen2's and Qwen3's, without the prefix; linear layers are stored (out, in), as torch's
-// Linear does.
+// rotaryTensors lists the tensors of Llama, Qwen2 and Qwen3, without the prefix. Linear layers are stored (out,
+// in), as in torch's Linear.
 func rotaryTensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
@@ -99,8 +99,8 @@ func rotaryTensors(s configs.Shape) map[string][]int64 {
 	return tensors
 }
 
-// check holds the tensors of a directory's files against the shape that its config.json gives. Files may hold more,
-// such as attention masks.
+// check compares the tensors of a directory's files with the shape from its config.json. Files may hold more
+// tensors, such as attention masks.
 func check(shape configs.Shape, tensors map[string]Tensor) error {
 	wanted, prefix := tensorsOf(shape)
 	var missing []string

@@ -19,12 +19,12 @@ const (
 	weightsFile = "model.safetensors"
 	indexFile   = "model.safetensors.index.json"
 
-	maxJSONBytes = 4 << 20 // of config.json and the index
+	maxJSONBytes = 4 << 20 // limit for config.json and the index
 )
 
-// Inspect checks a model directory in the Hugging Face layout, config.json and *.safetensors, without reading the
-// weights themselves, and returns the model's shape. Tied weights count once in Parameters. Errors fit on one line and
-// name the file.
+// Inspect checks a model directory in the Hugging Face layout (config.json and *.safetensors) without reading the
+// weights, and returns the model's shape. Parameters counts tied weights once. Errors fit on one line and name the
+// file.
 func Inspect(dir string) (configs.Shape, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func Inspect(dir string) (configs.Shape, error) {
 	return shape, nil
 }
 
-// weightFiles lists the files that hold a directory's weights: one, or the shards that an index names.
+// weightFiles lists a directory's weight files: one, or the shards in the index.
 func weightFiles(dir string) ([]string, error) {
 	single := filepath.Join(dir, weightsFile)
 	if _, err := os.Stat(single); err == nil {
@@ -95,7 +95,7 @@ func readHeaderOf(path string) (map[string]Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // opened for reading
+	defer func() { _ = file.Close() }() // read-only
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -103,13 +103,13 @@ func readHeaderOf(path string) (map[string]Tensor, error) {
 	return ReadHeader(file, info.Size())
 }
 
-// readBounded reads a small file.
+// readBounded reads a file of at most maxJSONBytes.
 func readBounded(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // opened for reading
+	defer func() { _ = file.Close() }() // read-only
 	data, err := io.ReadAll(io.LimitReader(file, maxJSONBytes+1))
 	if err != nil {
 		return nil, err

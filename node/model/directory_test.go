@@ -15,7 +15,7 @@ func TestInspect(t *testing.T) {
 	plain, prefixed, sharded := t.TempDir(), t.TempDir(), t.TempDir()
 	writeTiny(t, plain)
 
-	// As transformers writes it: a prefix, masks that are no parameters.
+	// As transformers writes it: with a prefix, and with masks that are not parameters.
 	write(t, filepath.Join(prefixed, "config.json"), []byte(tinyConfig))
 	tensors := tinyTensors(t, "transformer.")
 	end := int64(0)
@@ -136,8 +136,8 @@ func TestInspectRefuses(t *testing.T) {
 	}
 }
 
-// tinyQwen2Config counts 5*4 for the embedding, 4 for the final norm, and in each of two layers 4*4+4, twice 2*4+2 and
-// 4*4 for attention, 3*4*6 for the feed-forward layer and 2*4 for norms; with a head of its own 20 more.
+// tinyQwen2Config has 5*4 parameters for the embedding, 4 for the final norm, and in each of two layers 4*4+4,
+// twice 2*4+2 and 4*4 for attention, 3*4*6 for the feed-forward layer and 2*4 for norms. An untied head adds 20.
 const tinyQwen2Config = `{"model_type":"qwen2","num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"hidden_size":4,
 "intermediate_size":6,"max_position_embeddings":64,"vocab_size":5,"tie_word_embeddings":true}`
 
@@ -158,7 +158,7 @@ func TestInspectQwen2(t *testing.T) {
 		}
 	}
 
-	// A GPT-2's weights beside a Qwen2's configuration.
+	// A GPT-2's weights with a Qwen2's configuration.
 	dir := t.TempDir()
 	writeTiny(t, dir)
 	write(t, filepath.Join(dir, "config.json"), []byte(tinyQwen2Config))

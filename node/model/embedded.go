@@ -19,8 +19,8 @@ import (
 //go:embed nano micro
 var embeddedModels embed.FS
 
-// resolveEmbedded writes an embedded model's files to <home>/models/<name>-<hash> unless they are there, and returns
-// that directory. The hash is over the files, so a program with other weights uses another directory.
+// resolveEmbedded writes an embedded model's files to <home>/models/<name>-<hash> unless they exist, and returns
+// that directory. The hash covers the files, so that a program with other weights uses another directory.
 func resolveEmbedded(models fs.FS, name, home string) (string, error) {
 	if !fs.ValidPath(name) || path.Base(name) != name || name == "." {
 		return "", fmt.Errorf("model %q: no name of an embedded model", name)

@@ -21,7 +21,7 @@ func TestResolveEmbedded(t *testing.T) {
 		"tiny/README.md":         {Data: []byte("not for the engine")},
 	}
 	home := t.TempDir()
-	var group sync.WaitGroup // nodes that start together
+	var group sync.WaitGroup // nodes that start at the same time
 	dirs := make([]string, 8)
 	for i := range dirs {
 		group.Go(func() {
@@ -41,7 +41,7 @@ func TestResolveEmbedded(t *testing.T) {
 	}
 	checkOnly(t, dir, "config.json", "model.safetensors")
 
-	// A file that was cut off or changed is written again, an equal one is left alone.
+	// A truncated or changed file is written again. An equal one is not.
 	config := filepath.Join(dir, "config.json")
 	before, err := os.Stat(config)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestResolveEmbeddedRefuses(t *testing.T) {
 	}
 }
 
-// TestEmbeddedModels holds whatever is built in to the checks that other models get, and to what its preset says of it.
+// TestEmbeddedModels checks every embedded model like any other model, and against its preset.
 func TestEmbeddedModels(t *testing.T) {
 	for _, name := range configs.Models() {
 		preset, err := configs.LoadModel(name)

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// Ensure is Resolve, but offers to download a model that isn't in the Hugging Face cache: without a question when yes
-// says that the user has agreed, after a question on a terminal, and not at all elsewhere.
+// Ensure calls Resolve, and can download a model that is not in the Hugging Face cache. With yes it downloads
+// without asking. On a terminal it asks first. Otherwise it returns the error of Resolve.
 func Ensure(ctx context.Context, m configs.Model, home string, stdin io.Reader, stderr io.Writer, yes bool) (string, error) {
 	dir, err := Resolve(m, home)
 	var missing *MissingError

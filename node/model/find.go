@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// Find is the model of a preset's name, a folder, or a name of the hub whose weights are cached.
+// Find returns the model of a preset, of a folder, or of a Hugging Face name with cached weights.
 func Find(name string) (configs.Model, error) {
 	m, err := configs.LoadModel(name)
 	if err == nil {
@@ -43,7 +43,7 @@ func Find(name string) (configs.Model, error) {
 	return configs.ParseModel(called, folder, text)
 }
 
-// Of are the models of a configuration that is resolved, each once, the first node's first.
+// Of returns the models of a resolved configuration, each once, the first node's first.
 func Of(c configs.Config) ([]configs.Model, error) {
 	keys := []string{c.Model}
 	for _, m := range c.Members {
@@ -62,7 +62,7 @@ func Of(c configs.Config) ([]configs.Model, error) {
 	return list, nil
 }
 
-// NamesFolder tells a model's folder from the name of a run.
+// NamesFolder reports whether a name is a model's folder rather than a run.
 func NamesFolder(name string) bool {
 	if name == "" {
 		return false

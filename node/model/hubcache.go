@@ -10,9 +10,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// MissingError says that a model of the hub isn't in this machine's cache, whole. A download would mend it.
+// MissingError reports that a model of the hub is missing or incomplete in this machine's cache. A download repairs
+// it.
 type MissingError struct {
-	ID     string // canonical
+	ID     string // canonical id
 	Reason string
 }
 
@@ -20,7 +21,7 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("model %s %s. Try: swarm model pull %s, or --model DIR", e.ID, e.Reason, e.ID)
 }
 
-// resolveHub finds a model in the Hugging Face cache of this machine. It downloads nothing.
+// resolveHub finds a model in the Hugging Face cache of this machine, without downloading.
 func resolveHub(id string, ownTokenizer bool) (string, error) {
 	cache, err := hub.Cache(os.Getenv)
 	if err != nil {

@@ -19,13 +19,13 @@ type Listed struct {
 	Architecture string `json:"architecture"`
 	Parameters   int64  `json:"parameters"`
 	Preset       bool   `json:"preset"`
-	State        string `json:"state"` // embedded, cached, missing
+	State        string `json:"state"` // embedded, cached or missing
 	Path         string `json:"path,omitempty"`
-	Bytes        int64  `json:"bytes"` // on this machine; of a missing one what its weights take
+	Bytes        int64  `json:"bytes"` // size on this machine; for a missing model, size of its weights
 	Problem      string `json:"problem,omitempty"`
 }
 
-// Table lists models for people.
+// Table formats models as a table.
 func Table(rows []Listed) *table.Table {
 	t := table.New(table.Column{Title: "MODEL"}, table.Column{Title: "ARCHITECTURE", Drop: 2}, table.Column{Title: "PARAMETERS", Right: true, Drop: 1},
 		table.Column{Title: "STATE"}, table.Column{Title: "SIZE", Right: true})
@@ -39,7 +39,7 @@ func Table(rows []Listed) *table.Table {
 	return t
 }
 
-// List returns the presets, then what else is in the cache and can be trained.
+// List returns the presets, then the other models in the cache that can be trained.
 func List() ([]Listed, error) {
 	cache, err := hub.Cache(os.Getenv)
 	if err != nil {
@@ -97,7 +97,7 @@ func presetRow(m configs.Model, cache string) Listed {
 	return row
 }
 
-// folderBytes adds up the files of a folder, links followed.
+// folderBytes adds up the sizes of a folder's files, following links.
 func folderBytes(dir string) int64 {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Memory is what a model's parameters take in fp32 while it trains, in bytes.
+// Memory is the memory of a model's parameters in fp32 during training, in bytes.
 type Memory struct {
 	Weights    int64               `json:"weights_bytes"`
 	Gradients  int64               `json:"gradients_bytes"`
@@ -16,7 +16,7 @@ type Memory struct {
 	GuideTotal int64               `json:"guide_total_bytes"`
 }
 
-// MemoryOf is the memory of a model's parameters.
+// MemoryOf returns the memory of a model's parameters.
 func MemoryOf(m configs.Model) Memory {
 	weights := 4 * m.Shape.Parameters
 	return Memory{

@@ -1,7 +1,7 @@
-// Package model turns a model's name into a directory with its weights on this machine. It owns the weights that are
-// part of the program, the checks of a directory that a user names, and the way into the Hugging Face cache. It takes
-// configs.Model and opens no connection (hub.Client.Pull does, when a user asks for a download): what isn't here is an
-// error that says how to get it. It reads headers of weights; their values are the engine's.
+// Package model resolves a model's name to a directory with its weights on this machine. It owns the embedded
+// weights, the checks of a user's directory, and the access to the Hugging Face cache. It takes configs.Model and
+// opens no connection. Only hub.Client.Pull does, when a user asks for a download. If a model is missing, the error
+// says how to get it. The package reads the headers of weight files, and the engine reads the values.
 package model
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// Embedded is the Weights of a model that is part of the program.
+// Embedded is the value of Weights for a model that is part of the program.
 const Embedded = configs.Embedded
 
-// ownTokenizer is the Tokenizer of a model that needs its own tokenizerFile.
+// ownTokenizer is the value of Tokenizer for a model that needs its own tokenizerFile.
 const (
 	ownTokenizer  = "huggingface"
 	tokenizerFile = "tokenizer.json"
 )
 
-// Resolve returns the absolute path of a directory with the model's config.json and safetensors, checked by Inspect.
-// Weights are "embedded" (written below home at first use), a directory, or a Hugging Face id that is looked up in this
-// machine's cache and never downloaded (*MissingError when it isn't there). Errors fit on one line and end with what to
-// try.
+// Resolve returns the absolute path of a directory with the model's config.json and safetensors, checked by
+// Inspect. Weights are "embedded" (written below home at first use), a directory, or a Hugging Face id. For an id
+// it looks in this machine's cache and never downloads: a missing model is a *MissingError. Errors fit on one line
+// and end with what to try.
 func Resolve(m configs.Model, home string) (string, error) {
 	switch {
 	case m.Weights == "":
@@ -41,7 +41,8 @@ func Resolve(m configs.Model, home string) (string, error) {
 	return "", fmt.Errorf("model %q is neither a directory nor a Hugging Face id. Try: --model DIR", m.Weights)
 }
 
-// isDirectory tells a directory from a Hugging Face id: by its spelling, or because it is there.
+// isDirectory reports whether a name is a directory rather than a Hugging Face id: by its spelling, or because it
+// exists.
 func isDirectory(name string) bool {
 	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "/") {
 		return true

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// HubName is a preset's or the hub's NAME[@REVISION] as the hub spells it.
+// HubName returns the hub's name and revision for NAME[@REVISION], with a preset's name or the hub's.
 func HubName(text string) (id, revision string, err error) {
 	name, at, _ := strings.Cut(text, "@")
 	if m, err := configs.LoadModel(name); err == nil {
@@ -33,14 +33,14 @@ func HubName(text string) (id, revision string, err error) {
 	return id, revision, nil
 }
 
-// Pulled is a model that was downloaded.
+// Pulled is a downloaded model.
 type Pulled struct {
 	hub.Result
 	Shape configs.Shape `json:"shape"`
 }
 
-// Pull downloads a model and checks that the engine can load it: its architecture before the weights are downloaded,
-// the weights after.
+// Pull downloads a model and checks that the engine can load it. It checks the architecture before it downloads the
+// weights, and the weights afterwards.
 func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, error) {
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {
@@ -66,7 +66,7 @@ func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, e
 	return Pulled{result, shape}, nil
 }
 
-// Print says what was downloaded, and how to train it.
+// Print shows the downloaded model and the command to train it.
 func (p Pulled) Print(w io.Writer, id, revision string) {
 	fmt.Fprintf(w, "%s: %s, %s parameters, %s (%s downloaded)\n%s\n", id, p.Shape.Family(), units.Group(p.Shape.Parameters),
 		units.Bytes(p.Bytes), units.Bytes(p.Downloaded), p.Path)
@@ -77,7 +77,7 @@ func (p Pulled) Print(w io.Writer, id, revision string) {
 	fmt.Fprintf(w, "Next: swarm up --model %s\n", next)
 }
 
-// pullText says how far a download is.
+// pullText describes the progress of a download.
 func pullText(id string, now hub.Progress) string {
 	if now.Waiting {
 		return fmt.Sprintf("%s: waits for another program that downloads %s", id, now.File)

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// maxHeaderBytes bounds a header's JSON. GPT-2's is 14 KB; the format itself allows 100 MB.
+// maxHeaderBytes bounds a header's JSON. GPT-2's header has 14 KB. The format allows 100 MB.
 const maxHeaderBytes = 4 << 20
 
 // Tensor is one entry of a safetensors header.
@@ -20,7 +20,7 @@ type Tensor struct {
 	DataOffsets [2]int64 `json:"data_offsets"` // begin and end in bytes, from the end of the header
 }
 
-// Elements is the product of the shape.
+// Elements is the number of elements: the product of the shape.
 func (t Tensor) Elements() int64 {
 	n := int64(1)
 	for _, d := range t.Shape {
@@ -29,10 +29,9 @@ func (t Tensor) Elements() int64 {
 	return n
 }
 
-// ReadHeader reads the header of a safetensors file of size bytes, and nothing of its data: eight bytes of length,
-// little-endian, then JSON (https://github.com/huggingface/safetensors, "Format"). It holds the file to what the format
-// promises: known types, sizes that follow from type and shape, and offsets that cover the data without holes or
-// overlap.
+// ReadHeader reads the header of a safetensors file of size bytes, without its data: an eight-byte little-endian
+// length, then JSON (https://github.com/huggingface/safetensors, "Format"). It checks that the types are known,
+// that sizes follow from type and shape, and that offsets cover the data without gaps or overlap.
 func ReadHeader(file io.Reader, size int64) (map[string]Tensor, error) {
 	var prefix [8]byte
 	if _, err := io.ReadFull(file, prefix[:]); err != nil {
@@ -71,7 +70,7 @@ func ReadHeader(file io.Reader, size int64) (map[string]Tensor, error) {
 	return tensors, checkCoverage(tensors, size-8-int64(length))
 }
 
-// dtypeBytes is the size of an element, 0 for a type the format doesn't have.
+// dtypeBytes is the size of an element in bytes, 0 for an unknown type.
 func dtypeBytes(dtype string) int64 {
 	switch dtype {
 	case "BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2":

@@ -17,9 +17,9 @@ import (
 
 const generationFile = "generation_config.json"
 
-// SaveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does:
-// copies of the base model's, or, if its folder has no tokenizer, those of the tokenizer that training fell back to.
-// Then both configurations name its end token.
+// SaveTokenizer writes the files beside a saved model's weights that make transformers tokenize as in training. It
+// copies the base model's files. If the base has no tokenizer, it writes those of the fallback tokenizer used in
+// training, and sets the end token in both configuration files.
 func SaveTokenizer(base configs.Model, from, to string) error {
 	if hasTokenizer(from) {
 		return copyFiles(from, to, hub.SmallFiles()...)
@@ -43,7 +43,7 @@ func SaveTokenizer(base configs.Model, from, to string) error {
 	return errors.Join(nameEnd(filepath.Join(to, "config.json"), tokens.EOS()), nameEnd(filepath.Join(to, generationFile), tokens.EOS()))
 }
 
-// hasTokenizer tells whether transformers finds a tokenizer in a folder.
+// hasTokenizer reports whether transformers finds a tokenizer in a folder.
 func hasTokenizer(dir string) bool {
 	there := func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -52,7 +52,7 @@ func hasTokenizer(dir string) bool {
 	return there(tokenizer.File) || there("vocab.json") && there("merges.txt")
 }
 
-// copyFiles copies those of the named files that there are.
+// copyFiles copies the named files that exist.
 func copyFiles(from, to string, names ...string) error {
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(from, name))
@@ -69,8 +69,8 @@ func copyFiles(from, to string, names ...string) error {
 	return nil
 }
 
-// nameEnd sets the end token in a JSON file, which need not be there, and makes it the first and the padding token
-// where the file names none.
+// nameEnd sets the end token in a JSON file, which need not exist. It also sets the first and the padding token if
+// the file has none.
 func nameEnd(path string, id int) error {
 	fields := map[string]any{}
 	data, err := files.ReadBounded(path, configs.MaxDocument)
@@ -79,7 +79,7 @@ func nameEnd(path string, id int) error {
 	}
 	if err == nil {
 		decoder := json.NewDecoder(bytes.NewReader(data))
-		decoder.UseNumber() // 1e-05 stays as it is
+		decoder.UseNumber() // keeps the spelling of numbers such as 1e-05
 		if err := decoder.Decode(&fields); err != nil || fields == nil {
 			return fmt.Errorf("%s is not a JSON object", path)
 		}

@@ -35,8 +35,8 @@ func savedFiles(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// A base folder's own tokenizer is copied; a folder without one gets the tokenizer that training fell back to, and an
-// end token by its id.
+// A base folder's own tokenizer is copied. A folder without one gets the fallback tokenizer of training, and its
+// end token id.
 func TestSavedTokenizerIsTheOneThatTrained(t *testing.T) {
 	gpt2, err := configs.LoadModel("gpt2")
 	require.NoError(t, err)

@@ -18,13 +18,13 @@ const tinyConfig = `{"model_type":"gpt2","n_layer":2,"n_head":2,"n_embd":4,"n_po
 // attention 4*12+12 + 4*4+4, feed-forward 4*16+16 + 16*4+4.
 const tinyParameters = 20 + 32 + 8 + 2*(16+80+148)
 
-// tinyTensors is the header of a GPT-2 that fits tinyConfig.
+// tinyTensors is the header of a GPT-2 for tinyConfig.
 func tinyTensors(t testing.TB, prefix string) map[string]Tensor {
 	t.Helper()
 	return tensorsFor(t, tinyConfig, prefix)
 }
 
-// tensorsFor is the header of the weights that fit a config.json.
+// tensorsFor is the header of weights for a config.json.
 func tensorsFor(t testing.TB, config, prefix string) map[string]Tensor {
 	t.Helper()
 	shape, err := configs.ParseShape([]byte(config))
@@ -43,7 +43,7 @@ func tensorsFor(t testing.TB, config, prefix string) map[string]Tensor {
 	return tensors
 }
 
-// pack makes a safetensors file of a header, with zeros as data.
+// pack returns a safetensors file with this header, with zeros as data.
 func pack(t testing.TB, tensors map[string]Tensor) []byte {
 	t.Helper()
 	header, err := json.Marshal(tensors)

@@ -1,8 +1,7 @@
-// Package hub brings models from the Hugging Face hub into this machine's Hugging Face cache, laid out so that
-// huggingface_hub and transformers find them there and the other way round
-// (https://huggingface.co/docs/hub/local-cache). It owns the cache's layout, the hub's endpoints and the checks of what
-// they send. Only Client.Pull opens connections; it is called when a user asked for a download. It imports nothing of
-// this module.
+// Package hub downloads models from the Hugging Face hub into this machine's Hugging Face cache. The layout is that
+// of huggingface_hub and transformers (https://huggingface.co/docs/hub/local-cache), so that both find each other's
+// files. The package owns the cache's layout, the hub's endpoints and the checks of downloads. Only Client.Pull
+// opens connections, after a user asked for a download. It imports only leaves of this module.
 package hub
 
 import (
@@ -16,20 +15,20 @@ import (
 	"strings"
 )
 
-// Main is the revision that a model's name alone means.
+// Main is the default revision.
 const Main = "main"
 
 var (
-	// idPattern is what the hub allows as a model's name, with or without its owner.
+	// idPattern matches the model names that the hub allows, with or without owner.
 	idPattern = regexp.MustCompile(`^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$`)
-	// revisionPattern is a commit's hash, or a branch or tag that is a single path element.
+	// revisionPattern matches a commit's hash, or a branch or tag that is a single path element.
 	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9][\w.-]{0,127}$`)
 )
 
-// gpt2Owner is the owner of GPT-2's weights on the hub. Their names without an owner are still valid, too.
+// gpt2Owner is the owner of GPT-2's weights on the hub. Their names without an owner are still valid.
 const gpt2Owner = "openai-community"
 
-// IsID tells whether a name could be a model's on the hub.
+// IsID reports whether a name is a valid model name of the hub.
 func IsID(name string) bool { return idPattern.MatchString(name) && !strings.Contains(name, "--") }
 
 // CanonicalID adds the owner to GPT-2's bare names.
@@ -41,7 +40,7 @@ func CanonicalID(id string) string {
 	return id
 }
 
-// ParseName parts NAME[@revision].
+// ParseName parses NAME[@revision].
 func ParseName(text string) (id, revision string, err error) {
 	id, revision, given := strings.Cut(text, "@")
 	if !given {
@@ -70,7 +69,7 @@ func home(getenv func(string) string) (string, error) {
 	return "", errors.New("neither HF_HOME nor HOME is set")
 }
 
-// Cache is the folder that models are cached in, by the environment variables of huggingface_hub.
+// Cache is the folder of cached models, by the environment variables of huggingface_hub.
 func Cache(getenv func(string) string) (string, error) {
 	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
 		if dir := getenv(name); dir != "" {
@@ -84,7 +83,7 @@ func Cache(getenv func(string) string) (string, error) {
 	return filepath.Join(dir, "hub"), nil
 }
 
-// expand replaces a leading ~, which no shell has replaced in a variable's value.
+// expand replaces a leading ~, because no shell expands it in a variable's value.
 func expand(dir string, getenv func(string) string) string {
 	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
 		return filepath.Join(getenv("HOME"), rest)
@@ -94,8 +93,7 @@ func expand(dir string, getenv func(string) string) string {
 
 func folder(id string) string { return "models--" + strings.ReplaceAll(id, "/", "--") }
 
-// Snapshot returns the directory that a revision of a model is cached in; fs.ErrNotExist when it isn't. It may lack
-// files.
+// Snapshot returns the cache directory of a model's revision, or fs.ErrNotExist. The directory may lack files.
 func Snapshot(cache, id, revision string) (string, error) {
 	id = CanonicalID(id)
 	names := []string{folder(id)}
@@ -133,12 +131,12 @@ func readRef(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = file.Close() }() // opened for reading
+	defer func() { _ = file.Close() }() // read-only
 	text, err := io.ReadAll(io.LimitReader(file, 1024))
 	return string(text), err
 }
 
-// Cached lists the ids of the models that the cache has a main revision of.
+// Cached lists the ids of the models with a main revision in the cache.
 func Cached(cache string) ([]string, error) {
 	entries, err := os.ReadDir(cache)
 	if errors.Is(err, fs.ErrNotExist) {

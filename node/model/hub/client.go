@@ -16,35 +16,35 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 )
 
-// defaultEndpoint is where models come from unless HF_ENDPOINT names a mirror.
+// defaultEndpoint is the endpoint unless HF_ENDPOINT names a mirror.
 const defaultEndpoint = "https://huggingface.co"
 
-// Client downloads from one hub into one cache. The fields that FromEnvironment fills with fixed values are there for
-// tests.
+// Client downloads from one hub into one cache. FromEnvironment sets the unexported fields. Tests replace them.
 type Client struct {
-	Endpoint string // without a slash at its end
-	Token    string // sent to Endpoint alone; empty: none
-	Offline  string // the variable that forbids connections; empty: none does
+	Endpoint string // without trailing slash
+	Token    string // sent to Endpoint only; empty: none
+	Offline  string // name of the variable that forbids connections; empty: allowed
 	Cache    string
-	Progress func(Progress) // called about every second, from the goroutine that called Pull; nil: not at all
+	Progress func(Progress) // called about every second, from the goroutine that called Pull; may be nil
 
 	transport http.RoundTripper
-	idle      time.Duration                              // without a byte for as long as this, a connection is given up
-	pause     func(context.Context, time.Duration) error // between attempts
-	free      func(dir string) (int64, error)            // bytes of disk
+	idle      time.Duration                              // timeout without a byte, after which the client closes the connection
+	pause     func(context.Context, time.Duration) error // waits between attempts
+	free      func(dir string) (int64, error)            // free bytes of the disk
 }
 
-// Progress is how far a pull is.
+// Progress is the progress of a pull.
 type Progress struct {
-	File    string  // being downloaded
-	Done    int64   // bytes of the whole pull, what was there before included
+	File    string  // current file
+	Done    int64   // bytes of the whole pull, including those already in the cache
 	Total   int64   // bytes
-	Rate    float64 // bytes a second, of this pull
-	Waiting bool    // for another process that downloads the same file
+	Rate    float64 // bytes a second in this pull
+	Waiting bool    // another process is downloading the same file
 }
 
-// FromEnvironment makes a client of huggingface_hub's variables: HF_ENDPOINT, HF_TOKEN (or the file that `hf auth
-// login` wrote), HF_HUB_OFFLINE, and those of the cache. Proxies are the usual HTTPS_PROXY and NO_PROXY.
+// FromEnvironment makes a client from the variables of huggingface_hub: HF_ENDPOINT, HF_TOKEN (or the file that `hf
+// auth login` wrote), HF_HUB_OFFLINE, and those of the cache. The proxy variables are the usual HTTPS_PROXY and
+// NO_PROXY.
 func FromEnvironment(getenv func(string) string) (*Client, error) {
 	endpoint := strings.TrimRight(getenv("HF_ENDPOINT"), "/")
 	if endpoint == "" {
@@ -73,7 +73,7 @@ func FromEnvironment(getenv func(string) string) (*Client, error) {
 	return c, nil
 }
 
-// token is HF_TOKEN, or what the token file holds.
+// token is HF_TOKEN, or the content of the token file.
 func token(getenv func(string) string) (string, error) {
 	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
 		if token := strings.TrimSpace(getenv(name)); token != "" {
@@ -102,7 +102,7 @@ func token(getenv func(string) string) (string, error) {
 	return token, checkToken(token, path)
 }
 
-// checkToken refuses what can't be part of a header.
+// checkToken refuses a token that cannot be part of a header.
 func checkToken(token, source string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("%s holds no token: it has spaces or other characters that no token has", source)
@@ -114,7 +114,7 @@ func isTrue(value string) bool {
 	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value))
 }
 
-// Host is the endpoint's host, to name it to people.
+// Host is the endpoint's host name, for messages.
 func (c *Client) Host() string {
 	if u, err := url.Parse(c.Endpoint); err == nil {
 		return u.Host
@@ -122,9 +122,8 @@ func (c *Client) Host() string {
 	return c.Endpoint
 }
 
-// RoundTrip adds the token to requests to the endpoint itself, and to no others: the hub redirects to storage
-// elsewhere, whose addresses carry their own permission. A token travels encrypted or not at all, except on this
-// machine.
+// RoundTrip adds the token to requests to the endpoint and to no others. The hub redirects to storage elsewhere
+// with signed addresses, which need no token. It sends a token only over TLS, except to this machine.
 func (c *Client) RoundTrip(request *http.Request) (*http.Response, error) {
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {
@@ -144,7 +143,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// client follows redirects, but not from an encrypted connection to an open one.
+// client returns an HTTP client that follows redirects, except from https to http.
 func (c *Client) client() *http.Client {
 	return &http.Client{Transport: c, CheckRedirect: func(request *http.Request, via []*http.Request) error {
 		if len(via) >= 10 {

@@ -29,7 +29,7 @@ func TestTokenGoesToTheEndpointAlone(t *testing.T) {
 	}
 }
 
-// seen is a transport that answers nothing and keeps the last request.
+// seen is a transport that returns empty responses and keeps the last request.
 type seen struct{ request *http.Request }
 
 func (s *seen) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// errDamaged is a whole file that isn't the one the hub listed.
+// errDamaged reports a complete file with another checksum than the hub listed.
 var errDamaged = errors.New("damaged")
 
-// download makes the file at path hold remote, through path + ".incomplete", where an earlier attempt of this or
-// another program may have left its first part. The name says which content it is a part of (it is the content's hash),
-// so the rest is asked for by offset alone: storage behind the hub's redirect has ETags of its own, to which an
-// If-Range would never match. The hash over the whole decides.
+// download downloads remote to path, through path + ".incomplete". An earlier attempt of this or another program
+// may have left the first part there. The file name is the content's hash, so the request names only an offset.
+// Storage behind the hub's redirect has its own ETags, which would never match an If-Range. The hash of the whole
+// file decides.
 func (p *pull) download(ctx context.Context, file remote, path string) error {
 	incomplete := path + ".incomplete"
 	failed, damaged := 0, false
@@ -34,7 +34,7 @@ func (p *pull) download(ctx context.Context, file remote, path string) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errDamaged):
-			// A part that was there before may be to blame: the second try starts from nothing.
+			// The part from an earlier attempt may be damaged: the second try starts from zero.
 			if removed := os.Remove(incomplete); removed != nil {
 				return removed
 			}
@@ -58,7 +58,7 @@ func (p *pull) download(ctx context.Context, file remote, path string) error {
 	}
 }
 
-// localError is a failure of this machine's disk, which no other attempt would mend.
+// localError is a failure of this machine's disk. Another attempt would not help.
 type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
@@ -68,7 +68,7 @@ func isNetwork(err error) bool {
 	return !errors.As(err, &local)
 }
 
-// attempt asks once for what the incomplete file lacks, and checks it when it is whole.
+// attempt makes one request for the missing bytes of the incomplete file, and checks the file when it is complete.
 func (p *pull) attempt(ctx context.Context, file remote, incomplete string) (err error) {
 	out, err := os.OpenFile(incomplete, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *pull) fetch(ctx context.Context, file remote, out *os.File, digest hash
 	watchdog := time.AfterFunc(idle, func() { cancel(fmt.Errorf("no data for %s", idle)) })
 	defer watchdog.Stop()
 
-	header := http.Header{"Accept-Encoding": {"identity"}} // offsets are of the file itself
+	header := http.Header{"Accept-Encoding": {"identity"}} // offsets refer to the uncompressed file
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
@@ -118,7 +118,7 @@ func (p *pull) fetch(ctx context.Context, file remote, out *os.File, digest hash
 	switch {
 	case response.StatusCode == http.StatusPartialContent && rangeStart(response.Header) == have:
 	case response.StatusCode == http.StatusOK:
-		digest.Reset() // it sends the whole file, whatever was asked for
+		digest.Reset() // the server sends the whole file despite the range
 		startDigest(digest, file)
 		p.advance(file.name, -have)
 		have = 0
@@ -139,7 +139,7 @@ func (p *pull) fetch(ctx context.Context, file remote, out *os.File, digest hash
 	return nil
 }
 
-// copy reads until the file is whole. A body that ends early, or goes on, is an error.
+// copy reads until the file is complete. A body that is too short or too long is an error.
 func (p *pull) copy(file remote, out io.Writer, digest hash.Hash, body io.Reader, have int64, alive func()) error {
 	buffer := make([]byte, 256<<10)
 	for {
@@ -166,8 +166,8 @@ func (p *pull) copy(file remote, out io.Writer, digest hash.Hash, body io.Reader
 	}
 }
 
-// newDigest makes the hash that names a file: sha256 of large files, and of others what git calls a blob's (sha1 over a
-// header with the size, and the content).
+// newDigest makes the hash that names a file: sha256 for large files, otherwise git's blob hash (sha1 over a header
+// with the size, and the content).
 func newDigest(file remote) hash.Hash {
 	if sha256Pattern.MatchString(file.hash) {
 		return sha256.New()
@@ -183,7 +183,7 @@ func startDigest(digest hash.Hash, file remote) {
 	}
 }
 
-// rangeStart reads the first offset of "bytes 100-199/200", -1 where there is none.
+// rangeStart returns the first offset of "bytes 100-199/200", -1 if there is none.
 func rangeStart(h http.Header) int64 {
 	var start, end int64
 	if _, err := fmt.Sscanf(h.Get("Content-Range"), "bytes %d-%d/", &start, &end); err != nil {
@@ -192,7 +192,7 @@ func rangeStart(h http.Header) int64 {
 	return start
 }
 
-// withCause names why a request's context ended, where that is why it failed.
+// withCause returns the cause of the context's end if the context has ended, otherwise err.
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -208,7 +208,7 @@ func sizeOf(path string) int64 {
 	return info.Size()
 }
 
-// publish gives a checked file its name.
+// publish renames a checked file to its final name.
 func publish(incomplete, path string) error {
 	if err := os.Rename(incomplete, path); err != nil {
 		return &localError{err}

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// refusal is an answer of the hub that another attempt would not change.
+// refusal is an answer of the hub that a retry would not change.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// busy is an answer after which another attempt may succeed, not before wait.
+// busy is an answer after which a retry may succeed, not before wait.
 type busy struct {
 	status int
 	wait   time.Duration
@@ -23,9 +23,9 @@ func (b *busy) Error() string {
 	return fmt.Sprintf("it answers %d %s", b.status, http.StatusText(b.status))
 }
 
-// judge turns an answer that isn't what was asked for into an error. The hub explains itself in X-Error-Code; its
-// status alone doesn't tell a model that isn't there from one that needs a token (401 for both). what is the model,
-// with @revision where that was asked for, or one of its files.
+// judge turns a failed response into an error. The hub explains the failure in X-Error-Code. The status alone does
+// not distinguish a missing model from one that needs a token: both are 401. what names the model (with @revision
+// if the user gave one), or one of its files.
 func (c *Client) judge(response *http.Response, id, what string) error {
 	status := response.StatusCode
 	code := response.Header.Get("X-Error-Code")
@@ -50,7 +50,7 @@ func (c *Client) judge(response *http.Response, id, what string) error {
 	return refuse("%s answers %s to the request for %s", c.Host(), response.Status, what)
 }
 
-// maxWait bounds what a server may make us wait.
+// maxWait bounds a server's Retry-After.
 const maxWait = time.Minute
 
 func retryAfter(h http.Header) time.Duration {
@@ -61,10 +61,10 @@ func retryAfter(h http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxWait)
 }
 
-// attempts is how often a download is tried that makes no progress.
+// attempts is the number of tries in a row without progress before a download fails.
 const attempts = 5
 
-// explain is the error after the last attempt, for a user.
+// explain is the error for the user after the last attempt.
 func (c *Client) explain(err error, id string, kept bool) error {
 	var no *refusal
 	if errors.As(err, &no) {
@@ -77,7 +77,7 @@ func (c *Client) explain(err error, id string, kept bool) error {
 	return fmt.Errorf("download %s from %s: %w. %s", id, c.Host(), err, try)
 }
 
-// delay is how long to wait before the next attempt, after so many that failed.
+// delay is the wait before the next attempt, after failed failures in a row.
 func delay(err error, failed int) time.Duration {
 	wait := time.Second << min(failed-1, 4)
 	var b *busy

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Limits on what a hub may send: an answer of its API, and a file other than weights.
+// Limits on data from a hub: an answer of its API, and a file other than weights.
 const (
 	maxAnswer    = 16 << 20
 	maxSmallFile = 64 << 20
@@ -32,7 +32,7 @@ const (
 	indexName   = "model.safetensors.index.json"
 )
 
-// SmallFiles are the files beside the weights that say how a model talks. A model may lack any of them.
+// SmallFiles lists the tokenizer and generation files beside the weights. A model may lack any of them.
 func SmallFiles() []string {
 	return []string{
 		"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
@@ -40,21 +40,21 @@ func SmallFiles() []string {
 	}
 }
 
-// listing is a model at one commit.
+// listing is the list of a model's files at one commit.
 type listing struct {
 	commit string
 	files  []remote
 }
 
-// remote is one file. Its hash is a sha256 for files in large-file storage and the hash of git's blob (sha1) for
-// others; it is the file's ETag at the hub, and its name in the cache.
+// remote is one file. Its hash is a sha256 for files in large-file storage and git's blob hash (sha1) for others.
+// The hash is the file's ETag at the hub, and its name in the cache.
 type remote struct {
 	name string
 	size int64
 	hash string
 }
 
-// list asks what a revision of a model holds and picks what is needed of it, config.json first.
+// list fetches the file list of a model's revision and chooses the files to download, config.json first.
 func (c *Client) list(ctx context.Context, id, revision string) (listing, error) {
 	what := "model " + id
 	if revision != Main {
@@ -112,8 +112,8 @@ func (c *Client) list(ctx context.Context, id, revision string) (listing, error)
 	return c.complete(ctx, id, listing{commit: answer.SHA, files: chosen})
 }
 
-// choose picks the files to download: configuration, weights in safetensors, tokenizer. The names are ours, so none
-// leaves the cache.
+// choose selects the files to download: configuration, weights in safetensors, tokenizer. It takes only known file
+// names, so that no path leaves the cache.
 func choose(id string, all []remote) ([]remote, error) {
 	names := map[string]remote{}
 	for _, f := range all {
@@ -153,8 +153,7 @@ func choose(id string, all []remote) ([]remote, error) {
 	return chosen, nil
 }
 
-// complete asks for size and hash of the files that the listing lacks them for, as mirrors may leave them out, and
-// checks all.
+// complete fetches the sizes and hashes that the listing lacks, which mirrors may omit, and checks all files.
 func (c *Client) complete(ctx context.Context, id string, l listing) (listing, error) {
 	for i, file := range l.files {
 		if file.size < 0 || !commitPattern.MatchString(file.hash) && !sha256Pattern.MatchString(file.hash) {
@@ -174,8 +173,7 @@ func (c *Client) complete(ctx context.Context, id string, l listing) (listing, e
 	return l, nil
 }
 
-// head learns a file's size and hash from the headers of the hub's own answer, before its redirect to storage
-// elsewhere.
+// head reads a file's size and hash from the headers of the hub's own answer, before the redirect to storage.
 func (c *Client) head(ctx context.Context, id, commit, name string) (remote, error) {
 	client := c.client()
 	follow := client.CheckRedirect
@@ -189,7 +187,7 @@ func (c *Client) head(ctx context.Context, id, commit, name string) (remote, err
 	if err != nil {
 		return remote{}, err
 	}
-	request.Header.Set("Accept-Encoding", "identity") // sizes are of the file itself
+	request.Header.Set("Accept-Encoding", "identity") // sizes refer to the uncompressed file
 	response, err := client.Do(request)
 	if err != nil {
 		return remote{}, unwrapURL(err)
@@ -216,12 +214,12 @@ func (c *Client) head(ctx context.Context, id, commit, name string) (remote, err
 	return remote{name: name, size: size, hash: hash}, nil
 }
 
-// resolve is a file's address.
+// resolve is the URL of a file.
 func (c *Client) resolve(id, commit, name string) string {
 	return fmt.Sprintf("%s/%s/resolve/%s/%s", c.Endpoint, id, commit, url.PathEscape(name))
 }
 
-// do sends one request. The answer's body is the caller's to close.
+// do sends one request. The caller closes the response's body.
 func (c *Client) do(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
@@ -237,7 +235,7 @@ func (c *Client) do(ctx context.Context, method, address string, header http.Hea
 	return response, nil
 }
 
-// unwrapURL leaves out the address, which may be a long signed one.
+// unwrapURL removes the address from an error, because it may be a long signed one.
 func unwrapURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -246,8 +244,8 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// retry calls f until it succeeds, is refused, or has failed three times: somebody without a connection should hear of
-// it soon.
+// retry calls f until it succeeds, is refused, or has failed three times. Three tries are few, so that a user
+// without a connection learns of it soon.
 func (c *Client) retry(ctx context.Context, f func() error) error {
 	for failed := 1; ; failed++ {
 		err := f()

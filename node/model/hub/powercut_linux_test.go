@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A model that was pulled is in the cache, whole, after any power cut; one whose pull was cut short is whole or not
-// there, and can be pulled.
+// A pulled model is complete in the cache after any power cut. After a cut during a pull, the model is complete or
+// absent, and a new pull succeeds.
 func TestPowerCutKeepsWhatWasPulled(t *testing.T) {
 	mounted := powercut.Mount(t)
 	files := testFiles()

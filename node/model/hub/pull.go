@@ -12,21 +12,21 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// diskReserve stays free on the cache's disk.
+// diskReserve is the number of bytes that must stay free on the cache's disk.
 const diskReserve = 256 << 20
 
-// Result is what a pull left in the cache.
+// Result describes a finished pull.
 type Result struct {
 	ID         string   `json:"id"`
-	Revision   string   `json:"revision"` // as asked for
+	Revision   string   `json:"revision"` // as requested
 	Commit     string   `json:"commit"`
-	Path       string   `json:"path"` // of the directory with the files
+	Path       string   `json:"path"` // directory with the files
 	Files      []string `json:"files"`
-	Bytes      int64    `json:"bytes"`      // of all files
-	Downloaded int64    `json:"downloaded"` // bytes that came over the network
+	Bytes      int64    `json:"bytes"`      // size of all files
+	Downloaded int64    `json:"downloaded"` // bytes downloaded
 }
 
-// pull is one Client.Pull.
+// pull is the state of one Client.Pull.
 type pull struct {
 	client     *Client
 	id, commit string
@@ -37,11 +37,10 @@ type pull struct {
 	told       time.Time
 }
 
-// Pull downloads what a model needs of itself: config.json, the weights as safetensors, and what belongs to its
-// tokenizer. What is in the cache already is not downloaded again, and a download that was interrupted goes on where it
-// stopped. Each file's size and hash are checked. accept sees the text of config.json before any weights are
-// downloaded; its error ends the pull. Several processes may pull the same model at once. Errors fit on one line; most
-// end with ". Try: ".
+// Pull downloads the files that a model needs: config.json, the weights as safetensors, and the tokenizer's files.
+// It skips files that are in the cache and resumes interrupted downloads. It checks each file's size and hash. It
+// passes the text of config.json to accept before it downloads weights, and ends with the error of accept. Several
+// processes may pull the same model at once. Errors fit on one line, and most end with ". Try: ".
 func (c *Client) Pull(ctx context.Context, id, revision string, accept func(config []byte) error) (Result, error) {
 	if c.Offline != "" {
 		return Result{}, fmt.Errorf("%s forbids to download model %s. Try: unset %s", c.Offline, id, c.Offline)
@@ -83,10 +82,10 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 func (p *pull) blobs() string { return filepath.Join(p.repo, "blobs") }
 func (p *pull) locks() string { return filepath.Join(p.client.Cache, ".locks", folder(p.id)) }
 
-// blob is where a file's content is kept; pointers in snapshots link to it.
+// blob is the path of a file's content, to which snapshots link.
 func (p *pull) blob(file remote) string { return filepath.Join(p.blobs(), file.hash) }
 
-// measure adds up what is to come and refuses it where the disk has no room.
+// measure adds up the bytes to download and fails if the disk lacks space.
 func (p *pull) measure(files []remote) error {
 	var missing int64
 	for _, file := range files {
@@ -109,13 +108,13 @@ func (p *pull) measure(files []remote) error {
 	return nil
 }
 
-// present reports whether a file's content is in the cache. It was checked when it got its name.
+// present reports whether a file's content is in the cache. The content was checked before the rename.
 func (p *pull) present(file remote) bool {
 	info, err := os.Stat(p.blob(file))
 	return err == nil && info.Mode().IsRegular() && info.Size() == file.size
 }
 
-// bring downloads a file unless it is there, and links it into the snapshot.
+// bring downloads a file unless it is in the cache, and links it into the snapshot.
 func (p *pull) bring(ctx context.Context, file remote, pointer string) error {
 	unlock, err := p.lock(ctx, file)
 	if err != nil {
@@ -136,7 +135,8 @@ func (p *pull) bring(ctx context.Context, file remote, pointer string) error {
 	return link(p.blob(file), pointer)
 }
 
-// lock takes the lock that huggingface_hub, too, holds while it downloads a file (flock on .locks/<model>/<hash>.lock).
+// lock takes the lock that huggingface_hub also holds while it downloads a file (flock on
+// .locks/<model>/<hash>.lock).
 func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
 	lock, err := os.OpenFile(filepath.Join(p.locks(), file.hash+".lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
 	for {
 		err := files.Lock(lock)
 		if err == nil || files.NoLocks(err) {
-			return func() { _ = lock.Close() }, nil // a file system without locks has none to wait for
+			return func() { _ = lock.Close() }, nil // on a file system without locks there is no lock to wait for
 		}
 		if errors.Is(err, files.ErrLocked) {
 			p.progress.Waiting = true
@@ -160,8 +160,8 @@ func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
 	}
 }
 
-// link makes pointer lead to a blob: by a relative link, as the cache has them, or as a copy of its own on disks
-// without links.
+// link links pointer to a blob: with a relative symbolic link, as huggingface_hub does, or with a hard link on
+// disks without symbolic links.
 func link(blob, pointer string) error {
 	if info, err := os.Stat(pointer); err == nil && info.Size() == sizeOf(blob) {
 		if target, err := os.Readlink(pointer); err != nil || filepath.Base(target) == filepath.Base(blob) {
@@ -184,8 +184,7 @@ func link(blob, pointer string) error {
 	return os.Rename(temporary, pointer)
 }
 
-// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole and on the disk with all
-// its names.
+// point sets a branch or tag to the commit. It runs last, after the snapshot is complete and synced to disk.
 func (p *pull) point(revision, snapshot string) error {
 	if err := errors.Join(files.SyncFolder(p.blobs()), files.SyncFolder(snapshot)); err != nil {
 		return err
@@ -200,7 +199,7 @@ func (p *pull) point(revision, snapshot string) error {
 	return files.Write(ref, []byte(p.commit))
 }
 
-// advance counts n bytes more, fewer where a part is dropped, and tells about every second.
+// advance adds n bytes, which is negative if a part is discarded, and reports the progress about every second.
 func (p *pull) advance(name string, n int64) {
 	p.progress.File = name
 	p.progress.Done += n

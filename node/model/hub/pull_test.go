@@ -21,7 +21,7 @@ import (
 
 const testID = "someone/tiny"
 
-// testWeights have no part that repeats.
+// testWeights are random bytes, so that no part repeats.
 var testWeights = sync.OnceValue(func() []byte {
 	weights := make([]byte, 1<<20)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -31,7 +31,7 @@ var testWeights = sync.OnceValue(func() []byte {
 	return weights
 })
 
-// testFiles are a model's, some of them not needed.
+// testFiles are the files of a model, including some that a pull does not need.
 func testFiles() map[string][]byte {
 	weights := testWeights()
 	return map[string][]byte{
@@ -40,7 +40,7 @@ func testFiles() map[string][]byte {
 	}
 }
 
-// testClient has an empty cache and doesn't wait between attempts.
+// testClient returns a client with an empty cache and no waits between attempts.
 func testClient(t testing.TB, endpoint string) *Client {
 	t.Helper()
 	cache := t.TempDir()
@@ -108,7 +108,7 @@ func TestPullFillsTheCacheAsHuggingFaceDoes(t *testing.T) {
 	}
 }
 
-// cutAfter makes storage send so many bytes of an answer's body, then break the connection; times says how often.
+// cutAfter makes storage break the connection after n bytes of a body, times times. A negative times means always.
 func cutAfter(n int64, times int) func(w http.ResponseWriter, r *http.Request, atStorage bool) bool {
 	return func(w http.ResponseWriter, r *http.Request, atStorage bool) bool {
 		if !atStorage || times == 0 {
@@ -182,7 +182,7 @@ func TestPullOverOldRests(t *testing.T) {
 	weights := testWeights()
 	for name, test := range map[string]struct {
 		rest []byte
-		want []string // ranges asked for
+		want []string // requested ranges
 	}{
 		"another program's first part": {weights[:500_000], []string{"bytes=500000-"}},
 		"whole, but not yet named":     {weights, nil},
@@ -242,7 +242,7 @@ func TestPullRefusesDamage(t *testing.T) {
 	for name, test := range map[string]struct {
 		intercept func(http.ResponseWriter, *http.Request, bool) bool
 		want      string
-		kept      bool // a first part, for another attempt
+		kept      bool // the part stays, for another attempt
 	}{
 		"truncated":   {body(weights[:1000]), "model.safetensors was cut off after 1000 of 1048576 bytes. Try: swarm model pull someone/tiny again: it continues", true},
 		"broken off":  {cutAfter(0, -1), "model.safetensors was cut off after 0 of 1048576 bytes. Try: ", true},
@@ -448,7 +448,7 @@ func TestPullNeedsRoom(t *testing.T) {
 func TestPullMeetsAnUnwritableDisk(t *testing.T) {
 	hub := hubtest.New(t, testID, testFiles())
 	c := testClient(t, hub.URL)
-	// A folder where the part should be written fails like a broken disk, also for root.
+	// A folder in place of the incomplete file fails like a broken disk, also for root.
 	if err := os.MkdirAll(filepath.Join(c.Cache, "models--someone--tiny", "blobs", hub.Hash("model.safetensors")+".incomplete"), 0o755); err != nil {
 		t.Fatal(err)
 	}

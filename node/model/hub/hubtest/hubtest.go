@@ -1,6 +1,6 @@
-// Package hubtest is a Hugging Face hub for tests: it speaks the endpoints that a download needs, on this machine, and
-// keeps large files on another server, as the real one does. What it says follows huggingface_hub's client and the
-// answers people have recorded of the real hub. It imports nothing of this module.
+// Package hubtest is a fake Hugging Face hub for tests. It serves the endpoints that a download needs on this
+// machine, with large files on a second server, like the real hub. Its answers follow huggingface_hub's client and
+// recorded answers of the real hub. It imports nothing of this module.
 package hubtest
 
 import (
@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// Commit is the one commit that every model has.
+// Commit is the only commit of every model.
 const Commit = "607a30d783dfa663caf39e06633721c8d4cfcd7e"
 
 // Hub is a hub with one model.
 type Hub struct {
-	URL     string // the endpoint
-	Storage string // where large files (*.safetensors, *.bin) are
+	URL     string // of the endpoint
+	Storage string // URL of the server with the large files (*.safetensors, *.bin)
 
 	id    string
 	files map[string][]byte
@@ -36,25 +36,25 @@ type Hub struct {
 	sparse    bool
 }
 
-// Interceptor may answer a request itself; it returns false to let the hub answer. atStorage tells which server was
-// asked.
+// Interceptor may answer a request itself. It returns false to let the hub answer. atStorage reports which server
+// received the request.
 type Interceptor func(w http.ResponseWriter, r *http.Request, atStorage bool) bool
 
-// Intercept puts f before every answer from now on; nil: nothing.
+// Intercept calls f before every later answer. nil removes it.
 func (h *Hub) Intercept(f Interceptor) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.intercept = f
 }
 
-// Sparse leaves sizes and hashes out of the listing from now on, as some mirrors do.
+// Sparse makes later listings omit sizes and hashes, as some mirrors do.
 func (h *Hub) Sparse() {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.sparse = true
 }
 
-// Request is one that a server has seen.
+// Request is a request that a server received.
 type Request struct {
 	Method, Path, Range, Authorization string
 	AtStorage                          bool
@@ -65,7 +65,7 @@ func New(t testing.TB, id string, files map[string][]byte) *Hub {
 	t.Helper()
 	h := &Hub{id: id, files: files}
 	hub, storage := httptest.NewUnstartedServer(h.handler(false)), httptest.NewUnstartedServer(h.handler(true))
-	// Their handlers know both addresses.
+	// Set both addresses before the servers start: the handlers use them.
 	h.URL, h.Storage = "http://"+hub.Listener.Addr().String(), "http://"+storage.Listener.Addr().String()
 	hub.Start()
 	storage.Start()
@@ -73,17 +73,17 @@ func New(t testing.TB, id string, files map[string][]byte) *Hub {
 	return h
 }
 
-// Requests lists what both servers have seen so far, in order.
+// Requests lists the requests to both servers so far, in order.
 func (h *Hub) Requests() []Request {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return slices.Clone(h.requests)
 }
 
-// Hash is what names a file's content at the hub.
+// Hash is the hub's hash of a file's content.
 func (h *Hub) Hash(name string) string { return Hash(name, h.files[name]) }
 
-// Hash is a large file's sha256, or the hash of a small one's git blob.
+// Hash is a large file's sha256, or the hash of a small file's git blob.
 func Hash(name string, data []byte) string {
 	if isLarge(name) {
 		sum := sha256.Sum256(data)
