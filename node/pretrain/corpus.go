@@ -1,9 +1,9 @@
-// Package pretrain makes base models: it trains a model from scratch, supervised, on question and answer text of a
-// task set. The answers come in mixed phrasings of which only a small part uses the <answer> tags that verifiers read,
-// so that the result half knows the answers and mostly misses the format, as a real base model does.
+// Package pretrain makes base models. It trains a model from scratch, supervised, on question and answer text of a
+// task set. The answers come in mixed phrasings. Only a small part uses the <answer> tags that verifiers read. The
+// result therefore knows about half of the answers and mostly misses the format, like a real base model.
 //
-// Supervised learning is the engine's ordinary update with every advantage 1: with the ratio at 1, the policy gradient
-// is then the gradient of the log-likelihood.
+// Supervised learning is the engine's ordinary update with every advantage 1. At ratio 1 the policy gradient equals
+// the gradient of the log-likelihood.
 package pretrain
 
 import (
@@ -16,8 +16,8 @@ import (
 // phrasing is a way to state an answer without tags.
 type phrasing struct{ before, after string }
 
-// phrasings are what untagged answers draw from, uniformly. Each has as many bytes before the answer as the opening
-// tag: the answer stands in one place, however it is put, so that what is learnt about it in one phrasing holds in all.
+// phrasings are the untagged phrasings, drawn uniformly. Each has as many bytes before the answer as the opening
+// tag. The answer is at the same position in all of them, so that learning carries over between phrasings.
 var phrasings = []phrasing{
 	{"Answer: ", ""},
 	{"Result: ", "."},
@@ -25,7 +25,7 @@ var phrasings = []phrasing{
 	{"This is ", "."},
 }
 
-// phrase states an answer, with tags in tagShare of the cases.
+// phrase states an answer, with tags in a share of tagShare of the cases.
 func phrase(rng *rand.Rand, answer string, tagShare float64) string {
 	p := phrasing{"<answer>", "</answer>"}
 	if rng.Float64() >= tagShare {
@@ -34,8 +34,8 @@ func phrase(rng *rand.Rand, answer string, tagShare float64) string {
 	return p.before + answer + p.after
 }
 
-// key is an item's answer as text: the answer, or for propositional_logic, which has none, the conclusion its generator
-// found.
+// key returns an item's answer as text. For propositional_logic, which has no answer, it returns the conclusion
+// that its generator found.
 func key(item task.Item) (string, bool) {
 	if item.Answer != nil {
 		return *item.Answer, *item.Answer != ""

@@ -12,29 +12,29 @@ import (
 
 // Sizes of an evaluation.
 const (
-	samples    = 4  // completions of a question for its reward
-	callOfEval = 32 // questions asked in one call
+	samples    = 4  // completions per question for its reward
+	callOfEval = 32 // questions per engine call
 )
 
-// Evaluation is what a model does on held-out questions, each asked twice: sampled as SAPO will, and greedily with the
-// opening tag given.
+// Evaluation measures a model on held-out questions. Each question is answered twice: sampled as in SAPO, and
+// greedily after the opening tag.
 type Evaluation struct {
-	Reward     float64 `json:"reward"`      // sampled at temperature 1, mean over tasks: what SAPO starts from
-	FormatRate float64 `json:"format_rate"` // share of those completions in tags
-	Knows      float64 `json:"knows"`       // reward when the opening tag is given, greedy, mean over tasks: what the model knows
+	Reward     float64 `json:"reward"`      // sampled at temperature 1, mean over tasks: where SAPO starts
+	FormatRate float64 `json:"format_rate"` // share of those completions with tags
+	Knows      float64 `json:"knows"`       // greedy reward after the opening tag, mean over tasks: what the model knows without the format
 	Tasks      []Score `json:"tasks"`
 }
 
-// Score is a task's part in an evaluation.
+// Score is the result for one task.
 type Score struct {
 	Task   string  `json:"task"`
-	Items  int     `json:"items"` // different questions
+	Items  int     `json:"items"` // distinct questions
 	Reward float64 `json:"reward"`
 	Knows  float64 `json:"knows"`
 }
 
-// heldOut draws up to n different held-out questions with prompts of at most limit tokens, the tasks' shares as equal
-// as can be.
+// heldOut draws up to n distinct held-out questions with prompts of at most limit tokens, spread as evenly as
+// possible over the tasks.
 func heldOut(opts Options, n, limit int) ([]task.Item, error) {
 	seed := func(name string, index int) uint64 { return sapo.Seed(opts.Seed, name, 0, sapo.PurposeHeldOut, index) }
 	items := opts.Tasks.HeldOutItems(n, seed, func(item task.Item) bool { return len(prompt(opts, item)) <= limit })
@@ -75,7 +75,7 @@ func evaluate(ctx context.Context, engine *policy.Engine, opts Options, items []
 	return result, nil
 }
 
-// score is the part of a task, added where it is missing.
+// score returns the score of a task, and adds it if it is missing.
 func (e *Evaluation) score(name string) *Score {
 	i := slices.IndexFunc(e.Tasks, func(s Score) bool { return s.Task == name })
 	if i < 0 {
@@ -85,7 +85,7 @@ func (e *Evaluation) score(name string) *Score {
 	return &e.Tasks[i]
 }
 
-// answers are the sampled completions of each question, and the greedy ones after an opening tag.
+// answers returns the sampled completions of each question, and the greedy ones after an opening tag.
 func answers(ctx context.Context, engine *policy.Engine, opts Options, items []task.Item) (sampled, greedy []string, err error) {
 	opening := opts.Tokens.Encode("<answer>")
 	var plain, opened [][]int

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// The initial weights are a model of the wanted shape and a function of the seed.
+// The initial weights have the given shape and are a function of the seed.
 func TestWriteInitial(t *testing.T) {
 	shape := configs.Shape{Layers: 2, Heads: 2, Width: 16, Context: 32, Vocabulary: 257}
 	write := func(seed int64) []byte {
@@ -31,7 +31,7 @@ func TestWriteInitial(t *testing.T) {
 	require.NotEqual(t, first, write(2))
 }
 
-// A matrix keeps the scale of its inputs whatever the width, those that add to the residual stream less of it.
+// A matrix preserves the scale of its inputs at any width. Matrices that add to the residual stream reduce it.
 func TestInitialScales(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, width := range []int64{64, 256} {
@@ -55,7 +55,7 @@ func TestInitialScales(t *testing.T) {
 	}
 }
 
-// The inner product of two positions' encodings depends on their distance alone: what attention can compare.
+// The inner product of two positions' encodings depends only on their distance, which attention can compare.
 func TestSinusoidsCompare(t *testing.T) {
 	product := func(a, b int) (sum float64) {
 		for c := range 32 {

@@ -18,29 +18,29 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Options say what to train and for how long.
+// Options configures a training run.
 type Options struct {
 	Shape        configs.Shape
 	Tokens       tokenizer.Tokenizer
-	Tasks        *task.Set // what to draw questions from, with the recipe's weights
-	SystemPrompt string    // its text
+	Tasks        *task.Set // tasks to draw questions from, with the recipe's weights
+	SystemPrompt string    // text of the system prompt
 	Recipe       configs.Recipe
 	Seed         int64
 	Threads      int
-	CurveItems   int // held-out questions of an evaluation after each tenth of the steps; 0: none
-	EvalItems    int // of the closing one
+	CurveItems   int // held-out questions of the evaluation after each tenth of the steps; 0: none
+	EvalItems    int // held-out questions of the final evaluation
 	MaxNewTokens int
-	Out          string // folder to write; it must not hold a model yet
+	Out          string // folder to write; it must not hold a model
 }
 
-// curvePoints is how many evaluations there are, the closing one counted.
+// curvePoints is the number of evaluations, including the final one.
 const curvePoints = 10
 
-// Progress is one report on the way.
+// Progress is a progress report.
 type Progress struct {
 	Step, Steps int
-	Loss        float64 // nats a completion token, mean of the last 100 steps
-	Tokens      int64   // so far
+	Loss        float64 // nats per completion token, mean of the last 100 steps
+	Tokens      int64   // tokens so far
 	Elapsed     time.Duration
 	Evaluation  *Evaluation // after a tenth of the steps; otherwise nil
 }
@@ -52,13 +52,13 @@ type Point struct {
 	Evaluation
 }
 
-// Result tells what came out.
+// Result is the result of a training run.
 type Result struct {
 	Parameters int64          `json:"parameters"`
 	Recipe     configs.Recipe `json:"recipe"`
-	Loss       float64        `json:"loss"` // nats a completion token, mean of the last 100 steps
+	Loss       float64        `json:"loss"` // nats per completion token, mean of the last 100 steps
 	Evaluation
-	Curve   []Point `json:"curve"` // of smaller evaluations on the way
+	Curve   []Point `json:"curve"` // smaller evaluations during the training
 	Bytes   int64   `json:"bytes"`
 	SHA256  string  `json:"sha256"`
 	Seconds float64 `json:"seconds"`
@@ -74,9 +74,9 @@ func ConfigJSON(s configs.Shape, eos int) ([]byte, error) {
 	}, "", "  ")
 }
 
-// Run trains and writes the model as a Hugging Face directory in float16. report is called about every second. The
-// weights are a function of recipe, tasks, shape and seed on one machine and thread count; evaluations don't touch
-// them.
+// Run trains a model and writes it as a Hugging Face directory in float16. It calls report about every second. The
+// weights are a function of recipe, tasks, shape and seed on one machine and thread count. Evaluations do not
+// change them.
 func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(Progress)) (Result, error) {
 	if _, err := os.Stat(filepath.Join(opts.Out, "model.safetensors")); err == nil {
 		return Result{}, fmt.Errorf("%s holds a model already", opts.Out)
@@ -91,7 +91,7 @@ func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(P
 		return Result{}, err
 	}
 	result.Loss = sapo.Mean(t.recent)
-	// Before the evaluation, so that whatever happens to that does not cost the training.
+	// Save before the evaluation, so that a failure of the evaluation does not lose the training.
 	saved, err := engine.Save(ctx, policy.SaveParams{Path: opts.Out, Format: "huggingface", DType: "float16"})
 	if err != nil {
 		return Result{}, fmt.Errorf("write %s: %w", opts.Out, err)
@@ -103,7 +103,7 @@ func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(P
 	return result, nil
 }
 
-// trainer is one run under way.
+// trainer is the state of a run.
 type trainer struct {
 	engine  *policy.Engine
 	opts    Options
@@ -187,7 +187,7 @@ func initialise(ctx context.Context, engine *policy.Engine, opts Options) (polic
 	})
 }
 
-// batch draws one step's sequences, all of them fresh, none from the held-out set.
+// batch draws one step's sequences. All of them are fresh, and none is held out.
 func batch(opts Options, step, contextLength int) (policy.UpdateParams, error) {
 	rng := rand.New(rand.NewPCG(sapo.Seed(opts.Seed, "", step, sapo.PurposePretrain, 0), 1))
 	params := policy.UpdateParams{
@@ -221,16 +221,17 @@ func prompt(opts Options, item task.Item) []int {
 	return opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
 }
 
-// Of the steps, rateWarmUp at the start (at most a twentieth) and decayShare at the end change the learning rate.
+// Shape of the learning rate: rateWarmUp steps at the start (at most a twentieth of all), and a share of decayShare
+// at the end.
 const (
 	rateWarmUp = 100
 	decayShare = 0.5
-	rateFloor  = 0.05 // of the peak, at the end
+	rateFloor  = 0.05 // share of the peak at the end
 )
 
-// rate is the learning rate of a step: it warms up, stays, and falls in a line (the "trapezoid" of Hägele et al.,
-// arXiv:2405.18392). Up to the fall it doesn't depend on the number of steps, so that one can look at a long run and
-// decide where to end it.
+// rate is the learning rate of a step: it warms up, stays constant, and falls linearly (the "trapezoid" of Hägele
+// et al., arXiv:2405.18392). Until the fall it does not depend on the number of steps, so that you can watch a long
+// run before you decide where to end it.
 func rate(recipe configs.Recipe, step int) float64 {
 	warm := max(1, min(rateWarmUp, recipe.Steps/20))
 	decay := max(1, int(decayShare*float64(recipe.Steps)))

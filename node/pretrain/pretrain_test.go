@@ -90,7 +90,7 @@ func TestRun(t *testing.T) {
 	require.NotEqual(t, first.SHA256, other.SHA256)
 }
 
-// Evaluations on the way are reported after each tenth but the last, and leave the weights as they would be without.
+// Evaluations during training are reported after each tenth except the last, and do not change the weights.
 func TestRunDrawsItsCurve(t *testing.T) {
 	engine := lab.Engines(t, 1)[0]
 	run := func(items int) (Result, []int) {
@@ -173,7 +173,8 @@ func TestBatch(t *testing.T) {
 	require.ErrorContains(t, err, "do not fit")
 }
 
-// Questions of an evaluation differ, fit, and are as many a task as there are, whatever the recipe's weights.
+// The questions of an evaluation are distinct, fit, and are spread evenly over the tasks, whatever the recipe's
+// weights.
 func TestHeldOutFits(t *testing.T) {
 	opts := options(t)
 	mixture, err := configs.TaskSet("nano")
@@ -249,7 +250,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// The rate warms up, stays and falls; until it falls, it is the same in a longer run.
+// The rate warms up, stays constant and falls. Until the fall it is the same in a longer run.
 func TestRate(t *testing.T) {
 	short, long := configs.Recipe{Steps: 4000, LearningRate: 0.01}, configs.Recipe{Steps: 8000, LearningRate: 0.01}
 	require.InDelta(t, 0.0001, rate(short, 0), 1e-12)

@@ -25,7 +25,7 @@ func (p Progress) Print(w io.Writer) {
 		p.Step, p.Steps, p.Evaluation.Reward, p.Evaluation.Knows, strings.Join(parts, " · "))
 }
 
-// Print shows what the model in out is worth, and how to train it further.
+// Print shows the model's final evaluation, and the command to train it further.
 func (r Result) Print(w io.Writer, out string) {
 	fmt.Fprintf(w, "%-26s %6s %8s %8s\n", "held-out questions of", "items", "reward", "knows")
 	var items int

@@ -9,18 +9,18 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Request is a model to train, by names.
+// Request names a model to train and its settings.
 type Request struct {
 	Model                 configs.Model
-	Set                   string // of tasks; empty: the model's
+	Set                   string // task set; empty: the model's
 	Recipe                configs.Recipe
 	Seed                  int64
 	Threads               int
 	CurveItems, EvalItems int
-	Out                   string // relative to the working directory
+	Out                   string // may be relative to the working directory
 }
 
-// Options opens what the request names.
+// Options resolves the names of the request.
 func (r Request) Options() (Options, error) {
 	model := r.Model
 	set, prompt := configs.Default().Tasks.Set, "none"
@@ -48,7 +48,7 @@ func (r Request) Options() (Options, error) {
 		return Options{}, err
 	}
 	system, _ := task.SystemPrompt(prompt)
-	// Relative to here: the engine, which writes it, runs in another folder.
+	// The engine, which writes the model, runs in another folder.
 	out, err := filepath.Abs(r.Out)
 	if err != nil {
 		return Options{}, fmt.Errorf("--out: %w", err)
