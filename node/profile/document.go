@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Document is what was measured, and of what.
+// Document is the result of a profile.
 type Document struct {
 	Model    string          `json:"model"`
 	Settings json.RawMessage `json:"settings"`
@@ -23,7 +23,7 @@ type Document struct {
 	Seconds  float64         `json:"seconds"`
 }
 
-// Line says how far it is.
+// Line describes the progress.
 func (s Step) Line(elapsed time.Duration) string {
 	line := fmt.Sprintf("%d of %d: %s, %d at a time", s.Done+1, s.Total, s.Phase, s.Sequences)
 	if s.Share > 0.05 {
@@ -54,7 +54,7 @@ func (r Document) Print(w *table.Page) {
 		units.Bytes(r.Generate.Base), fine(r.Generate.PerSequence), units.Bytes(r.Update.Base), fine(r.Update.PerSequence))
 }
 
-// fine is units.Bytes for what may be small, and counts many times.
+// fine formats bytes like units.Bytes, but small numbers in kB, because they are multiplied by many sequences.
 func fine(n int64) string {
 	if n < 10_000_000 {
 		return fmt.Sprintf("%.0f kB", float64(n)/1e3)

@@ -7,18 +7,17 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Line is a phase's memory beyond resident: Base + sequences × PerSequence bytes. It lies on or above every point that
-// was measured.
+// Line is a phase's memory beyond resident: Base + sequences × PerSequence bytes. No measured point lies above it.
 type Line struct {
 	Base        int64 `json:"base_bytes"`
 	PerSequence int64 `json:"per_sequence_bytes"`
 }
 
-// At is the line's value for so many sequences at a time.
+// At is the line's value at that number of sequences at a time.
 func (l Line) At(sequences int) int64 { return l.Base + int64(sequences)*l.PerSequence }
 
-// fitLine takes the slope of least squares, not below 0, and the least base that leaves no point above the line. One
-// size alone gives the line through zero: nobody knows what more sequences would take.
+// fitLine computes the least-squares slope, at least 0, and the smallest base that leaves no point above the line.
+// With a single size the line goes through zero, because one point says nothing about more sequences.
 func fitLine(points []Point, phase string) Line {
 	var xs, ys []float64
 	for _, p := range points {

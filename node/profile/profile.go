@@ -1,6 +1,6 @@
-// Package profile measures a node's memory: it runs the node's real phases at maximum length with more and more
-// sequences at a time, and fits a line through the peaks. It takes an engine that has loaded its model, owns none, and
-// keeps nothing; it imports node/policy only.
+// Package profile measures a node's memory. It runs the node's real phases at maximum length with increasing
+// numbers of sequences at a time, and fits a line through the peaks. The caller provides an engine with a loaded
+// model. The package owns no engine and stores nothing. It imports node/policy only.
 package profile
 
 import (
@@ -13,52 +13,52 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Engine is what is measured; *policy.Engine is the real one.
+// Engine is the engine to measure. *policy.Engine implements it.
 type Engine interface {
 	Generate(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 	Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error)
 	Trim(context.Context) (policy.Memory, error)
 }
 
-// Phases that are measured.
+// The measured phases.
 const (
 	Generate = "generate"
 	Update   = "update"
 )
 
-// Options say what a node's round is at its largest.
+// Options describes a node's round at its largest.
 type Options struct {
 	PromptTokens     int
 	CompletionTokens int
 	Prompts          int // I: own questions
 	Generations      int // G: completions of each
-	Sequences        int // of an update: (I + J) · G
-	Rows             int // most that the engine takes in one forward pass, whatever the micro-batch; 0: no limit
+	Sequences        int // sequences of an update: (I + J) · G
+	Rows             int // most sequences in one forward pass, for any micro-batch; 0: no limit
 	Vocabulary       int
-	Sizes            []int               // sequences at a time; nil: DefaultSizes
-	Update           policy.UpdateParams // options of the update; prompts, sequences and micro-batch are filled in
-	Progress         func(Step)          // told before every measurement; may be nil
+	Sizes            []int               // numbers of sequences at a time to measure; nil: DefaultSizes
+	Update           policy.UpdateParams // options of the update; Run sets prompts, sequences and micro-batch
+	Progress         func(Step)          // called before every measurement; may be nil
 }
 
-// Step is one measurement to come.
+// Step is the next measurement.
 type Step struct {
 	Done, Total int
-	Share       float64 // of all sequences that are done: what a person's estimate of the time left rests on
+	Share       float64 // share of all sequences that are done, to estimate the time left
 	Phase       string
 	Sequences   int
 }
 
-// Point is one measurement: the most that a phase took beyond what was held before it, in bytes.
+// Point is one measurement: a phase's peak beyond what was held before it, in bytes.
 type Point struct {
 	Phase     string  `json:"phase"`
 	Sequences int     `json:"sequences"` // at a time
-	Bytes     int64   `json:"bytes"`     // 0: it didn't fit
+	Bytes     int64   `json:"bytes"`     // 0: it did not fit
 	Seconds   float64 `json:"seconds"`
 	Fits      bool    `json:"fits"`
 }
 
-// Result is a node's memory in bytes. Resident is what is held between phases, once the optimizer has its moments:
-// allocated on a GPU, resident memory of the engine's process on a CPU.
+// Result is a node's memory in bytes. Resident is held between phases, once the optimizer has its moments. On a GPU
+// it is allocated memory, on a CPU the resident memory of the engine's process.
 type Result struct {
 	Resident int64
 	Generate Line
@@ -66,7 +66,7 @@ type Result struct {
 	Points   []Point
 }
 
-// DefaultSizes are powers of two from 1 up to most, and most itself.
+// DefaultSizes returns the powers of two from 1 up to most, and most itself.
 func DefaultSizes(most int) []int {
 	var sizes []int
 	for n := 1; n < most; n *= 2 {
@@ -75,8 +75,8 @@ func DefaultSizes(most int) []int {
 	return append(sizes, max(1, most))
 }
 
-// Run measures. The engine's weights stay as they are but for Adam's moments. A size that doesn't fit ends its phase's
-// series and is reported as a point that doesn't fit; that the smallest doesn't is an error.
+// Run measures. It changes Adam's moments but not the engine's weights. A size that does not fit ends its phase's
+// series, and is reported as a point that does not fit. If the smallest size does not fit, Run returns an error.
 func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 	own := o.Prompts * o.Generations
 	if own < 1 || o.Sequences < 1 || o.PromptTokens < 1 || o.CompletionTokens < 1 || o.Vocabulary < 1 {
@@ -93,7 +93,7 @@ func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 	m := &measurement{engine: engine, options: o}
 	most := o.Sequences
 	if o.Rows > 0 {
-		most = min(most, o.Rows) // beyond it memory grows no more, and a line through both parts would be neither
+		most = min(most, o.Rows) // beyond this size memory stays constant, and one line could not fit both parts
 	}
 	generate, update := sizes(own), sizes(most)
 	if len(update) < 2 {
@@ -101,10 +101,10 @@ func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 	}
 	m.total = 1 + len(generate) + len(update)
 	m.work = 1
-	for _, n := range slices.Concat(generate, update, update) { // an update takes two forward passes
+	for _, n := range slices.Concat(generate, update, update) { // an update has two forward passes
 		m.work += n
 	}
-	// The first update makes Adam's moments, and a CPU's libraries their buffers: it belongs to no point.
+	// The first update allocates Adam's moments, and on a CPU the buffers of libraries. It is not a point.
 	m.announce(Update, 1)
 	if _, err := m.update(ctx, 1); err != nil {
 		return Result{}, fmt.Errorf("profile: one sequence of %d tokens at a time: %w", o.PromptTokens+o.CompletionTokens, err)
@@ -127,7 +127,7 @@ type measurement struct {
 	engine       Engine
 	options      Options
 	done, total  int
-	worked, work int // sequences
+	worked, work int // in sequences
 	resident     int64
 	points       []Point
 }
@@ -162,7 +162,7 @@ func (m *measurement) series(ctx context.Context, phase string, sizes []int, cal
 		if err != nil {
 			return fmt.Errorf("profile: %s, %d sequences at a time: %w", phase, size, err)
 		}
-		m.resident = max(m.resident, memory.CallBeginBytes, memory.CallBeginReservedBytes) // just trimmed: nothing is cached
+		m.resident = max(m.resident, memory.CallBeginBytes, memory.CallBeginReservedBytes) // just trimmed: no cached memory
 		m.points = append(m.points, Point{
 			Phase: phase, Sequences: size, Bytes: memory.CallTook(memory.CallBeginBytes), Seconds: time.Since(began).Seconds(), Fits: true,
 		})
@@ -170,7 +170,7 @@ func (m *measurement) series(ctx context.Context, phase string, sizes []int, cal
 	return nil
 }
 
-// generate decodes one batch of so many completions to the end.
+// generate decodes one batch of size completions to the end.
 func (m *measurement) generate(ctx context.Context, size int) (policy.Memory, error) {
 	o := m.options
 	each := min(size, o.Generations)
@@ -184,8 +184,8 @@ func (m *measurement) generate(ctx context.Context, size int) (policy.Memory, er
 	return result.Memory, err
 }
 
-// update takes one step on two forward passes of so many sequences: that the second finds the first one's gradient
-// counts.
+// update takes one step with two forward passes of size sequences each, because memory of the first pass's gradient
+// is still held in the second.
 func (m *measurement) update(ctx context.Context, size int) (policy.Memory, error) {
 	o := m.options
 	params := o.Update
@@ -202,7 +202,7 @@ func (m *measurement) update(ctx context.Context, size int) (policy.Memory, erro
 	return result.Memory, err
 }
 
-// tokens are n ids of the vocabulary, others for another seed.
+// tokens returns n ids of the vocabulary. Another seed gives other ids.
 func (m *measurement) tokens(n, seed int) []int {
 	ids := make([]int, n)
 	for i := range ids {

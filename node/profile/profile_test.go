@@ -11,10 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// linear is an engine whose memory is known: it takes base and so much a sequence, and fails above limit.
+// linear is an engine with known memory: base plus each per sequence. It fails above limit.
 type linear struct {
 	resident, base, each, limit int64
-	blocks                      int64 // that the allocator holds beyond the tensors, between calls; twice as much within them
+	blocks                      int64 // held by the allocator beyond the tensors between calls; twice as much during a call
 	largest                     map[string]int
 }
 
@@ -48,7 +48,7 @@ func options() Options {
 	return Options{PromptTokens: 12, CompletionTokens: 4, Prompts: 4, Generations: 8, Sequences: 64, Vocabulary: 257}
 }
 
-// On a GPU the allocator's blocks are what a node takes.
+// On a GPU the allocator's blocks count as a node's memory.
 func TestReservedMemoryCounts(t *testing.T) {
 	engine := &linear{resident: 2e9, base: 3e8, each: 4e7, blocks: 1e8, largest: map[string]int{}}
 	result, err := Run(t.Context(), engine, options())

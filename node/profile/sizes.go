@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// ParseSizes reads a list such as 1,4,16; empty is nil.
+// ParseSizes reads a list such as 1,4,16. An empty text gives nil.
 func ParseSizes(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -25,8 +25,8 @@ func ParseSizes(text string) ([]int, error) {
 	return sizes, nil
 }
 
-// CheckSizes refuses sizes that a round can't have, and too few for a line: each phase needs two, where its round has
-// as many.
+// CheckSizes refuses sizes that a round cannot have, and lists that are too short for a line: each phase needs two
+// sizes, if its round has two.
 func CheckSizes(text string, sizes []int, c configs.Config) error {
 	if sizes == nil {
 		return nil
