@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// FuzzCommands reads arbitrary bytes as a node reads its stdin. The stream ends, and each command that was read can be
-// sent on and arrives unchanged.
+// FuzzCommands reads arbitrary bytes like a node's stdin. The stream ends, and each command that was read survives
+// another write and read unchanged.
 func FuzzCommands(f *testing.F) {
 	f.Add([]byte("{\"type\":\"start\",\"start\":{\"protocol\":5,\"config\":{\"seed\": 7},\"members\":[{\"node\":\"a\",\"from\":3}]}}\n"))
 	f.Add([]byte("{\"type\":\"members\",\"members\":[null,{\"absent\":true}]}\n{\"budget_bytes\":-1}\n"))

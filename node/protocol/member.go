@@ -3,19 +3,19 @@ package protocol
 // Member is a node of the swarm as its peers see it.
 type Member struct {
 	Node   string `json:"node"`
-	From   int    `json:"from,omitempty"`   // the first round that it shares
-	Absent bool   `json:"absent,omitempty"` // silent, or out of step: not waited for; what it shares counts all the same
-	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: it is not behind, and waits for the others as ever
-	Trust  string `json:"trust,omitempty"`  // how its rollouts are checked; empty: by TrustStream
+	From   int    `json:"from,omitempty"`   // first round that it shares
+	Absent bool   `json:"absent,omitempty"` // silent or out of step: peers do not wait for it, but use what it shares
+	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: it is not behind, and waits for the others as usual
+	Trust  string `json:"trust,omitempty"`  // how peers check its rollouts; empty: TrustStream
 }
 
-// How a member's rollouts are checked.
+// Ways to check a member's rollouts.
 const (
-	TrustStream = ""       // its questions must be those that its seeded stream gives: their answer keys are known
-	TrustKey    = "by_key" // another program's, without a stream: answer keys and metadata are taken as they come
+	TrustStream = ""       // its questions must match its seeded stream, which also gives the answer keys
+	TrustKey    = "by_key" // another program without a stream: accept its answer keys and metadata
 )
 
-// Members returns members of those names that share from round 0 on.
+// Members returns members with these names that share from round 0 on.
 func Members(nodes ...string) []Member {
 	members := make([]Member, len(nodes))
 	for i, node := range nodes {
