@@ -1,6 +1,6 @@
 // Package sapo holds the pure parts of Swarm sAmpling Policy Optimization (arXiv:2509.08721): advantages, the
-// zero-advantage filter, the draw of external rollouts, and the seeds of all random draws. It takes numbers and returns
-// numbers: no I/O, no clock, no goroutine, no import of this module.
+// zero-advantage filter, the draw of external rollouts, and the seeds of all random draws. It computes numbers from
+// numbers: no I/O, no clock, no goroutine.
 package sapo
 
 import (
@@ -26,8 +26,8 @@ func Mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// Std returns the standard deviation with ddof 1. It is exactly 0 for equal values, however the mean rounds, and for
-// fewer than two.
+// Std returns the standard deviation with ddof 1. It is exactly 0 for equal values, regardless of rounding in the
+// mean, and for fewer than two values.
 func Std(values []float64) float64 {
 	if AllEqual(values) {
 		return 0
@@ -40,7 +40,7 @@ func Std(values []float64) float64 {
 	return math.Sqrt(sum / float64(len(values)-1))
 }
 
-// AllEqual tells whether a group's rewards carry no signal: every advantage would be zero.
+// AllEqual reports whether a group's rewards are all equal, so that every advantage is zero.
 func AllEqual(rewards []float64) bool {
 	for _, r := range rewards {
 		if r != rewards[0] {
@@ -72,8 +72,8 @@ func Advantages(rewards []float64, scale string) ([]float64, error) {
 	return out, nil
 }
 
-// Positive puts zeros in the places of advantages that aren't above zero: what is worse than its group's mean teaches
-// nothing then. It changes its argument, and returns it.
+// Positive replaces advantages below zero with zero, so that completions worse than their group's mean do not
+// contribute. It changes its argument and returns it.
 func Positive(advantages []float64) []float64 {
 	for i, a := range advantages {
 		advantages[i] = max(a, 0)

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Group is the reference to one rollout of the pool: the peer it came from and its place in that peer's batch.
+// Group refers to one rollout of the pool: its peer, and its index in that peer's batch.
 type Group struct {
 	Peer    int
 	Rollout int
-	Rewards []float64 // as this node scored them itself
+	Rewards []float64 // as scored by this node
 }
 
 // Filter keeps the groups with a non-zero advantage (paper §4: they are removed before the draw), in order.
@@ -20,8 +20,8 @@ func Filter(pool []Group) []Group {
 	return slices.DeleteFunc(slices.Clone(pool), func(g Group) bool { return AllEqual(g.Rewards) })
 }
 
-// DrawExternals draws j groups uniformly without replacement from the pool (all of it when it holds fewer), as a
-// function of the pool's order and the seed. The result is in the order drawn.
+// DrawExternals draws j groups uniformly without replacement from the pool, or all if it holds fewer. The result is
+// a function of the pool's order and the seed, in the order drawn.
 func DrawExternals(pool []Group, j int, seed uint64) []Group {
 	if j <= 0 || len(pool) == 0 {
 		return nil
@@ -29,10 +29,10 @@ func DrawExternals(pool []Group, j int, seed uint64) []Group {
 	return shuffle(slices.Clone(pool), j, rand.New(rand.NewPCG(seed, 0x5357_4152_4d00)))
 }
 
-// DrawFair draws j groups without replacement, fair over peers: turn by turn every peer that has one left gives one,
-// the peers of a turn in a random order, its group at random. A peer gains nothing by having more than j groups; one
-// that has fewer than its share leaves the rest to the others. The result is a function of the pool's order and the
-// seed, and which peers are drawn depends on no peer's number of groups beyond j.
+// DrawFair draws j groups without replacement, fairly over peers. In each turn every peer with groups left
+// contributes one random group, in a random order of peers. A peer gains nothing from more than j groups. If a peer
+// has fewer than its share, the others share the rest. The result is a function of the pool's order and the seed.
+// The choice of peers does not depend on a peer's number of groups beyond j.
 func DrawFair(pool []Group, j int, seed uint64) []Group {
 	var peers []int
 	byPeer := map[int][]Group{}
@@ -43,7 +43,7 @@ func DrawFair(pool []Group, j int, seed uint64) []Group {
 		byPeer[g.Peer] = append(byPeer[g.Peer], g)
 	}
 	turns := rand.New(rand.NewPCG(seed, 0x5357_4152_4d01))
-	within := rand.New(rand.NewPCG(seed, 0x5357_4152_4d02)) // apart, so that a peer's groups don't move the turns
+	within := rand.New(rand.NewPCG(seed, 0x5357_4152_4d02)) // separate, so that a peer's groups do not change the turns
 	var drawn []Group
 	for len(drawn) < j && len(peers) > 0 {
 		for _, peer := range shuffle(slices.Clone(peers), len(peers), turns) {
@@ -60,8 +60,8 @@ func DrawFair(pool []Group, j int, seed uint64) []Group {
 	return drawn
 }
 
-// shuffle brings n random elements of a list to its front, in random order, and returns these: all where it holds
-// fewer.
+// shuffle moves n random elements of a list to its front, in random order, and returns them. It returns all if the
+// list is shorter.
 func shuffle[T any](list []T, n int, rng *rand.Rand) []T {
 	n = min(n, len(list))
 	for i := range n {
@@ -71,8 +71,8 @@ func shuffle[T any](list []T, n int, rng *rand.Rand) []T {
 	return list[:n]
 }
 
-// DrawPeers draws n of the peers, in their order: all where there are no more, or n is 0. Over seeds each comes equally
-// often, and a peer that comes or goes changes no more than one of those drawn.
+// DrawPeers draws n of the peers and keeps their order. It returns all if there are no more than n, or n is 0. Over
+// seeds, each peer is drawn equally often. A peer that joins or leaves changes at most one of those drawn.
 func DrawPeers(peers []string, n int, seed uint64) []string {
 	if n <= 0 || len(peers) <= n {
 		return peers
@@ -97,16 +97,16 @@ func DrawPeers(peers []string, n int, seed uint64) []string {
 	return drawn
 }
 
-// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): any change of its input changes half of its
-// bits.
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): any change of its input flips half of
+// its bits on average.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// LeastLikely is the lowest mean log-probability of so many tokens in a row. What a shorter completion lacks counts as
-// certain.
+// LeastLikely is the lowest mean log-probability of window consecutive tokens. Tokens missing from a shorter
+// completion count as certain.
 func LeastLikely(logprobs []float64, window int) float64 {
 	least, sum := 0.0, 0.0
 	for i, p := range logprobs {
@@ -118,9 +118,9 @@ func LeastLikely(logprobs []float64, window int) float64 {
 	return least / float64(window)
 }
 
-// DrawTop takes the j groups with the highest total reward, ties in random order; one without any reward is never
-// taken. That is the rule of GenRL's reasoning-gym example. The result is a function of the pool's order and the seed,
-// the best first.
+// DrawTop takes the j groups with the highest total reward, ties in random order, and never a group without any
+// reward. This is the rule of GenRL's reasoning-gym example. The result is a function of the pool's order and the
+// seed, the best first.
 func DrawTop(pool []Group, j int, seed uint64) []Group {
 	total := func(g Group) (sum float64) {
 		for _, r := range g.Rewards {
@@ -134,16 +134,16 @@ func DrawTop(pool []Group, j int, seed uint64) []Group {
 	return list[:max(0, min(j, len(list)))]
 }
 
-// DrawWeighted draws j groups without replacement, each with a weight of the mean of its rewards: the first is a group
-// with that share of all weights, the next with its share of what is left, and so on. Groups of weight zero come last,
-// in random order, where the others don't suffice. The result is a function of the pool's order and the seed, in the
-// order drawn.
+// DrawWeighted draws j groups without replacement, weighted by their mean reward. The first draw is proportional to
+// the weights, the next one to the weights that are left, and so on. Groups of weight zero come last, in random
+// order, if the others do not suffice. The result is a function of the pool's order and the seed, in the order
+// drawn.
 func DrawWeighted(pool []Group, j int, seed uint64) []Group {
 	if j <= 0 || len(pool) == 0 {
 		return nil
 	}
-	// The smallest of exponential variables with these rates (Efraimidis and Spirakis, Information Processing Letters
-	// 97, 2006).
+	// The order of exponential variables with these rates is such a draw (Efraimidis and Spirakis, Information
+	// Processing Letters 97, 2006).
 	type ticket struct {
 		group      int
 		time, luck float64

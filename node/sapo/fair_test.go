@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd makes a pool in which peer i has counts[i] groups.
+// crowd returns a pool in which peer i has counts[i] groups.
 func crowd(counts []int) []Group {
 	var pool []Group
 	for peer, n := range counts {
@@ -19,8 +19,8 @@ func crowd(counts []int) []Group {
 	return pool
 }
 
-// A fair draw takes j different groups, or all, and no peer has two more than another that has one left; the seed
-// decides.
+// A fair draw takes j distinct groups, or all. No peer has two more than another peer with groups left. The result
+// is a function of the seed.
 func TestDrawFairTakesTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 12), 0, 8).Draw(t, "counts")
@@ -61,8 +61,7 @@ func TestDrawFairTakesTurns(t *testing.T) {
 	})
 }
 
-// A peer that has as many groups as are drawn gains nothing by having a hundred times as many: the same peers are
-// drawn, turn by turn.
+// A peer with j groups gains nothing from a hundred times as many: the same peers are drawn in the same turns.
 func TestDrawFairIsDeafToFloods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j, seed := rapid.IntRange(1, 10).Draw(t, "j"), rapid.Uint64().Draw(t, "seed")
@@ -82,12 +81,12 @@ func TestDrawFairIsDeafToFloods(t *testing.T) {
 	})
 }
 
-// Within a peer every group is as likely, and so is every peer where there are more than are drawn: chi-square stays
-// below its 99.99 % quantile for these fixed seeds (11 degrees of freedom: 37.4; 39: 81.6).
+// Within a peer every group is equally likely. So is every peer if there are more peers than draws. Chi-square
+// stays below its 99.99 % quantile for these fixed seeds (11 degrees of freedom: 37.4; 39: 81.6).
 func TestDrawFairIsUniform(t *testing.T) {
 	counts := make([]int, 12)
 	for i := range counts {
-		counts[i] = 1 + 5*i // however much a peer has
+		counts[i] = 1 + 5*i // any number of groups
 	}
 	pool := crowd(counts)
 	peers, within := make([]float64, 12), make([]float64, 40)
@@ -125,7 +124,7 @@ func crew(n int) []string {
 	return peers
 }
 
-// The drawn peers are n different ones in their order; one that comes or goes changes no more than one of them.
+// DrawPeers returns n distinct peers in their order. A peer that joins or leaves changes at most one of them.
 func TestDrawPeersIsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		peers := crew(rapid.IntRange(0, 100).Draw(t, "peers"))
@@ -159,8 +158,8 @@ func TestDrawPeersIsStable(t *testing.T) {
 	})
 }
 
-// Over rounds every peer is drawn about as often, and every pair of neighbours too: chi-square stays below its 99.99 %
-// quantile (199 degrees of freedom: 284).
+// Over rounds every peer is drawn about equally often, and so is every pair of neighbors: chi-square stays below
+// its 99.99 % quantile (199 degrees of freedom: 284).
 func TestDrawPeersIsUniform(t *testing.T) {
 	peers := crew(200)
 	count, pairs := map[string]float64{}, make([]float64, 200)

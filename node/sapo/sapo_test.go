@@ -114,8 +114,8 @@ func TestFilterAndDraw(t *testing.T) {
 	})
 }
 
-// Every group of a pool of 12 must come up about equally often: chi-square with 11 degrees of freedom stays
-// below its 99.99 % quantile (37.4) for these fixed seeds.
+// Every group of a pool of 12 is drawn about equally often: chi-square with 11 degrees of freedom stays below its
+// 99.99 % quantile (37.4) for these fixed seeds.
 func TestDrawIsUniform(t *testing.T) {
 	groups := make([]Group, 12)
 	for i := range groups {
@@ -156,7 +156,7 @@ func TestSeedsDiffer(t *testing.T) {
 	if Seed(42, "node_0", 0, PurposeGenerate, 0) == Seed(43, "node_0", 0, PurposeGenerate, 0) {
 		t.Error("the experiment's seed has no effect")
 	}
-	// Seeds are a promise: a run must be repeatable with a later version.
+	// Seeds must not change, because a run must be repeatable with a later version.
 	if got := Seed(42, "node_0", 7, PurposeGenerate, 0); got != 0x4e00ae788059e19e {
 		t.Errorf("seed is %#x: the stream of every earlier run changed", got)
 	}

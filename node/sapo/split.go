@@ -14,23 +14,23 @@ type Split struct {
 	External int `json:"external"`
 }
 
-// splitOf is the split of a budget with that J, or the nearest there is: a node always has a question of its own, or it
-// would have no reward to tell and nothing to share.
+// splitOf returns the split of a budget with that J, or the nearest possible one. A node always keeps one own
+// question, because it needs a reward to report and a rollout to share.
 func splitOf(budget, external int) Split {
 	external = max(0, min(external, budget-1))
 	return Split{budget - external, external}
 }
 
-// SplitEMA is rl-swarm's rule (its adaptive_ij.py): J rises while a round's reward is above its moving average, and
-// falls while it is below.
+// SplitEMA is rl-swarm's rule (its adaptive_ij.py): J rises after a reward above the moving average, and falls
+// after one below.
 type SplitEMA struct {
 	External float64 `json:"external"` // J, continuous, 0 to the budget
-	Average  float64 `json:"average"`  // of the rewards
-	Rounds   int     `json:"rounds"`   // observed
+	Average  float64 `json:"average"`  // moving average of the rewards
+	Rounds   int     `json:"rounds"`   // rounds observed
 }
 
-// Observe takes a round's reward: first into the average, which begins with the first one, then into J += alpha (reward
-// - average).
+// Observe updates the average with a round's reward, then J += alpha (reward - average). The first reward
+// initializes the average.
 func (s *SplitEMA) Observe(reward, alpha, decay float64, budget int) {
 	if s.Rounds == 0 {
 		s.Average = reward
@@ -44,13 +44,13 @@ func (s *SplitEMA) Observe(reward, alpha, decay float64, budget int) {
 // Next is the next round's split: J rounded, halves to the even number.
 func (s SplitEMA) Next(budget int) Split { return splitOf(budget, int(math.RoundToEven(s.External))) }
 
-// What the bandit takes for granted.
+// Constants of the bandit.
 const (
-	banditDiscount = 0.95 // weight of a credit after one more: about the last twenty count, for gains fade as training saturates
-	banditPrior    = 1    // credits that the mean of all stands for, in each arm
+	banditDiscount = 0.95 // weight of a credit after one more: about the last twenty count, because gains fade as training saturates
+	banditPrior    = 1    // weight of the mean of all credits in each arm, in credits
 )
 
-// SplitArm is one split that a bandit may choose, and its credits: discounted, their number and their sum.
+// SplitArm is one split that a bandit may choose, with the discounted number and sum of its credits.
 type SplitArm struct {
 	External int     `json:"external"`
 	Weight   float64 `json:"weight"`
@@ -58,21 +58,22 @@ type SplitArm struct {
 	Tried    bool    `json:"tried"`
 }
 
-// SplitBandit is discounted Gaussian Thompson sampling over splits of a budget. An arm's credit is what it gained for
-// what it cost, in whatever unit: choices don't change when all credits are scaled.
+// SplitBandit is discounted Gaussian Thompson sampling over splits of a budget. An arm's credit is its gain divided
+// by its cost, in any unit: scaling all credits does not change the choices.
 //
-// An arm a with discounted number w_a and mean x_a of credits is thought to be worth N(u_a, s² / (w_a + k)), u_a = (w_a
-// x_a + k m) / (w_a + k), with m the mean of all credits, s² the mean square of their distances from their arms' u_a,
-// discounted alike, and k = banditPrior: an arm that is not tried for long falls back to m, as uncertain as at first.
-// One value is drawn of each arm; the arm with the highest is next.
+// The belief about an arm a with discounted number w_a and mean x_a of credits is N(u_a, s² / (w_a + k)), u_a =
+// (w_a x_a + k m) / (w_a + k). Here m is the mean of all credits, s² is the discounted mean square of their
+// distances from their arms' u_a, and k = banditPrior. An arm that is not tried for long falls back to m, with its
+// initial uncertainty. Each choice draws one value per arm and takes the arm with the highest value.
 type SplitBandit struct {
-	Arms    []SplitArm `json:"arms"`    // in the order in which they are first tried
+	Arms    []SplitArm `json:"arms"`    // in the order of the first tries
 	Squares float64    `json:"squares"` // discounted sum of all credits' squares
-	Arm     int        `json:"arm"`     // that is being tried
+	Arm     int        `json:"arm"`     // current arm
 }
 
-// NewSplitBandit has the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and first's. It tries first's first, then each
-// other once, in an order of the seed's: nodes of different seeds begin with different arms.
+// NewSplitBandit returns a bandit with the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and the J of first. It tries
+// first, then every other arm once, in an order that depends on the seed. Nodes with different seeds begin with
+// different arms.
 func NewSplitBandit(first Split, seed uint64) SplitBandit {
 	budget := first.Own + first.External
 	others := []int{0, budget / 4, budget / 2, 3 * budget / 4}
@@ -86,10 +87,10 @@ func NewSplitBandit(first Split, seed uint64) SplitBandit {
 	return b
 }
 
-// Next is the arm that is being tried.
+// Next is the split of the current arm.
 func (b SplitBandit) Next(budget int) Split { return splitOf(budget, b.Arms[b.Arm].External) }
 
-// Credit judges the arm that is being tried, by gain for cost; cost is positive. What isn't finite is no credit.
+// Credit credits the current arm with gain / cost. cost is positive. A result that is not finite gives no credit.
 func (b *SplitBandit) Credit(gain, cost float64) {
 	x := gain / cost
 	if !units.Finite(x) {
@@ -104,7 +105,7 @@ func (b *SplitBandit) Credit(gain, cost float64) {
 	arm.Weight, arm.Sum = arm.Weight+1, arm.Sum+x
 }
 
-// Choose turns to the next arm: the first that has not been tried, or the one that a draw of the seed's prefers.
+// Choose selects the next arm: the first untried one, or the one with the highest random draw.
 func (b *SplitBandit) Choose(seed uint64) {
 	b.Arms[b.Arm].Tried = true
 	if at := slices.IndexFunc(b.Arms, func(a SplitArm) bool { return !a.Tried }); at >= 0 {
@@ -117,13 +118,13 @@ func (b *SplitBandit) Choose(seed uint64) {
 	for i, a := range b.Arms {
 		luck := rng.NormFloat64()
 		value := worth[i] + luck*deviation/math.Sqrt(a.Weight+banditPrior)
-		if i == 0 || value > best || value == best && luck > luckiest { // equal where all credits are
+		if i == 0 || value > best || value == best && luck > luckiest { // values are equal if all credits are
 			b.Arm, best, luckiest = i, value, luck
 		}
 	}
 }
 
-// beliefs are what each arm is thought to be worth, and the deviation of credits from that.
+// beliefs returns the expected credit of each arm, and the deviation of credits from it.
 func (b SplitBandit) beliefs() (worth []float64, deviation float64) {
 	var weight, sum float64
 	for _, a := range b.Arms {
@@ -134,7 +135,7 @@ func (b SplitBandit) beliefs() (worth []float64, deviation float64) {
 	for _, a := range b.Arms {
 		w := (a.Sum + banditPrior*mean) / (a.Weight + banditPrior)
 		worth = append(worth, w)
-		squares -= w * (2*a.Sum - w*a.Weight) // of the arm's credits' distances from w
+		squares -= w * (2*a.Sum - w*a.Weight) // subtracts the squared distances of the arm's credits from w
 	}
 	return worth, math.Sqrt(max(0, squares) / max(weight, 1))
 }

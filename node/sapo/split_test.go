@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rule is rl-swarm's: its own adaptive_ij.py gives these for the same rewards, with J of 0..8 cut to leave one own
-// question.
+// The expected values are those of rl-swarm's adaptive_ij.py for the same rewards, with J of 0..8 limited to leave
+// one own question.
 func TestSplitEMAFollowsThePredecessorsRule(t *testing.T) {
 	s := SplitEMA{External: 4}
 	const alpha, decay, budget = 2, 0.5, 8
@@ -22,7 +22,7 @@ func TestSplitEMAFollowsThePredecessorsRule(t *testing.T) {
 		{1, 1, 4, Split{4, 4}},        // the average begins with the first reward
 		{3, 2, 6, Split{2, 6}},        // above: 4 + 2 (3 - 2)
 		{3, 2.5, 7, Split{1, 7}},      // 6 + 2 (3 - 2.5)
-		{5, 3.75, 8, Split{1, 7}},     // 9.5, cut to 8; one own question is left
+		{5, 3.75, 8, Split{1, 7}},     // 9.5, limited to 8; one own question remains
 		{1, 2.375, 5.25, Split{3, 5}}, // below: 8 + 2 (1 - 2.375)
 		{0.625, 1.5, 3.5, Split{4, 4}},
 		{0, 0.75, 2, Split{6, 2}},
@@ -34,7 +34,7 @@ func TestSplitEMAFollowsThePredecessorsRule(t *testing.T) {
 	}
 }
 
-// Whatever it observes, a split has the budget's sum, an own question and no negative J.
+// A split always has the budget's sum, an own question and no negative J, whatever it observes.
 func TestSplitsKeepTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.IntRange(2, 256).Draw(t, "budget")
@@ -73,7 +73,7 @@ func TestSplitsKeepTheBudget(t *testing.T) {
 	})
 }
 
-// It tries the first split, then every other once, nodes in different orders.
+// The bandit tries the first split, then every other split once. The order differs between nodes.
 func TestBanditTriesEveryArmFirst(t *testing.T) {
 	second := map[int]int{}
 	for seed := range uint64(300) {
@@ -97,8 +97,8 @@ func TestBanditTriesEveryArmFirst(t *testing.T) {
 	require.Len(t, NewSplitBandit(Split{1, 1}, 1).Arms, 2)
 }
 
-// play has a bandit choose for so many blocks, each paid what it is worth and noise, and counts the choices of the
-// second half.
+// play lets a bandit choose for a number of blocks. Each block's gain is its worth plus noise. It counts the
+// choices of the second half.
 func play(seed uint64, blocks int, worth func(block, external int) float64) map[int]int {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	b, last := NewSplitBandit(Split{4, 4}, seed), map[int]int{}
@@ -113,8 +113,8 @@ func play(seed uint64, blocks int, worth func(block, external int) float64) map[
 	return last
 }
 
-// Of arms that differ by a deviation of the noise the best is kept to, whichever it is, though all gains fade; with
-// none better all are tried on. And it follows when another becomes the best.
+// If arms differ by one deviation of the noise, the bandit keeps to the best one, whichever it is, although all
+// gains fade. If none is better, it continues to try all. If another arm becomes the best, it follows.
 func TestBanditFindsTheBestSplit(t *testing.T) {
 	share := func(best int, worth func(block, external int) float64) float64 {
 		hits, all := 0, 0
@@ -148,8 +148,8 @@ func TestBanditFindsTheBestSplit(t *testing.T) {
 	require.Greater(t, moved, 0.6, "it doesn't follow")
 }
 
-// An arm of half the cost has credits that scatter twice as much, which one deviation for all arms doesn't know: of
-// equally worthy arms it is chosen as often as others, within a twentieth.
+// The credits of an arm with half the cost scatter twice as much, but the bandit has one deviation for all arms. If
+// the arms are equally good, it is still chosen as often as others, within a twentieth.
 func TestBanditIsFairToCheapArms(t *testing.T) {
 	for _, worth := range []float64{0, 0.5} {
 		cheap, all := 0, 0
@@ -174,7 +174,7 @@ func TestBanditIsFairToCheapArms(t *testing.T) {
 	}
 }
 
-// Scaling all credits changes no choice, and what is no number is no credit.
+// Scaling all credits changes no choice, and a credit that is not finite does not count.
 func TestBanditIsWithoutUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")

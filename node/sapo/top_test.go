@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The best by total reward are taken, whatever the seed; those without reward never; of equals each comes equally
-// often.
+// DrawTop takes the best by total reward for any seed, and never a group without reward. Among equals, each is
+// taken equally often.
 func TestDrawTopTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		totals := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 1}), 0, 20).Draw(t, "totals")

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The first drawn is a group with its share of all weights, the second with its share of what is left.
+// The first draw is proportional to the weights, and the second to the remaining weights.
 func TestDrawWeightedFollowsTheWeights(t *testing.T) {
 	pool := []Group{{Rollout: 0, Rewards: []float64{0.1, 0.1}}, {Rollout: 1, Rewards: []float64{0, 0.6}}, {Rollout: 2, Rewards: []float64{0.6, 0.6}}, {Rollout: 3, Rewards: []float64{0, 0}}}
 	const draws = 20_000
@@ -31,8 +31,8 @@ func TestDrawWeightedFollowsTheWeights(t *testing.T) {
 	}
 }
 
-// It takes j different groups, or all; those without a reward last, and only where the others don't suffice. The seed
-// decides, the pool stays.
+// DrawWeighted takes j distinct groups, or all. Groups without a reward come last, and only if the others do not
+// suffice. The result is a function of the seed, and the pool does not change.
 func TestDrawWeightedWithoutReplacement(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rewards := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0.25, 1}), 0, 20).Draw(t, "rewards")
