@@ -16,16 +16,16 @@ type arc1DParams struct {
 
 func defaultArc1D() arc1DParams { return arc1DParams{MinSize: 10, MaxSize: 30, NumTrain: 3} }
 
-// arc_1d's bounds. Below 8 cells some rules never yield a pair. On long rows two hardly ever do:
-// recolor_blocks_from_palette has more blocks than colours (over 40 cells the library may then search for
-// ever), and paint_biggest_block no single longest block.
+// Bounds of arc_1d. Below 8 cells some rules never yield a pair. On long rows two rules rarely do.
+// recolor_blocks_from_palette has more blocks than colors: above 40 cells the library may search forever.
+// paint_biggest_block has no single longest block.
 const (
 	arcMinSize  = 8
 	arcMaxSize  = 64
 	arcMaxTrain = 100
 )
 
-// Validate returns an error that names the first bad key, its value and what is allowed.
+// Validate returns an error with the first invalid key, its value and the allowed values.
 func (p arc1DParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_size", p.MinSize, arcMinSize, arcMaxSize),
@@ -82,7 +82,7 @@ func (t *arc1D) Item(seed, index int64) Item {
 
 func (*arc1D) Score(item Item, answer *string) float64 { return baseScoreItem(item, answer) }
 
-// arcRow is a row of cells; 0 is empty, 1..9 are colours.
+// arcRow is a row of cells; 0 is empty, 1..9 are colors.
 type arcRow []int
 
 func (row arcRow) paint(from, length, color int) {
@@ -120,7 +120,7 @@ func (p arcPair) object() object {
 	return object{{"input", []int(p.input)}, {"output", []int(p.output)}}
 }
 
-// arcRule draws a pair of rows of n cells. It reports false where the draws do not make a valid pair.
+// arcRule draws a pair of rows of n cells. It returns false if the draws do not make a valid pair.
 type arcRule func(r *rng, n int) (arcPair, bool)
 
 type arcNamedRule struct {
@@ -128,8 +128,8 @@ type arcNamedRule struct {
 	rule arcRule
 }
 
-// drawPair calls rule until it succeeds, as the library does. Within the parameters' bounds every rule
-// succeeds at least once in 20 calls on average, so this ends.
+// drawPair calls rule until it succeeds, as the library does. Within the parameters' bounds every rule succeeds at
+// least once in 20 calls on average, so that the loop ends.
 func drawPair(r *rng, rule arcRule, n int) arcPair {
 	for {
 		if pair, ok := rule(r, n); ok {
@@ -138,7 +138,7 @@ func drawPair(r *rng, rule arcRule, n int) arcPair {
 	}
 }
 
-// mirrored is rule seen from the right.
+// mirrored returns the mirror image of rule.
 func mirrored(rule arcRule) arcRule {
 	return func(r *rng, n int) (arcPair, bool) {
 		pair, ok := rule(r, n)

@@ -5,7 +5,7 @@ import "slices"
 // arcBlock is a run of length cells from cell at.
 type arcBlock struct{ at, length int }
 
-// paintBiggestBlock recolours the longest of several blocks.
+// paintBiggestBlock recolors the longest of several blocks.
 func paintBiggestBlock(r *rng, n int) (arcPair, bool) {
 	color := r.draw(2, 9)
 	var blocks []arcBlock
@@ -79,7 +79,7 @@ func sortCompleteSequence(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// recolorBlocksBySize gives the longer of two blocks colour 1, the shorter 2.
+// recolorBlocksBySize gives the longer of two blocks color 1, the shorter one 2.
 func recolorBlocksBySize(r *rng, n int) (arcPair, bool) {
 	a, b := r.draw(2, 8), r.draw(2, 8)
 	for b == a {
@@ -102,7 +102,7 @@ func recolorBlocksBySize(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// recolorBlocksFromPalette gives blocks of equal length, in order, the colours at the row's start.
+// recolorBlocksFromPalette recolors blocks of equal length, in order, with the colors at the row's start.
 func recolorBlocksFromPalette(r *rng, n int) (arcPair, bool) {
 	length := r.draw(2, 4)
 	var starts []int
@@ -116,7 +116,7 @@ func recolorBlocksFromPalette(r *rng, n int) (arcPair, bool) {
 		starts = starts[:k-1]
 	}
 	k := len(starts)
-	// The library looks for a tenth different colour for ever; it can happen on rows of over 40 cells.
+	// The library would search forever for a tenth distinct color. This can happen on rows of over 40 cells.
 	if k == 0 || k > 9 {
 		return arcPair{}, false
 	}
@@ -135,7 +135,7 @@ func recolorBlocksFromPalette(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// colorLeftHalfBlocks recolours the left half of each block.
+// colorLeftHalfBlocks recolors the left half of each block.
 func colorLeftHalfBlocks(r *rng, n int) (arcPair, bool) {
 	pair := blankPair(n)
 	blocks := 0

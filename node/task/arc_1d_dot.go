@@ -91,7 +91,7 @@ func reflectBlockAroundDot(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// reflectBlockWithBorderPixel reverses a block that has one end of another colour.
+// reflectBlockWithBorderPixel reverses a block with one end in another color.
 func reflectBlockWithBorderPixel(r *rng, n int) (arcPair, bool) {
 	length := r.draw(2, n)
 	color := r.draw(1, 9)
@@ -103,7 +103,7 @@ func reflectBlockWithBorderPixel(r *rng, n int) (arcPair, bool) {
 	return reflected(n, at, block, border, left), true
 }
 
-// reflectBlockRandom reverses a block of random colours whose border colour occurs at one end only.
+// reflectBlockRandom reverses a block of random colors with a border color at one end only.
 func reflectBlockRandom(r *rng, n int) (arcPair, bool) {
 	length := r.draw(2, n)
 	left := r.coin()
@@ -117,7 +117,8 @@ func reflectBlockRandom(r *rng, n int) (arcPair, bool) {
 	return reflected(n, at, block, border, left), true
 }
 
-// reflected puts block at a position, its first (left) or last cell in the border color, and reverses it there.
+// reflected puts block at a position, with its first (left) or last cell in the border color, and reverses it
+// there.
 func reflected(n, at int, block arcRow, border int, left bool) arcPair {
 	if left {
 		block[0] = border
@@ -131,7 +132,7 @@ func reflected(n, at int, block arcRow, border int, left bool) arcPair {
 	return pair
 }
 
-// colorsWithout is 1..8 without color; like the library it never offers 9.
+// colorsWithout returns 1..8 without color. Like the library it never offers 9.
 func colorsWithout(color int) []int {
 	list := make([]int, 0, 8)
 	for c := 1; c <= 8; c++ {
@@ -142,7 +143,7 @@ func colorsWithout(color int) []int {
 	return list
 }
 
-// twoPointsAndFill fills the cells between two points of one colour.
+// twoPointsAndFill fills the cells between two points of one color.
 func twoPointsAndFill(r *rng, n int) (arcPair, bool) {
 	color := r.draw(1, 9)
 	i, j := r.draw(0, n-1), r.draw(0, n-1)
@@ -156,8 +157,7 @@ func twoPointsAndFill(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// copyBlockToDots replaces each dot by a copy of the block at cell 0; colors gives each dot a colour of
-// its own.
+// copyBlockToDots replaces each dot with a copy of the block at cell 0. With colors, each dot has its own color.
 func copyBlockToDots(colors bool) arcRule {
 	return func(r *rng, n int) (arcPair, bool) {
 		length := 5

@@ -35,7 +35,7 @@ func blockAndNoiseRemove(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// blockAndNoiseRemoveInside deletes pixels of other colours inside a block.
+// blockAndNoiseRemoveInside deletes pixels of other colors inside a block.
 func blockAndNoiseRemoveInside(r *rng, n int) (arcPair, bool) {
 	if n <= 6 {
 		return arcPair{}, false
@@ -62,7 +62,7 @@ func blockAndNoiseRemoveInside(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// repeatPatternFull goes on with a pattern shown twice.
+// repeatPatternFull continues a pattern that is shown twice.
 func repeatPatternFull(r *rng, n int) (arcPair, bool) {
 	pattern := drawBlock(r, r.draw(2, 5), true)
 	length := len(pattern)
@@ -77,7 +77,7 @@ func repeatPatternFull(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// duplicateBlockFromSeeds repeats a block on each side that has a seed pixel, in the seed's colour.
+// duplicateBlockFromSeeds repeats a block on each side with a seed pixel, in the seed's color.
 func duplicateBlockFromSeeds(r *rng, n int) (arcPair, bool) {
 	length := r.draw(2, 4)
 	if n <= length+3 {
@@ -135,7 +135,7 @@ func fillFromPixel(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// fillUntilCollision fills from each pixel toward the marker's side, up to the next pixel.
+// fillUntilCollision fills from each pixel towards the marker's side, up to the next pixel.
 func fillUntilCollision(r *rng, n int) (arcPair, bool) {
 	if n < 4 {
 		return arcPair{}, false
@@ -170,7 +170,7 @@ func fillUntilCollision(r *rng, n int) (arcPair, bool) {
 	return pair, true
 }
 
-// drawColorBut is uniform in 1..9 without color.
+// drawColorBut draws uniformly from 1..9 without color.
 func drawColorBut(r *rng, color int) int {
 	drawn := r.draw(1, 8)
 	if drawn >= color {

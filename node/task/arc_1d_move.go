@@ -44,8 +44,7 @@ func drawBlock(r *rng, length int, colorful bool) arcRow {
 	return block
 }
 
-// fromRandomRow draws each cell empty or of a colour up to top, and maps the row by f, which fills the
-// blank output.
+// fromRandomRow draws each cell empty or in a color up to top, and calls f to fill the blank output.
 func fromRandomRow(top int, f func(input, output arcRow)) arcRule {
 	return func(r *rng, n int) (arcPair, bool) {
 		pair := blankPair(n)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run is a maximal run of one colour in a row, as a reader of the puzzle sees it.
+// run is a maximal run of one color in a row, as a person would see it.
 type run struct{ at, length, color int }
 
 func runsOf(row []int) []run {
@@ -36,7 +36,7 @@ func render(n int, runs []run) []int {
 	return row
 }
 
-// inOrder lays runs out in the order given, one empty cell between.
+// inOrder places runs in the given order, with one empty cell between them.
 func inOrder(runs []run) []run {
 	at := 0
 	for i := range runs {
@@ -52,8 +52,8 @@ func rotated(row []int, k int) []int {
 
 func byLength(a, b run) int { return a.length - b.length }
 
-// arcOracle solves a puzzle from its input alone, where the input determines the output; nil for rules
-// without a solver here.
+// arcOracle returns a solver that uses only the input, for rules where the input determines the output. It returns
+// nil for rules without a solver here.
 func arcOracle(name string) func(row []int) []int {
 	if base, ok := strings.CutSuffix(name, "_left"); ok {
 		right := arcOracle(base + "_right")
@@ -191,7 +191,7 @@ func arcOracle(name string) func(row []int) []int {
 	}[name]
 }
 
-// Questions of other seeds and sizes are solved from their text.
+// The solvers solve questions of other seeds and sizes from their text.
 func TestArc1DOracle(t *testing.T) {
 	task, err := newArc1D(arc1DParams{MinSize: arcMinSize, MaxSize: 40, NumTrain: 1})
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package task
 
 import "fmt"
 
-// arcRules lists the 70 rules in the library's order, which the draws depend on.
+// arcRules lists the 70 rules in the library's order, on which the draws depend.
 func arcRules() []arcNamedRule {
 	rules := make([]arcNamedRule, 0, 70)
 	add := func(name string, rule arcRule) { rules = append(rules, arcNamedRule{name, rule}) }

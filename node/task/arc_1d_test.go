@@ -20,7 +20,7 @@ func TestArc1DGolden(t *testing.T) {
 	testGoldenScores(t, task, 0)
 }
 
-// Every rule yields pairs at every allowed size often enough for a retry loop without bound.
+// Every rule yields pairs at every allowed size often enough for a retry loop without a bound.
 func TestArc1DRulesSucceed(t *testing.T) {
 	rules := arcRules()
 	require.Len(t, rules, 70)

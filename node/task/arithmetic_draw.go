@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// arithmeticDraw draws one expression whose integers lie within ±(magnitude-1).
+// arithmeticDraw draws an expression with integers within ±(magnitude-1).
 type arithmeticDraw struct {
 	rng       *rng
 	params    basicArithmeticParams
@@ -23,7 +23,7 @@ func (g *arithmeticDraw) question(expression string) string {
 	return fmt.Sprintf(choose(g.rng, []string{"%s = ?", "Work out %s.", "Find the value of %s.", "Which integer equals %s?"}), expression)
 }
 
-// nested is an expression with brackets and precedence, and its value.
+// nested returns an expression with parentheses and precedence, and its value.
 func (g *arithmeticDraw) nested(terms int) (string, *big.Int, error) {
 	tokens, err := g.build(terms)
 	if err != nil {
@@ -51,7 +51,7 @@ func (g *arithmeticDraw) join(tokens []string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// build draws the tokens of count terms: a left part, perhaps in brackets, an operator and the rest.
+// build draws the tokens of count terms: a left part, perhaps in parentheses, an operator and the rest.
 func (g *arithmeticDraw) build(count int) ([]string, error) {
 	left := g.rng.draw(1, count)
 	tokens, err := g.leftPart(left)
@@ -86,7 +86,7 @@ func (g *arithmeticDraw) leftPart(count int) ([]string, error) {
 	return tokens, nil
 }
 
-// divide appends / and a part of count terms, made so that the division is mostly exact.
+// divide appends / and a part of count terms, chosen so that the division is mostly exact.
 func (g *arithmeticDraw) divide(tokens []string, count int) ([]string, error) {
 	text := tokens[len(tokens)-1]
 	if text == ")" {
@@ -127,7 +127,7 @@ func (g *arithmeticDraw) divide(tokens []string, count int) ([]string, error) {
 	return slices.Concat(tokens, rest[:end], []string{"+", correction.String(), ")"}), nil
 }
 
-// divisor is a divisor of dividend, or any positive integer in range where dividend is 0.
+// divisor returns a divisor of dividend, or any positive integer in range if dividend is 0.
 func (g *arithmeticDraw) divisor(dividend *big.Int) (string, error) {
 	if dividend.Sign() == 0 {
 		return strconv.Itoa(g.rng.draw(1, g.magnitude-1)), nil
@@ -139,8 +139,9 @@ func (g *arithmeticDraw) divisor(dividend *big.Int) (string, error) {
 	return choose(g.rng, divisors).String(), nil
 }
 
-// flat is an expression without brackets and its value from left to right, without precedence. Where a
-// division is drawn, text and value disagree: the text keeps the constant first drawn. So the library.
+// flat returns an expression without parentheses, and its value from left to right, without precedence. With a
+// division, text and value disagree, because the text keeps the constant that was drawn first. The library does the
+// same.
 func (g *arithmeticDraw) flat(terms int) (string, *big.Int, error) {
 	constants := make([]int, terms)
 	for i := range constants {
@@ -169,8 +170,8 @@ func (g *arithmeticDraw) flat(terms int) (string, *big.Int, error) {
 	return strings.Join(tokens, " "), value, nil
 }
 
-// divideFlat divides value by one of its divisors among 2..min(|value|, magnitude)-1, or where there is
-// none multiplies it by 1..magnitude-1.
+// divideFlat divides value by one of its divisors among 2..min(|value|, magnitude)-1. If there is none, it
+// multiplies value by 1..magnitude-1.
 func (g *arithmeticDraw) divideFlat(value *big.Int) error {
 	size := new(big.Int).Abs(value)
 	var divisors []*big.Int

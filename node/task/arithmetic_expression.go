@@ -10,9 +10,9 @@ var (
 	errExpression     = errors.New("malformed expression")
 )
 
-// evaluateFloor is the value of an expression of integers, + - * / and brackets: unary minus binds
-// tightest, then * and / from left to right, then + and -. Division rounds toward minus infinity, as the
-// library's does. It reads only text that this package wrote, so nesting is not bounded.
+// evaluateFloor returns the value of an expression of integers, + - * / and parentheses. Unary minus binds
+// tightest, then * and / from left to right, then + and -. Division rounds toward minus infinity, as in the
+// library. It reads only text from this package, so that nesting is not bounded.
 func evaluateFloor(text string) (*big.Int, error) {
 	e := floorEvaluator{text: text}
 	value, err := e.sum()
@@ -30,7 +30,7 @@ type floorEvaluator struct {
 	pos  int
 }
 
-// peek is the next character that is no blank, 0 at the end.
+// peek returns the next character that is not a blank, 0 at the end.
 func (e *floorEvaluator) peek() byte {
 	for e.pos < len(e.text) && e.text[e.pos] == ' ' {
 		e.pos++
@@ -115,7 +115,7 @@ func (e *floorEvaluator) factor() (*big.Int, error) {
 	return value, nil
 }
 
-// floorDivide is a/b rounded toward minus infinity; math/big itself offers only truncation and Euclid.
+// floorDivide returns a/b rounded toward minus infinity. math/big has only truncated and Euclidean division.
 func floorDivide(a, b *big.Int) (*big.Int, error) {
 	if b.Sign() == 0 {
 		return nil, errDivisionByZero

@@ -20,8 +20,8 @@ func defaultBaseConversion() baseConversionParams {
 // maxConversionValue keeps every value exact in JSON readers that hold numbers as doubles.
 const maxConversionValue = 1 << 53
 
-// Validate returns an error that names the first bad key, its value and what is allowed. Two bases at
-// least are needed, as source and target differ.
+// Validate returns an error with the first invalid key, its value and the allowed values. It requires at least two
+// bases, because source and target differ.
 func (p baseConversionParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_base", p.MinBase, 2, 35),
@@ -74,8 +74,8 @@ func (t *baseConversion) Item(seed, index int64) Item {
 
 func (*baseConversion) Score(item Item, answer *string) float64 { return baseScoreItem(item, answer) }
 
-// digitsInBase keeps a defect of the library, so that items agree: it writes 0 without any digit in
-// bases other than 2 and 16. Such an item's empty answer cannot score.
+// digitsInBase keeps a defect of the library, so that items are equal: it writes 0 without any digit in bases other
+// than 2 and 16. Such an item has an empty answer and cannot score.
 func digitsInBase(value, base int) string {
 	if value == 0 && base != 2 && base != 16 {
 		return ""

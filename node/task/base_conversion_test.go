@@ -35,7 +35,7 @@ func TestBaseConversionItems(t *testing.T) {
 	}
 }
 
-// valueOf is Horner's rule over the digits 0-9a-z.
+// valueOf evaluates digits 0-9a-z by Horner's rule.
 func valueOf(t *testing.T, digits string, base int) int {
 	t.Helper()
 	require.NotEmpty(t, digits)

@@ -2,9 +2,9 @@ package task
 
 import "strings"
 
-// baseScore is reasoning-gym's default rule, used by tasks that do not bring their own: 1 for the oracle's exact
-// text, len(oracle)/len(answer) in code points where the answer contains the oracle, else 0. An empty
-// oracle can only score 0.
+// baseScore is reasoning-gym's default rule, for tasks without their own. It is 1 for the exact text of the oracle,
+// and len(oracle)/len(answer) in code points for an answer that contains the oracle. Otherwise it is 0. An empty
+// oracle always scores 0.
 func baseScore(oracle string, answer *string) float64 {
 	switch {
 	case answer == nil || *answer == "":
@@ -17,7 +17,7 @@ func baseScore(oracle string, answer *string) float64 {
 	return 0
 }
 
-// baseScoreItem is baseScore for an item; an item without an answer scores 0.
+// baseScoreItem is baseScore for an item. An item without an answer scores 0.
 func baseScoreItem(item Item, answer *string) float64 {
 	if item.Answer == nil {
 		return 0

@@ -27,8 +27,8 @@ func defaultBasicArithmetic() basicArithmeticParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. The upper bounds keep the search
-// for divisors short.
+// Validate returns an error with the first invalid key, its value and the allowed values. The upper bounds keep the
+// search for divisors short.
 func (p basicArithmeticParams) Validate() error {
 	errs := []error{
 		checkRange("min_terms", p.MinTerms, 1, 20),
@@ -50,7 +50,7 @@ func (p basicArithmeticParams) Validate() error {
 	return cmp.Or(errs...)
 }
 
-// undivided are the operators other than /, in the order given.
+// undivided returns the operators other than /, in the order given.
 func (p basicArithmeticParams) undivided() []string {
 	return slices.DeleteFunc(slices.Clone(p.Operators), func(operator string) bool { return operator == "/" })
 }
@@ -72,8 +72,8 @@ func (t basicArithmetic) Item(seed, index int64) Item {
 	g := arithmeticDraw{rng: newRNG(seed, index), params: t.params, undivided: t.params.undivided()}
 	var terms, digits int
 	var expression string
-	// Where the library raises (a division by zero) or would not end (divisors of a huge number) the
-	// item is drawn anew. Drawing no bracket and no division never fails, so the loop ends.
+	// Draw again if the library would raise (a division by zero) or would not end (divisors of a huge number). An
+	// expression without parentheses and division always succeeds, so that the loop ends.
 	for {
 		terms = g.rng.draw(t.params.MinTerms, t.params.MaxTerms)
 		digits = g.rng.draw(t.params.MinDigits, t.params.MaxDigits)

@@ -25,7 +25,7 @@ func TestBasicArithmeticGolden(t *testing.T) {
 	testGoldenScores(t, task, 0)
 }
 
-// Go's own parser has the same precedence; the answer is its tree's value with exact quotients floored.
+// Go's parser has the same precedence. The answer is its tree's value with floored exact quotients.
 func TestBasicArithmeticAgainstGoParser(t *testing.T) {
 	task := mustTask(t, defaultBasicArithmetic(), newBasicArithmetic)
 	for index := range int64(400) {
@@ -63,7 +63,7 @@ func floorTree(t *testing.T, node ast.Expr) *big.Int {
 			return x.Mul(x, y)
 		}
 		exact := new(big.Rat).SetFrac(x, y)
-		// A Rat's denominator is positive, where Euclid's quotient is the floor.
+		// A Rat's denominator is positive, for which the Euclidean quotient is the floor.
 		return new(big.Int).Div(exact.Num(), exact.Denom())
 	}
 	t.Fatalf("node %T", node)

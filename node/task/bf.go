@@ -9,14 +9,14 @@ import (
 
 type bfParams struct {
 	Difficulty int `mapstructure:"difficulty" yaml:"difficulty" json:"difficulty"`
-	// Words are what programs print; the library's list is that of the game Wordle.
+	// Words are the texts that programs print. The library's list is that of the game Wordle.
 	Words []string `mapstructure:"words" yaml:"words" json:"words"`
 }
 
 //go:embed words.txt
 var bfWordsText string
 
-// bf's bounds on its word list.
+// Bounds of bf's word list.
 const (
 	bfMaxWords      = 100_000
 	bfMaxWordLength = 64
@@ -24,7 +24,7 @@ const (
 
 func defaultBF() bfParams { return bfParams{Difficulty: 1, Words: strings.Fields(bfWordsText)} }
 
-// Validate returns an error that names the first bad key, its value and what is allowed.
+// Validate returns an error with the first invalid key, its value and the allowed values.
 func (p bfParams) Validate() error {
 	if p.Difficulty != 1 {
 		return fmt.Errorf("difficulty is %d: only 1 (programs without loops over data) is supported", p.Difficulty)
@@ -83,7 +83,7 @@ func (*bf) Score(item Item, answer *string) float64 { return baseScoreItem(item,
 // bfitCode is the program in the source language of the library's compiler.
 func bfitCode(word string) string { return "\nint main() {\n    print(\"" + word + "\");\n}\n" }
 
-// bfProgram is that compiler's output: one cell steps from each character's code to the next one's.
+// bfProgram is that compiler's output: one cell moves from each character's code to the next one.
 func bfProgram(word string) string {
 	var b strings.Builder
 	b.WriteString(">[-]>[-]<")
@@ -97,8 +97,8 @@ func bfProgram(word string) string {
 	return b.String()
 }
 
-// bfAdd is the code that adds d to the current cell: |d| signs or, where that is shorter, a loop over
-// the next cell that adds b for a times, and a correction c.
+// bfAdd returns code that adds d to the current cell: |d| signs or, if that is shorter, a loop over the next cell
+// that adds b for a times, and a correction c.
 func bfAdd(d int) string {
 	sign, opposite := "+", "-"
 	if d < 0 {

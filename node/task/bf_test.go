@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// libraryWords is the library's word list, which lies beside the repository on some machines only.
+// libraryWords is the library's word list, which is next to the repository on some machines only.
 const libraryWords = "../../../shared/reasoning-gym/wordle_words.txt"
 
 type bfMetadata struct {

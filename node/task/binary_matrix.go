@@ -18,7 +18,7 @@ func defaultBinaryMatrix() binaryMatrixParams {
 
 const maxMatrixSize = 50
 
-// Validate returns an error that names the first bad key, its value and what is allowed.
+// Validate returns an error with the first invalid key, its value and the allowed values.
 func (p binaryMatrixParams) Validate() error {
 	if !(p.PZero >= 0 && p.PZero <= 1) {
 		return fmt.Errorf("p_zero is %v: it must be from 0 to 1", p.PZero)
@@ -45,7 +45,7 @@ func (t *binaryMatrix) Item(seed, index int64) Item {
 	r := newRNG(seed, index)
 	n := r.draw(t.params.MinN, t.params.MaxN)
 	cells := make([]int, n*n)
-	for i := 1; i < len(cells); i++ { // cell 0 stays 0, so that there is one
+	for i := 1; i < len(cells); i++ { // cell 0 stays 0, so that there is at least one 0
 		if r.random() >= t.params.PZero {
 			cells[i] = 1
 		}
@@ -74,8 +74,8 @@ func (t *binaryMatrix) Item(seed, index int64) Item {
 	}
 }
 
-// Score is 1 for the exact text, and 0.1 for a Python literal that prints as that text. The library
-// evaluates any Python expression there; this verifier reads literals only (see parseLiteral).
+// Score is 1 for the exact text, and 0.1 for a Python literal that prints as that text. The library evaluates any
+// Python expression there. This verifier reads literals only (see parseLiteral).
 func (*binaryMatrix) Score(item Item, answer *string) float64 {
 	switch {
 	case answer == nil || item.Answer == nil:
@@ -88,8 +88,8 @@ func (*binaryMatrix) Score(item Item, answer *string) float64 {
 	return 0
 }
 
-// zeroDistances is the distance transform of Rosenfeld and Pfaltz (1966), exact in the Manhattan metric:
-// one pass from the top left, one from the bottom right. matrix has at least one 0.
+// zeroDistances is the distance transform of Rosenfeld and Pfaltz (1966), exact in the Manhattan metric: one pass
+// from the top left, and one from the bottom right. matrix must have at least one 0.
 func zeroDistances(matrix [][]int) [][]int {
 	n := len(matrix)
 	d := make([][]int, n)
@@ -121,7 +121,7 @@ func zeroDistances(matrix [][]int) [][]int {
 	return d
 }
 
-// matrixText joins cells by a space and rows by a line break.
+// matrixText joins cells with a space and rows with a line break.
 func matrixText(matrix [][]int) string {
 	rows := make([]string, len(matrix))
 	for i, row := range matrix {
@@ -130,10 +130,9 @@ func matrixText(matrix [][]int) string {
 	return strings.Join(rows, "\n")
 }
 
-// literalPrintsAs tells whether source is a literal of rows of cells whose cells, joined as matrixText
-// joins them, give want.
+// literalPrintsAs reports whether source is a literal of rows of cells that matrixText would print as want.
 func literalPrintsAs(source, want string) bool {
-	// Each row and each cell but the first of a row takes a character of want at least; a literal of more
+	// Each row, and each cell except the first of a row, needs at least one character of want. A literal with more
 	// values cannot print as want. This bounds time and memory.
 	value, ok := parseLiteral(source, 2*len(want)+4)
 	if !ok {

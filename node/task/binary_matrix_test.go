@@ -13,7 +13,7 @@ func TestBinaryMatrixGolden(t *testing.T) {
 	testGoldenScores(t, task, 0)
 }
 
-// Distances are compared with a search over all cells.
+// The distances equal those of a search over all cells.
 func TestBinaryMatrixItems(t *testing.T) {
 	for _, p := range []binaryMatrixParams{{1, 12, 0.25}, {1, 9, 0}, {9, 9, 0.02}, {4, 4, 1}} {
 		task := defaultTask(t, p, newBinaryMatrix)
@@ -56,8 +56,8 @@ func nearestZeros(matrix [][]int) [][]int {
 	return distances
 }
 
-// The library evaluates these Python expressions. This verifier refuses what is no plain literal, and
-// never gives more than the library.
+// The library evaluates these Python expressions. This verifier refuses everything except plain literals, and never
+// gives a higher score than the library.
 func TestBinaryMatrixRefusesExpressions(t *testing.T) {
 	task := defaultTask(t, defaultBinaryMatrix(), newBinaryMatrix)
 	items := goldenItems(t, "binary_matrix")

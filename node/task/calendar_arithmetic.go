@@ -12,11 +12,11 @@ import (
 // calendarParams are the library's parameters of calendar_arithmetic.
 type calendarParams struct {
 	Year int `mapstructure:"year" yaml:"year" json:"year"`
-	// Tasks are the sub-tasks drawn from, in order.
+	// Tasks are the sub-tasks to draw from, in order.
 	Tasks []string `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 	// OffsetUpperBound is the longest span between two dates, in days.
 	OffsetUpperBound int `mapstructure:"offset_upper_bound" yaml:"offset_upper_bound" json:"offset_upper_bound"`
-	// LeapYearRange is the width of the range around Year that is_leap_year draws from, in years.
+	// LeapYearRange is the width of the range around Year from which is_leap_year draws, in years.
 	LeapYearRange int `mapstructure:"leap_year_range" yaml:"leap_year_range" json:"leap_year_range"`
 }
 
@@ -27,8 +27,8 @@ func defaultCalendar() calendarParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. The bounds keep all dates within
-// the years 1 to 9999.
+// Validate returns an error with the first invalid key, its value and the allowed values. The bounds keep all dates
+// within the years 1 to 9999.
 func (p calendarParams) Validate() error {
 	errs := []error{
 		checkRange("year", p.Year, 101, 9899),
@@ -91,8 +91,8 @@ func (t calendarArithmetic) Item(seed, index int64) Item {
 	return Item{Question: q.text, Answer: &q.answer, Metadata: metadata.encode()}
 }
 
-// Score follows metadata.task. Weekdays: 1 for the right one, 0.1 for another, 0.05 for any in unusual
-// capitals. Numbers: exp(-5·|n-oracle|/oracle). Leap years: 1 for the right yes or no.
+// Score follows metadata.task. Weekdays: 1 for the right one, 0.1 for another one, 0.05 for any in unusual
+// capitalization. Numbers: exp(-5·|n-oracle|/oracle). Leap years: 1 for the right yes or no.
 func (calendarArithmetic) Score(item Item, answer *string) float64 {
 	var m struct {
 		Task string `json:"task"`
@@ -122,7 +122,7 @@ func scoreWeekday(oracle, candidate string) float64 {
 	case slices.Contains(weekdayNames(), candidate):
 		return 0.1
 	}
-	// Python's title() makes a capital S of a leading long s.
+	// Python's title() turns a leading long s into a capital S.
 	if rest, found := strings.CutPrefix(candidate, "ſ"); found {
 		candidate = "s" + rest
 	}
@@ -156,7 +156,7 @@ func scoreCount(oracle, candidate string) float64 {
 	return math.Exp(-5 * relative)
 }
 
-// lowerASCII lowers A-Z and leaves all else alone.
+// lowerASCII converts A-Z to lower case and leaves other characters unchanged.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

@@ -29,7 +29,7 @@ type calendarMetadata struct {
 	OffsetDays int    `json:"offset_days"`
 }
 
-// Each answer is found again by walking through the calendar day by day.
+// Each answer equals the result of walking through the calendar day by day.
 func TestCalendarArithmeticAgainstWalking(t *testing.T) {
 	params := defaultCalendar()
 	params.Tasks = calendarTaskNames()

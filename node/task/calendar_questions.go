@@ -12,7 +12,7 @@ type calendarDraw struct {
 	params calendarParams
 }
 
-// calendarQuestion has the metadata that comes before source_dataset.
+// calendarQuestion holds a question, its answer, and the metadata before source_dataset.
 type calendarQuestion struct {
 	text, answer string
 	metadata     object
@@ -35,13 +35,13 @@ func lastDayOf(year, month int) int { return dateOf(year, month+1, 0).Day() }
 
 func isoDate(date time.Time) string { return date.Format(time.DateOnly) }
 
-// dateInYear is a date of the configured year: the month first, then the day within it.
+// dateInYear draws a date of the configured year: the month first, then the day within it.
 func (g calendarDraw) dateInYear() time.Time {
 	month := g.rng.draw(1, 12)
 	return dateOf(g.params.Year, month, g.rng.draw(1, lastDayOf(g.params.Year, month)))
 }
 
-// dateWithin is start plus 0..days.
+// dateWithin draws a date from start to days after it.
 func (g calendarDraw) dateWithin(start time.Time, days int) time.Time {
 	return start.AddDate(0, 0, g.rng.draw(0, days))
 }

@@ -2,9 +2,9 @@ package task
 
 import "time"
 
-// The lists below have one wording for each of the library's, in its order, so that the draws agree.
+// The lists below have one wording for each of the library's, in its order, so that the draws are the same.
 
-// longDate is e.g. "Sunday, September 10, 2023".
+// longDate formats a date like "Sunday, September 10, 2023".
 func longDate(date time.Time) string { return date.Format("Monday, January 2, 2006") }
 
 func dayPhrases() []string {
@@ -34,7 +34,7 @@ func countPhrases() []string {
 	}
 }
 
-// forwardTemplates take the start and the number of days.
+// forwardTemplates have placeholders for the start and the number of days.
 func forwardTemplates() []string {
 	return []string{
 		"Today is %s. Which weekday comes %d days later?",
@@ -43,7 +43,7 @@ func forwardTemplates() []string {
 	}
 }
 
-// backwardTemplates take the start and the number of days.
+// backwardTemplates have placeholders for the start and the number of days.
 func backwardTemplates() []string {
 	return []string{
 		"Today is %s. Which weekday was it %d days earlier?",
@@ -52,7 +52,7 @@ func backwardTemplates() []string {
 	}
 }
 
-// weekdayTemplates take the date in words and in numbers.
+// weekdayTemplates have placeholders for the date in words and in numbers.
 func weekdayTemplates() []string {
 	return []string{
 		"Which weekday is %[1]s?",
@@ -61,7 +61,7 @@ func weekdayTemplates() []string {
 	}
 }
 
-// firstDayTemplates take the weekday of January 1 and the date.
+// firstDayTemplates have placeholders for the weekday of January 1 and the date.
 func firstDayTemplates() []string {
 	return []string{
 		"January 1 is a %s. Which weekday is %s of that year?",
@@ -70,7 +70,7 @@ func firstDayTemplates() []string {
 	}
 }
 
-// eventTemplates take the ordinal, the weekday and the month with its year.
+// eventTemplates have placeholders for the ordinal, the weekday and the month with its year.
 func eventTemplates() []string {
 	return []string{
 		"A meeting is on the %s %s of %s. Which day of the month is that?",
@@ -79,7 +79,7 @@ func eventTemplates() []string {
 	}
 }
 
-// countTemplates take the weekday, the first and the last date.
+// countTemplates have placeholders for the weekday, the first and the last date.
 func countTemplates() []string {
 	return []string{
 		"How many times is it %s from %s through %s, both dates included?",
@@ -88,7 +88,7 @@ func countTemplates() []string {
 	}
 }
 
-// businessTemplates take the first and the last date.
+// businessTemplates have placeholders for the first and the last date.
 func businessTemplates() []string {
 	return []string{
 		"How many days from %s through %s are Monday to Friday, both dates included?",
@@ -97,7 +97,7 @@ func businessTemplates() []string {
 	}
 }
 
-// leapTemplates take the year.
+// leapTemplates have a placeholder for the year.
 func leapTemplates() []string {
 	return []string{
 		"Leap year or not: %d?",

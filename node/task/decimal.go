@@ -15,7 +15,7 @@ type decimal struct {
 	exponent    int
 }
 
-// decimalContext rounds every result to precision digits, half to even. Exponents are not limited: the
+// decimalContext rounds every result to precision digits, half to even. Exponents are not limited, because the
 // numbers of one item stay far from Python's limits.
 type decimalContext struct{ precision int }
 
@@ -25,7 +25,7 @@ func bigPow10(exponent int) *big.Int {
 	return new(big.Int).Exp(bigTen, big.NewInt(int64(exponent)), nil)
 }
 
-// digits is the number of decimal digits of the coefficient; 0 has one.
+// digits is the number of decimal digits of the coefficient. 0 has one digit.
 func (d decimal) digits() int { return len(d.coefficient.Append(nil, 10)) }
 
 // signed is the coefficient with d's sign.
@@ -41,7 +41,7 @@ func (d decimal) negate() decimal {
 	return decimal{!d.negative, d.coefficient, d.exponent}
 }
 
-// round keeps precision digits. A carry to one digit more (99999.5) drops that digit's zero.
+// round keeps precision digits. If a carry adds a digit (99999.5), it drops the trailing zero.
 func (c decimalContext) round(d decimal) decimal {
 	for excess := d.digits() - c.precision; excess > 0; excess = d.digits() - c.precision {
 		unit := bigPow10(excess)
@@ -55,7 +55,7 @@ func (c decimalContext) round(d decimal) decimal {
 	return d
 }
 
-// add is a+b with the smaller exponent before rounding. A sum of zero is positive unless both are negative.
+// add returns a+b, with the smaller exponent before rounding. A sum of zero is positive unless both are negative.
 func (c decimalContext) add(a, b decimal) decimal {
 	exponent := min(a.exponent, b.exponent)
 	sum := new(big.Int).Mul(a.signed(), bigPow10(a.exponent-exponent))
@@ -71,8 +71,8 @@ func (c decimalContext) multiply(a, b decimal) decimal {
 	return c.round(decimal{a.negative != b.negative, product, a.exponent + b.exponent})
 }
 
-// divide is a/b: an exact quotient has the exponent nearest to a.exponent-b.exponent that precision digits
-// allow, any other is rounded to precision digits.
+// divide returns a/b. An exact quotient has the exponent nearest to a.exponent-b.exponent that precision digits
+// allow. Any other quotient is rounded to precision digits.
 func (c decimalContext) divide(a, b decimal) (decimal, error) {
 	if b.coefficient.Sign() == 0 {
 		return decimal{}, errDivisionByZero
@@ -81,8 +81,8 @@ func (c decimalContext) divide(a, b decimal) (decimal, error) {
 	if a.coefficient.Sign() == 0 {
 		return decimal{negative, new(big.Int), ideal}, nil
 	}
-	// shift makes the integer quotient at least precision+1 digits long, so that a last digit other than 0
-	// and 5 can stand for whatever the remainder holds.
+	// shift makes the integer quotient at least precision+1 digits long, so that a last digit other than 0 and 5
+	// can represent any remainder.
 	shift := max(0, b.digits()-a.digits()+c.precision+1)
 	dividend := new(big.Int).Mul(a.coefficient, bigPow10(shift))
 	quotient, remainder := new(big.Int).QuoRem(dividend, b.coefficient, new(big.Int))
@@ -103,8 +103,8 @@ func (c decimalContext) divide(a, b decimal) (decimal, error) {
 	return c.round(decimal{negative, quotient, exponent}), nil
 }
 
-// String is Python's str: plain notation where the exponent is at most 0 and the first digit stands at
-// 10^-6 or above, otherwise scientific.
+// String is Python's str: plain notation if the exponent is at most 0 and the first digit is at 10^-6 or above,
+// otherwise scientific.
 func (d decimal) String() string {
 	sign := ""
 	if d.negative {
@@ -121,7 +121,7 @@ func (d decimal) String() string {
 	return fmt.Sprintf("%s%sE%+d", sign, digits, adjusted)
 }
 
-// plain is d, whose exponent is at most 0, without sign and without scientific notation.
+// plain formats d without sign and without scientific notation. d's exponent must be at most 0.
 func (d decimal) plain() string {
 	digits := d.coefficient.String()
 	if missing := 1 - d.exponent - len(digits); missing > 0 {

@@ -12,7 +12,7 @@ type decimalParams struct {
 	MaxNumDecimalPlaces int `mapstructure:"max_num_decimal_places" yaml:"max_num_decimal_places" json:"max_num_decimal_places"`
 	MinTerms            int `mapstructure:"min_terms" yaml:"min_terms" json:"min_terms"`
 	MaxTerms            int `mapstructure:"max_terms" yaml:"max_terms" json:"max_terms"`
-	// Precision is the number of significant digits that every single operation is rounded to.
+	// Precision is the number of significant digits to which every operation is rounded.
 	Precision int `mapstructure:"precision" yaml:"precision" json:"precision"`
 }
 
@@ -20,8 +20,8 @@ func defaultDecimal() decimalParams {
 	return decimalParams{MinNumDecimalPlaces: 1, MaxNumDecimalPlaces: 3, MinTerms: 2, MaxTerms: 6, Precision: 5}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. Up to 10 places the library's
-// detour over binary floats loses nothing.
+// Validate returns an error with the first invalid key, its value and the allowed values. Up to 10 places the
+// library's detour through binary floats loses nothing.
 func (p decimalParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_num_decimal_places", p.MinNumDecimalPlaces, 0, 10),
@@ -32,7 +32,7 @@ func (p decimalParams) Validate() error {
 	)
 }
 
-// decimalArithmetic asks for the value of an expression of decimals, each operation rounded.
+// decimalArithmetic asks for the value of an expression of decimals, with each operation rounded.
 type decimalArithmetic struct {
 	params  decimalParams
 	context decimalContext
@@ -51,7 +51,7 @@ func (t decimalArithmetic) Item(seed, index int64) Item {
 	r := newRNG(seed, index)
 	var problem decimalProblem
 	var value decimal
-	// A division by zero, on which the library raises, is drawn anew.
+	// Draw again after a division by zero, on which the library raises.
 	for {
 		problem = t.draw(r)
 		var err error
@@ -78,7 +78,7 @@ func (t decimalArithmetic) Item(seed, index int64) Item {
 type decimalProblem struct {
 	text   string
 	terms  int
-	places int // greatest number of decimals, at least 1
+	places int // largest number of decimal places, at least 1
 }
 
 func (t decimalArithmetic) draw(r *rng) decimalProblem {
@@ -98,7 +98,7 @@ func (t decimalArithmetic) draw(r *rng) decimalProblem {
 	return problem
 }
 
-// groupOperands joins the operands and puts brackets around random groups.
+// groupOperands joins the operands and puts parentheses around random groups.
 func groupOperands(r *rng, operands, operators []string) string {
 	if len(operands) == 1 {
 		return operands[0]
@@ -113,8 +113,8 @@ func groupOperands(r *rng, operands, operators []string) string {
 	return text
 }
 
-// Score is 1 where answer lies within 10^-max_num_decimal_places of the oracle, the difference rounded to
-// precision digits, else 0.
+// Score is 1 if answer is within 10^-max_num_decimal_places of the oracle, with the difference rounded to precision
+// digits. Otherwise it is 0.
 func (t decimalArithmetic) Score(item Item, answer *string) float64 {
 	if answer == nil || item.Answer == nil {
 		return 0
@@ -131,8 +131,8 @@ func (t decimalArithmetic) Score(item Item, answer *string) float64 {
 	if !ok {
 		return 0
 	}
-	// A difference up to half a unit of the last kept digit above the tolerance rounds down to it: the tie
-	// goes to the tolerance too, whose last kept digit is even.
+	// A difference of up to half a unit of the last kept digit above the tolerance rounds down to the tolerance. A
+	// tie does too, because the tolerance's last kept digit is even.
 	places, precision := t.params.MaxNumDecimalPlaces, t.params.Precision
 	bound := decimal{coefficient: bigPow10(precision), exponent: -places - precision}
 	bound.coefficient.Add(bound.coefficient, big.NewInt(5))

@@ -19,7 +19,7 @@ func TestDecimalArithmeticGolden(t *testing.T) {
 	testGoldenScores(t, task, 0)
 }
 
-// The same expressions in exact fractions, each step rounded to 5 digits by comparing with the two neighbours.
+// The same expressions in exact fractions, each step rounded to 5 digits by comparison with the two neighbors.
 func TestDecimalArithmeticAgainstFractions(t *testing.T) {
 	task := mustTask(t, defaultDecimal(), newDecimalArithmetic)
 	for index := range int64(500) {
@@ -132,7 +132,7 @@ func TestDecimalContextLikePython(t *testing.T) {
 	require.ErrorIs(t, err, errExpression)
 }
 
-// The bound is included, and text beyond any arithmetic still compares.
+// The bound is inclusive, and numbers too large for arithmetic still compare.
 func TestDecimalArithmeticTolerance(t *testing.T) {
 	task := mustTask(t, defaultDecimal(), newDecimalArithmetic)
 	zeros := strings.Repeat("0", 500)
@@ -158,7 +158,7 @@ func FuzzScoreDecimalArithmetic(f *testing.F) {
 	fuzzScore(f, mustTask(f, defaultDecimal(), newDecimalArithmetic))
 }
 
-// On plain ASCII numbers of moderate size the order is that of exact fractions.
+// For plain ASCII numbers of moderate size the order equals that of exact fractions.
 func FuzzDecimalCompare(f *testing.F) {
 	f.Add("1.50", "15e-1")
 	f.Add("-0", "0.000")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// evaluateDecimal is the value of an expression of unsigned decimals, + - * / and brackets, without
-// blanks, by normal precedence.
+// evaluateDecimal returns the value of an expression of unsigned decimals, + - * / and parentheses, without blanks,
+// with the usual precedence.
 func evaluateDecimal(text string, context decimalContext) (decimal, error) {
 	e := decimalEvaluator{text: text, context: context}
 	value, err := e.sum()
@@ -22,7 +22,7 @@ type decimalEvaluator struct {
 	context decimalContext
 }
 
-// next consumes and returns the coming character if it is one of set, else 0.
+// next consumes and returns the next character if it is in set, else 0.
 func (e *decimalEvaluator) next(set string) byte {
 	if e.pos == len(e.text) || strings.IndexByte(set, e.text[e.pos]) < 0 {
 		return 0
@@ -79,8 +79,8 @@ func (e *decimalEvaluator) factor() (decimal, error) {
 	return literalDecimal(e.text[start:e.pos])
 }
 
-// literalDecimal reads a literal as the library does, through a binary float: trailing zeros go, but a
-// literal with a point keeps one decimal.
+// literalDecimal reads a literal as the library does, through a binary float: it drops trailing zeros, but a
+// literal with a point keeps one decimal place.
 func literalDecimal(literal string) (decimal, error) {
 	whole, fraction, hasPoint := strings.Cut(literal, ".")
 	if hasPoint {

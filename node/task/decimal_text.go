@@ -15,8 +15,8 @@ const (
 	notANumber
 )
 
-// decimalText is a number as an untrusted sender wrote it, kept as text: its exponent may be far too large for
-// arithmetic, but comparing costs no more than reading.
+// decimalText is a number from an untrusted sender, kept as text. Its exponent may be far too large for arithmetic,
+// but a comparison costs no more than reading it.
 type decimalText struct {
 	kind     decimalKind
 	negative bool
@@ -24,10 +24,10 @@ type decimalText struct {
 	exponent int64  // of the last digit
 }
 
-// maxDecimalExponent is about where Python's decimal refuses an exponent.
+// maxDecimalExponent is approximately the exponent that Python's decimal refuses.
 const maxDecimalExponent = 1_000_000_000_000_000_000
 
-// pyParseDecimal is Python's decimal.Decimal(s). It reports false where Python raises.
+// pyParseDecimal is Python's decimal.Decimal(s). It returns false where Python raises.
 func pyParseDecimal(s string) (decimalText, bool) {
 	text, ok := decimalASCII(pyStrip(s))
 	if !ok {
@@ -59,7 +59,7 @@ func pyParseDecimal(s string) (decimalText, bool) {
 	return d, ok
 }
 
-// decimalASCII deletes underscores and writes every script's digits in ASCII.
+// decimalASCII deletes underscores and converts the digits of all scripts to ASCII.
 func decimalASCII(s string) (string, bool) {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -93,7 +93,7 @@ func specialDecimal(text string) (decimalKind, bool) {
 	return finite, false
 }
 
-// parseExponent reads e, an optional sign and digits, up to the end.
+// parseExponent reads e, an optional sign and digits, and nothing after them.
 func parseExponent(text string) (int64, bool) {
 	if text[0] != 'e' && text[0] != 'E' {
 		return 0, false
@@ -136,7 +136,8 @@ func countTrailingDigits(s string) int {
 	return n
 }
 
-// compare is -1, 0 or 1 as the finite a is below, equal to or above the finite b. Linear in their lengths.
+// compare returns -1, 0 or 1 if the finite a is below, equal to or above the finite b. It takes time linear in
+// their lengths.
 func (a decimalText) compare(b decimalText) int {
 	signA, signB := a.sign(), b.sign()
 	if signA != signB || signA == 0 {
@@ -149,7 +150,7 @@ func (a decimalText) compare(b decimalText) int {
 	case topA < topB:
 		return -signA
 	}
-	// The first digits stand at the same place, so the texts compare like fractions.
+	// The first digits have the same place value, so that the texts compare like fractions.
 	return signA * strings.Compare(strings.TrimRight(a.digits, "0"), strings.TrimRight(b.digits, "0"))
 }
 
@@ -163,7 +164,7 @@ func (a decimalText) sign() int {
 	return 1
 }
 
-// text is d as decimalText.
+// text converts d to decimalText.
 func (d decimal) text() decimalText {
 	t := decimalText{negative: d.negative, exponent: int64(d.exponent)}
 	if d.coefficient.Sign() != 0 {
@@ -172,7 +173,7 @@ func (d decimal) text() decimalText {
 	return t
 }
 
-// number is a finite a for arithmetic, unless it has over 200 digits or an exponent beyond ±1000.
+// number converts a finite a to a decimal, unless it has over 200 digits or an exponent beyond ±1000.
 func (a decimalText) number() (decimal, bool) {
 	if a.kind != finite || len(a.digits) > 200 || a.exponent > 1000 || a.exponent < -1000 {
 		return decimal{}, false

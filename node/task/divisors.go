@@ -9,11 +9,11 @@ import (
 // maxRhoSteps bounds the search for one prime factor: enough for factors of about 11 digits.
 const maxRhoSteps = 1 << 19
 
-// errFactor is returned for a number without small factors that rho cannot split within its bound. The
-// library, which tries every number up to the square root, would not end on it.
+// errFactor reports a number without small factors that rho cannot split within its bound. The library tries every
+// number up to the square root and would not end on it.
 var errFactor = errors.New("number too hard to factor")
 
-// sortedDivisors are the divisors of n > 0 in ascending order.
+// sortedDivisors returns the divisors of n > 0 in ascending order.
 func sortedDivisors(n *big.Int) ([]*big.Int, error) {
 	primes, err := primeFactors(n)
 	if err != nil {
@@ -33,8 +33,8 @@ func sortedDivisors(n *big.Int) ([]*big.Int, error) {
 	return divisors, nil
 }
 
-// pairedDivisors are the divisors of n > 0 in the library's order: the smallest, the greatest, the second
-// smallest, the second greatest and so on.
+// pairedDivisors returns the divisors of n > 0 in the library's order: the smallest, the largest, the second
+// smallest, the second largest and so on.
 func pairedDivisors(n *big.Int) ([]*big.Int, error) {
 	sorted, err := sortedDivisors(n)
 	if err != nil {
@@ -50,7 +50,7 @@ func pairedDivisors(n *big.Int) ([]*big.Int, error) {
 	return paired, nil
 }
 
-// primeFactors are the prime factors of n > 0, ascending, repeated by multiplicity.
+// primeFactors returns the prime factors of n > 0, ascending, repeated by multiplicity.
 func primeFactors(n *big.Int) ([]*big.Int, error) {
 	rest := new(big.Int).Set(n)
 	var primes []*big.Int
@@ -74,7 +74,7 @@ func primeFactors(n *big.Int) ([]*big.Int, error) {
 	return append(primes, large...), nil
 }
 
-// splitPrimes appends the prime factors of n, which has none below 1000 unless it is prime itself.
+// splitPrimes appends the prime factors of n. n must be prime or have no factor below 1000.
 func splitPrimes(n *big.Int, primes []*big.Int) ([]*big.Int, error) {
 	if n.Cmp(big.NewInt(1)) == 0 {
 		return primes, nil
@@ -92,7 +92,7 @@ func splitPrimes(n *big.Int, primes []*big.Int) ([]*big.Int, error) {
 	return splitPrimes(new(big.Int).Quo(n, factor), primes)
 }
 
-// rhoFactor is a proper factor of the composite n, by Pollard's rho in Brent's form (BIT 20, 1980).
+// rhoFactor returns a proper factor of the composite n, by Pollard's rho in Brent's form (BIT 20, 1980).
 func rhoFactor(n *big.Int) (*big.Int, error) {
 	one := big.NewInt(1)
 	var difference, square big.Int
@@ -108,7 +108,7 @@ func rhoFactor(n *big.Int) (*big.Int, error) {
 		for length := 1; divisor.Cmp(one) == 0; length *= 2 {
 			tortoise.Set(hare)
 			for done := 0; done < length && divisor.Cmp(one) == 0; {
-				// Differences are multiplied up, so that one gcd serves a batch.
+				// Differences are multiplied together, so that one gcd serves a batch.
 				product, batch := big.NewInt(1), min(64, length-done)
 				start := new(big.Int).Set(hare)
 				for range batch {

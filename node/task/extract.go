@@ -2,8 +2,8 @@ package task
 
 import "strings"
 
-// ExtractAnswer is the text of the last <answer>…</answer> of completion, stripped of white space, nil where
-// there is none. Pairs don't overlap: each runs from the first free <answer> to the nearest </answer>.
+// ExtractAnswer returns the text of the last <answer>…</answer> of completion, stripped of white space, nil if
+// there is none. Pairs do not overlap: each runs from the first free <answer> to the nearest </answer>.
 func ExtractAnswer(completion string) *string {
 	const opening, closing = "<answer>", "</answer>"
 	var last *string
@@ -21,9 +21,9 @@ func ExtractAnswer(completion string) *string {
 	}
 }
 
-// DecimalReward is 1 where answer and oracle are the same number, else the oracle's share of an answer that
-// contains it, in code points, else 0. stripCommas deletes all commas first. It is 0 where the library
-// raises.
+// DecimalReward is 1 if answer and oracle are the same number. If the answer contains the oracle, it is the
+// oracle's share of the answer, in code points. Otherwise it is 0, also where the library raises. stripCommas
+// deletes all commas first.
 func DecimalReward(answer *string, oracle string, stripCommas bool) float64 {
 	if answer == nil {
 		return 0

@@ -62,7 +62,7 @@ func FuzzExtractAnswer(f *testing.F) {
 		}
 		require.Equal(t, pyStrip(*answer), *answer)
 		require.NotContains(t, *answer, "</answer>")
-		// Text after the last pair changes nothing unless it closes one.
+		// Text after the last pair changes nothing unless it closes another pair.
 		require.Equal(t, *answer, *ExtractAnswer(completion[:strings.LastIndex(completion, "</answer>")+len("</answer>")]))
 	})
 }

@@ -27,7 +27,7 @@ func defaultFraction() fractionParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed.
+// Validate returns an error with the first invalid key, its value and the allowed values.
 func (p fractionParams) Validate() error {
 	const most = 1_000_000_000
 	errs := []error{
@@ -81,8 +81,8 @@ func (t fractionSimplification) Item(seed, index int64) Item {
 	}
 }
 
-// drawReduced is a reduced fraction of at most 1 whose parts are within range. After ten misses the library
-// gives up reducing, and so do we.
+// drawReduced draws a reduced fraction of at most 1 with both parts within range. After ten misses it returns an
+// unreduced one, as the library does.
 func (t fractionSimplification) drawReduced(r *rng) (numerator, denominator int) {
 	low, high := t.params.MinValue, t.params.MaxValue
 	for range 10 {
@@ -116,8 +116,8 @@ func formatFraction(numerator, denominator int, style string) string {
 	return fmt.Sprintf("%d/%d", numerator, denominator)
 }
 
-// Score is 1 for the fraction in lowest terms, 0.1 where one part of the question's fraction is kept, 0.05 for
-// any other fraction and 0.01 for whatever is no fraction, null included. The style does not matter.
+// Score is 1 for the fraction in lowest terms, 0.1 if it keeps one part of the question's fraction, 0.05 for any
+// other fraction and 0.01 for any other answer, null included. The style does not matter.
 func (fractionSimplification) Score(item Item, answer *string) float64 {
 	var m struct {
 		Numerator             json.Number `json:"numerator"`
@@ -149,8 +149,8 @@ func equalsNumber(value *big.Int, number json.Number) bool {
 	return ok && value.Cmp(other) == 0
 }
 
-// parseFraction reads a/b, or what begins with \frac{a}{b} or \dfrac{a}{b} in any case of letters, dollar
-// signs around it aside.
+// parseFraction reads a/b, or a text that begins with \frac{a}{b} or \dfrac{a}{b} in any case of letters, ignoring
+// dollar signs around it.
 func parseFraction(text string) (numerator, denominator *big.Int, ok bool) {
 	text = pyStrip(strings.Trim(pyStrip(text), "$"))
 	if a, b, found := cutLatexFraction(text); found {
@@ -170,7 +170,7 @@ func parseFraction(text string) (numerator, denominator *big.Int, ok bool) {
 	return numerator, denominator, ok
 }
 
-// cutLatexFraction finds the two groups of digits at the beginning of text.
+// cutLatexFraction returns the two groups of digits at the beginning of text.
 func cutLatexFraction(text string) (numerator, denominator string, found bool) {
 	for _, command := range []string{`\frac`, `\dfrac`} {
 		if len(text) < len(command) || !strings.EqualFold(text[:len(command)], command) {
@@ -186,7 +186,7 @@ func cutLatexFraction(text string) (numerator, denominator string, found bool) {
 	return "", "", false
 }
 
-// cutDigitGroup cuts white space, a group of digits in braces and returns the rest after it.
+// cutDigitGroup cuts white space and a group of digits in braces, and returns the rest after it.
 func cutDigitGroup(text string) (digits, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeftFunc(text, pyIsSpace), "{")
 	if !ok {

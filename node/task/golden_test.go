@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testdata holds the library's own items (without their questions) and scores. A name that ends in
-// .gz is compressed. Items 0..299 come from the datasets seeded as in goldenSeeds.
+// testdata holds the library's own items (without their questions) and scores. Files with the suffix .gz are
+// compressed. Items 0..299 come from datasets with the seeds in goldenSeeds.
 var goldenSeeds = map[string]int64{
 	"arc_1d": 42, "basic_arithmetic": 1234, "base_conversion": 1239, "bf": 1238, "binary_matrix": 1236,
 	"calendar_arithmetic": 1237, "decimal_arithmetic": 1235, "fraction_simplification": 1236,
@@ -45,7 +45,7 @@ func readGolden[T any](t testing.TB, name string) []T {
 	return list
 }
 
-// goldenItems are the library's items 0..299 of a task; their Question is empty.
+// goldenItems returns the library's items 0..299 of a task, without questions.
 func goldenItems(t testing.TB, name string) []Item {
 	t.Helper()
 	items := readGolden[Item](t, "examples/"+name+".jsonl.gz")
@@ -95,7 +95,7 @@ func quote(answer *string) string {
 	return string(text)
 }
 
-// fuzzScore seeds f with a task's golden answers and requires a score within [0, 1] for whatever text.
+// fuzzScore seeds f with a task's golden answers and requires a score within [0, 1] for any text.
 func fuzzScore(f *testing.F, task Task) {
 	items := goldenItems(f, task.Name())
 	for _, c := range goldenScores(f, task.Name()) {

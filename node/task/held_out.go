@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// heldOutTries is how many items a task may yield without a new one for an evaluation before it counts as having no
-// more.
+// heldOutTries is the number of items in a row without a new one for an evaluation after which a task counts as
+// exhausted.
 const heldOutTries = 2000
 
-// HeldOutItems returns up to n held-out items with different questions that are allowed, by task. Of a mixture it takes
-// one of each task in turn, whatever the weights, so that each has its share unless its parameters leave no more; of a
-// list of items those whose content has the smallest hash, so that neither the list's order nor later additions choose
-// among them. Item number index of a task comes from seed(task, index): a task's items come in the same order in every
-// mixture.
+// HeldOutItems returns up to n allowed held-out items with different questions, grouped by task. From a mixture it
+// takes one item of each task in turn, regardless of the weights. Each task thus has an equal share unless its
+// parameters leave no more items. From a list of items it takes those with the smallest hash of their content, so
+// that neither the list's order nor later additions affect the choice. Item number index of a task comes from
+// seed(task, index), so that a task's items come in the same order in every mixture.
 func (s *Set) HeldOutItems(n int, seed func(task string, index int) uint64, allowed func(Item) bool) []Item {
 	if len(s.tasks) == 0 {
 		return firstAllowed(s.heldOut, n, allowed)
@@ -38,7 +38,7 @@ func (s *Set) HeldOutItems(n int, seed func(task string, index int) uint64, allo
 // heldOutPart is one task's share of an evaluation.
 type heldOutPart struct {
 	items []Item
-	index int // the next
+	index int // index of the next item
 	over  bool
 }
 

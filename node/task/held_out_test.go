@@ -8,7 +8,7 @@ import (
 
 func anything(Item) bool { return true }
 
-// heldOutSeed is any function of its two arguments.
+// heldOutSeed is an arbitrary function of its two arguments.
 func heldOutSeed(task string, index int) uint64 {
 	source := splitMix(uint64(len(task))<<32 + uint64(index))
 	return source.next()
@@ -33,7 +33,7 @@ func TestHeldOutItemsShareEvenly(t *testing.T) {
 	require.Positive(t, few)
 	require.Equal(t, map[string]int{"binary_matrix": (41 - few) / 2, "base_conversion": few, "fraction_simplification": (40 - few) / 2}, counts)
 
-	// A task's items are the same in another mixture, as far as it has as many there.
+	// A task's items are the same in another mixture, as far as that mixture uses them.
 	var alone, among []Item
 	alone = mustSet(t, specs[2]).HeldOutItems(5, heldOutSeed, anything)
 	for _, item := range list {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No long answer may hold up a verifier. These take a few milliseconds; one of quadratic cost would take
-// far longer than the bound, which leaves room for the race detector on a busy machine.
+// No long answer may block a verifier. These texts take a few milliseconds. Quadratic cost would take far longer
+// than the bound, which has slack for the race detector on a busy machine.
 func TestVerifiersAreFastOnHostileText(t *testing.T) {
 	const size, bound = 256 << 10, 2 * time.Second
 	texts := []string{"\x00", "\xff", "(", ")", "[", "[[", "[]", "[],", "(0),", "[0,", "'", "''", "'',", "'0'\n", "-", "+-", "~", "¬",

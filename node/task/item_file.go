@@ -9,15 +9,15 @@ import (
 	"io"
 )
 
-// maxLine bounds a line of a file of items, in bytes.
+// maxLine bounds a line of an item file, in bytes.
 const maxLine = 1 << 20
 
-// ReadItems reads JSON lines of question, answer (text or null) and metadata (an object, null or left out).
-// Empty lines are skipped. An error names the line, counted from 1.
+// ReadItems reads JSON lines with question, answer (text or null) and metadata (an object, null or omitted). It
+// skips empty lines. An error names the line, counted from 1.
 func ReadItems(r io.Reader) ([]Item, error) {
 	var items []Item
 	lines := bufio.NewScanner(r)
-	// The scanner needs room for the line's end too.
+	// The scanner needs space for the line's end too.
 	lines.Buffer(nil, maxLine+2)
 	number := 0
 	for lines.Scan() {

@@ -18,19 +18,19 @@ type Spec struct {
 	Params map[string]any `mapstructure:"params" yaml:"params" json:"params"`
 }
 
-// Set is what questions are drawn from, a weighted mixture of tasks or a list of items, and how answers are
-// scored. It is immutable and safe for concurrent use.
+// Set draws questions, from a weighted mixture of tasks or from a list of items, and scores answers. It is
+// immutable and safe for concurrent use.
 type Set struct {
 	tasks   []Task
 	weights []float64
 	// train and heldOut are the parts of a list of items; empty in a mixture.
 	train, heldOut []Item
-	// scorers has all nine tasks, those of the mixture with its parameters: peers may send any.
+	// scorers has all nine tasks, because peers may send items of any. Tasks of the mixture have its parameters.
 	scorers map[string]Task
 }
 
-// A task is kept for triesPerTask draws, so that the weights hold, then picked anew, in case that its
-// parameters allow no item of the wanted part.
+// draw keeps a task for triesPerTask tries, so that the weights hold. Then it picks a task again, in case the
+// parameters of the first allow no item of the wanted part.
 const (
 	maxTries     = 1000
 	triesPerTask = 100
@@ -39,8 +39,8 @@ const (
 // maxCompletion bounds the completion that Score reads, in bytes.
 const maxCompletion = 1 << 20
 
-// NewSet makes a mixture, in the order of specs. It refuses tasks named twice and parameters that leave no item
-// to train on or to evaluate on.
+// NewSet makes a mixture, in the order of specs. It refuses duplicate tasks, and parameters that leave no item to
+// train on or to evaluate on.
 func NewSet(specs []Spec) (*Set, error) {
 	if len(specs) == 0 {
 		return nil, errors.New("no tasks: name at least one")
@@ -71,7 +71,7 @@ func NewSet(specs []Spec) (*Set, error) {
 	return s, nil
 }
 
-// NewFileSet makes a set of given items. It refuses a list with fewer than two items to train on or fewer than two to
+// NewFileSet makes a set from items. It refuses a list with fewer than two items to train on or fewer than two to
 // evaluate on.
 func NewFileSet(items []Item) (*Set, error) {
 	s := &Set{scorers: map[string]Task{}}
@@ -105,11 +105,11 @@ func (s *Set) addScorers() error {
 	return nil
 }
 
-// Draw is the training item of that seed, never a held-out one. Of a mixture it is fresh: each seed has
-// its own item. It returns an error where the tasks' parameters leave no such item.
+// Draw returns the training item of a seed, never a held-out one. In a mixture each seed has its own fresh item. It
+// returns an error if the tasks' parameters leave no such item.
 func (s *Set) Draw(seed uint64) (Item, error) { return s.draw(seed, false) }
 
-// DrawHeldOut is the held-out item of that seed.
+// DrawHeldOut returns the held-out item of a seed.
 func (s *Set) DrawHeldOut(seed uint64) (Item, error) { return s.draw(seed, true) }
 
 func (s *Set) draw(seed uint64, heldOut bool) (Item, error) {
@@ -141,7 +141,7 @@ func (s *Set) draw(seed uint64, heldOut bool) (Item, error) {
 		"widen the tasks' parameters", part, maxTries, task.Name())
 }
 
-// pick is the task at fraction, in [0, 1), of the sum of weights.
+// pick returns the task at fraction, in [0, 1), of the sum of weights.
 func (s *Set) pick(fraction float64) Task {
 	var total, running float64
 	for _, weight := range s.weights {
@@ -155,8 +155,8 @@ func (s *Set) pick(fraction float64) Task {
 	return s.tasks[len(s.tasks)-1]
 }
 
-// Score is the reward in [0, 1] of a completion: that of the task named in metadata.source_dataset for the text in
-// its answer tags. An item of no known task scores 1 for its answer's exact text, stripped, else by
+// Score is the reward of a completion, in [0, 1]: the score that the task in metadata.source_dataset gives to the
+// text in the answer tags. An item of an unknown task scores 1 for its answer's exact text, stripped, and otherwise
 // DecimalReward. A completion above 1 MiB scores 0.
 func (s *Set) Score(item Item, completion string) float64 {
 	if len(completion) > maxCompletion {

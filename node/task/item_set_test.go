@@ -22,7 +22,7 @@ func mustSet(t testing.TB, specs ...Spec) *Set {
 	return set
 }
 
-// tinySpecs have so few different items that training and held-out draws would meet, were they not told apart.
+// tinySpecs have so few different items that training and held-out draws would overlap without the split.
 func tinySpecs() []Spec {
 	return []Spec{
 		specOf("arc_1d", map[string]any{"min_size": 8, "max_size": 8, "num_train": 1}),
@@ -68,7 +68,7 @@ func TestHeldOutItemsAreNeverDrawn(t *testing.T) {
 	}
 }
 
-// The same question never has two keys, so no seed or index brings a held-out question into training.
+// A question never has two keys, so that no seed or index brings a held-out question into training.
 func TestContentKeyIsDecidedByTheQuestion(t *testing.T) {
 	for _, spec := range tinySpecs() {
 		task, err := New(spec.Name, spec.Params)
@@ -110,7 +110,7 @@ func TestHeldOutIgnoresWordingIndexAndFormat(t *testing.T) {
 	require.NotEqual(t, string(contentKey(Item{Question: "q", Answer: &answer})), string(contentKey(plain)))
 }
 
-// The split must stay the same from release to release, or old experiments would train on what new ones test.
+// The split must not change between releases, or old experiments would have trained on what new ones test.
 func TestSplitIsStable(t *testing.T) {
 	set := mustSet(t, tinySpecs()...)
 	var got []string

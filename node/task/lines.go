@@ -12,11 +12,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// MaxLine bounds a line that is read, in bytes.
+// MaxLine bounds an input line, in bytes.
 const MaxLine = 16 << 20
 
-// ScoreLines reads lines of JSON, an item with a completion or an entry with an answer, and writes a line {"score"} for
-// each.
+// ScoreLines reads JSON lines, each an item with a completion or an entry with an answer, and writes a line
+// {"score"} for each.
 func ScoreLines(t Task, in io.Reader, out, stderr io.Writer) error {
 	type output struct {
 		Score float64 `json:"score"`
@@ -46,16 +46,16 @@ func ExtractLines(in io.Reader, out, stderr io.Writer) error {
 	})
 }
 
-// scoredLine is a line that swarm task score reads: an item as swarm task sample prints it with the text of a
-// completion, or an entry with an answer, as reasoning-gym names them.
+// scoredLine is an input line of swarm task score: an item as swarm task sample prints it with the text of a
+// completion, or an entry with an answer, in reasoning-gym's names.
 type scoredLine struct {
-	Item               // with Completion
-	Entry      *Item   `json:"entry"` // with the outer answer, or with Completion
+	Item               // used with Completion
+	Entry      *Item   `json:"entry"` // used with the outer answer, or with Completion
 	Completion *string `json:"completion"`
 }
 
-// read is the item and the answer to score; nil: the completion has none. The right answer of an item alone is never
-// scored: it would get full marks whatever a model had said.
+// read returns the item and the answer to score. The answer is nil if the completion has none. read refuses an item
+// without a completion, because the item's own right answer would always get full marks.
 func (l *scoredLine) read() (Item, *string, error) {
 	item, answer := l.Item, l.Answer
 	if l.Entry != nil {
@@ -72,8 +72,8 @@ func (l *scoredLine) read() (Item, *string, error) {
 	return item, answer, nil
 }
 
-// eachLine answers each JSON line of stdin with one on stdout. A line that can't be read ends it with exit code 2,
-// after the answers to the lines before it. On a terminal it says first which lines it reads.
+// eachLine writes one line to stdout for each JSON line of stdin. At an invalid line it returns an error with exit
+// code 2, after the answers to the lines before it. On a terminal it first prints a description of the input lines.
 func eachLine[In, Out any](stdin io.Reader, stdout, stderr io.Writer, command, lines string, answer func(In) (Out, error)) error {
 	help := "swarm task " + command + " --help"
 	if screen.IsTerminal(stdin) {
@@ -111,7 +111,7 @@ func eachLine[In, Out any](stdin io.Reader, stdout, stderr io.Writer, command, l
 		if err := enc.Encode(out); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
-		// Whoever pipes line by line waits for this answer.
+		// A caller that pipes line by line waits for this answer.
 		if r.Buffered() == 0 {
 			if err := w.Flush(); err != nil {
 				return fmt.Errorf("write: %w", err)
@@ -134,7 +134,7 @@ func readBoundedLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Sample writes items 0 to n-1 of a task's dataset with that seed: as JSON one a line, else for people.
+// Sample writes items 0 to n-1 of a task's dataset with that seed: one JSON object a line, or text for people.
 func Sample(out io.Writer, t Task, seed, n int64, asJSON bool) error {
 	w := bufio.NewWriter(out)
 	enc := json.NewEncoder(w)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// logicOperator is 0 for a variable, else one of the five signs.
+// logicOperator is 0 for a variable, or one of the five operator signs.
 type logicOperator rune
 
 const (
@@ -18,19 +18,19 @@ const (
 	logicIff      logicOperator = '↔'
 )
 
-// logicOperators is the library's order, in which operators are drawn.
+// logicOperators lists the operators in the library's order, which the draws use.
 func logicOperators() []logicOperator {
 	return []logicOperator{logicAnd, logicOr, logicNot, logicImplies, logicIff}
 }
 
-// logicNode is a variable of some name, ¬left, or left op right.
+// logicNode is a variable, ¬left, or left operator right.
 type logicNode struct {
 	operator    logicOperator
 	name        string
 	left, right *logicNode
 }
 
-// String writes ¬ without and every other operator with brackets, as the library prints premises.
+// String writes every operator except ¬ with parentheses, as the library prints premises.
 func (n *logicNode) String() string {
 	switch n.operator {
 	case logicVariable:
@@ -52,8 +52,8 @@ func (n *logicNode) complexity() int {
 	return 1 + n.left.complexity() + n.right.complexity()
 }
 
-// Limits on an untrusted sender's expression. The library's recursion ends at about 900 levels; its cost doubles with
-// every variable and has no limit.
+// Limits on an untrusted sender's expression. The library's recursion ends at about 900 levels. Its cost doubles
+// with every variable, without a limit.
 const (
 	maxLogicDepth     = 900
 	maxLogicSigns     = 1 << 13
@@ -65,21 +65,21 @@ var (
 	errLogicTooBig = errors.New("expression too deep or too large")
 )
 
-// logicSign is an operator or a bracket at a byte offset.
+// logicSign is an operator or a parenthesis at a byte offset.
 type logicSign struct {
 	sign rune
 	at   int
 }
 
-// logicParser finds the library's splits in near linear time: sign i splits signs[a:b] if brackets balance
-// from i to b, that is if depth[i] == depth[b].
+// logicParser finds the library's splits in near linear time. Sign i splits signs[a:b] if parentheses balance from
+// i to b, that is, if depth[i] == depth[b].
 type logicParser struct {
 	text  string
 	signs []logicSign
-	depth []int // opened minus closed brackets before each sign, and at the end
+	depth []int // opened minus closed parentheses before each sign, and at the end
 	// lower[i] is the first sign after i whose depth is below depth[i].
 	lower []int
-	// places holds the ascending signs of an operator at a depth.
+	// places holds the indices of an operator's signs at a depth, ascending.
 	places map[logicPlace][]int
 }
 
@@ -88,9 +88,9 @@ type logicPlace struct {
 	depth    int
 }
 
-// parseLogic reads text by the library's rules: outer brackets go; then the last ↔, else →, else ∨, else ∧
-// outside brackets splits; then a leading ¬; all else, whatever it is, names a variable. budget is the
-// number of signs it may hold; the rest of it is returned.
+// parseLogic reads text by the library's rules. It removes outer parentheses. It splits at the last ↔ outside
+// parentheses, else →, else ∨, else ∧. Then it reads a leading ¬. Any other text is the name of a variable. budget
+// is the number of signs allowed, and parseLogic returns the rest of it.
 func parseLogic(text string, budget int) (*logicNode, int, error) {
 	p := logicParser{text: text, depth: []int{0}, places: map[logicPlace][]int{}}
 	for at, r := range text {
@@ -119,7 +119,7 @@ func parseLogic(text string, budget int) (*logicNode, int, error) {
 
 func (p *logicParser) findLower() {
 	p.lower = make([]int, len(p.depth))
-	var waiting []int // for a lower depth; their own depths ascend
+	var waiting []int // signs waiting for a lower depth, with ascending depths
 	for i, depth := range p.depth {
 		for len(waiting) > 0 && p.depth[waiting[len(waiting)-1]] > depth {
 			p.lower[waiting[len(waiting)-1]] = i
@@ -132,7 +132,7 @@ func (p *logicParser) findLower() {
 	}
 }
 
-// parse reads text[l:r], which holds signs[a:b], at a nesting level from 1.
+// parse reads text[l:r], which holds signs[a:b], at a nesting level that starts at 1.
 func (p *logicParser) parse(l, r, a, b, level int) (*logicNode, error) {
 	if level > maxLogicDepth {
 		return nil, errLogicTooBig
@@ -165,13 +165,13 @@ func (p *logicParser) parse(l, r, a, b, level int) (*logicNode, error) {
 	return &logicNode{name: p.text[l:r]}, nil
 }
 
-// enclosed tells whether text[l:r] is ( and ) around balanced brackets.
+// enclosed reports whether text[l:r] is ( and ) around balanced parentheses.
 func (p *logicParser) enclosed(l, r, a, b int) bool {
 	return b-a >= 2 && p.signs[a] == logicSign{'(', l} && p.signs[b-1] == logicSign{')', r - 1} &&
 		p.depth[a+1] == p.depth[b-1] && p.lower[a+1] >= b
 }
 
-// split is the last of signs[a:b] that is operator outside brackets, counted from b.
+// split returns the last of signs[a:b] that is operator outside parentheses, searching back from b.
 func (p *logicParser) split(operator logicOperator, a, b int) (int, bool) {
 	places := p.places[logicPlace{rune(operator), p.depth[b]}]
 	after, _ := slices.BinarySearch(places, b)
@@ -196,7 +196,7 @@ func (n *logicNode) variables(names map[string]int) {
 	}
 }
 
-// hasForeignCapital tells whether text has a letter A-Z that is none of variables.
+// hasForeignCapital reports whether text has a letter A-Z that is not in variables.
 func hasForeignCapital(text string, variables []string) bool {
 	var own [26]bool
 	for _, name := range variables {

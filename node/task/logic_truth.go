@@ -1,20 +1,19 @@
 package task
 
-// logicBlock is how many words of 64 assignments are evaluated at once; it bounds the memory.
+// logicBlock is the number of words of 64 assignments that are evaluated at once. It bounds the memory.
 const logicBlock = 64
 
-// truthTable evaluates expressions on all assignments of its variables, 64 to a word. It is for one
-// goroutine.
+// truthTable evaluates expressions on all assignments of its variables, 64 per word. Use it from one goroutine.
 type truthTable struct {
 	index map[string]int // of each variable, from 0
-	words int            // of a whole table, at least 1
-	// values holds each variable's words for the block in hand.
+	words int            // words of a whole table, at least 1
+	// values holds each variable's words for the current block.
 	values [][]uint64
 	// spare holds a buffer for the right operands of each nesting level.
 	spare [][]uint64
 }
 
-// newTruthTable covers the variables of all expressions. It fails above maxLogicVariables.
+// newTruthTable returns a table for the variables of all expressions. It fails above maxLogicVariables.
 func newTruthTable(expressions ...*logicNode) (*truthTable, error) {
 	t := &truthTable{index: map[string]int{}, words: 1}
 	for _, expression := range expressions {
@@ -29,7 +28,7 @@ func newTruthTable(expressions ...*logicNode) (*truthTable, error) {
 	return t, nil
 }
 
-// follows tells whether conclusion holds wherever all premises do.
+// follows reports whether conclusion holds wherever all premises do.
 func (t *truthTable) follows(premises []*logicNode, conclusion *logicNode) bool {
 	size := min(logicBlock, t.words)
 	counterexamples, premise := make([]uint64, size), make([]uint64, size)
@@ -54,8 +53,8 @@ func (t *truthTable) follows(premises []*logicNode, conclusion *logicNode) bool 
 	return true
 }
 
-// enter makes words first..first+size-1 the block in hand. Bit j of an assignment's number is the value of
-// variable j. With fewer than 6 variables a word repeats itself.
+// enter makes words first..first+size-1 the current block. Bit j of an assignment's number is the value of variable
+// j. With fewer than 6 variables the assignments repeat within a word.
 func (t *truthTable) enter(first, size int) {
 	// Bit k of masks[j] is bit j of k.
 	masks := [6]uint64{
@@ -76,7 +75,7 @@ func (t *truthTable) enter(first, size int) {
 	}
 }
 
-// evaluate writes the truth values of n for the block in hand to out.
+// evaluate writes the truth values of n for the current block to out.
 func (t *truthTable) evaluate(n *logicNode, out []uint64, level int) {
 	switch n.operator {
 	case logicVariable:

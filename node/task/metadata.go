@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxMetadata bounds the metadata a verifier reads, in bytes; the tasks' own stay below 30,000.
+// maxMetadata bounds the metadata that a verifier reads, in bytes. The tasks' own metadata stay below 30,000.
 const maxMetadata = 1 << 20
 
-// object is a JSON object whose keys keep their order. Values are bool, int, int64, *big.Int, float64,
-// string, []string, []int, [][]int, object and []object.
+// object is a JSON object that keeps the order of its keys. Values are bool, int, int64, *big.Int, float64, string,
+// []string, []int, [][]int, object and []object.
 type object []field
 
 type field struct {
@@ -21,11 +21,11 @@ type field struct {
 	value any
 }
 
-// encode gives the bytes of Python's json.dumps with separators "," and ":": ASCII only, floats as
-// repr prints them.
+// encode returns the output of Python's json.dumps with separators "," and ":": ASCII only, floats as repr prints
+// them.
 func (o object) encode() json.RawMessage { return appendValue(nil, o) }
 
-// appendValue panics on a type that object does not list, which is a mistake in this package only.
+// appendValue panics on a type that object does not list, which only a bug in this package can cause.
 func appendValue(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case int:
@@ -113,7 +113,7 @@ func pyFloat(f float64) string {
 	return text
 }
 
-// readMetadata decodes the keys that into asks for. A verifier answers 0 where it returns an error.
+// readMetadata decodes the keys of into. A verifier scores 0 on an error.
 func readMetadata(item Item, into any) error {
 	if len(item.Metadata) > maxMetadata {
 		return errors.New("metadata over 1 MiB")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileMetadata are objects such as an untrusted sender may send for a task: of the right keys with values of every
-// wrong kind.
+// hostileMetadata returns objects that an untrusted sender may send for a task: the right keys with values of every
+// wrong type.
 func hostileMetadata(name string) []string {
 	values := []string{
 		`null`, `true`, `-1`, `0`, `1e400`, `1e-400`, `9223372036854775808`, `0.1`, `""`, `"x"`, `"\u0000"`, `"9999-99-99"`, `"-"`, `"1e999999999"`, `[]`, `{}`,
@@ -38,7 +38,7 @@ func hostileMetadata(name string) []string {
 	return list
 }
 
-// judged scores an item as a node does with an untrusted sender's rollout, and holds the verdict to its promises.
+// judged scores an item as a node does with an untrusted sender's rollout, and checks the bounds of the score.
 func judged(t *testing.T, set *Set, item Item, completion string) {
 	score := set.Score(item, completion)
 	if !(score >= 0 && score <= 1) {
@@ -50,7 +50,7 @@ func judged(t *testing.T, set *Set, item Item, completion string) {
 	_ = item.Task()
 }
 
-// No metadata, however wrong, make a verifier panic, hang or score outside 0..1.
+// No metadata make a verifier panic, hang or score outside 0..1.
 func TestVerifiersStandHostileMetadata(t *testing.T) {
 	set, err := NewSet([]Spec{{Name: "basic_arithmetic", Weight: 1}})
 	require.NoError(t, err)
@@ -67,10 +67,10 @@ func TestVerifiersStandHostileMetadata(t *testing.T) {
 	}
 }
 
-// Long metadata and answer keys take time and memory in proportion: a few milliseconds and megabytes, where the bounds
-// leave room for the race detector on a busy machine.
+// Long metadata and answer keys need time and memory in proportion: a few milliseconds and megabytes. The bounds
+// have slack for the race detector on a busy machine.
 func TestVerifiersAreFrugalWithHostileMetadata(t *testing.T) {
-	const size, seconds, bytes = 64 << 10, 2 * time.Second, 64 << 20 // what a rollout may carry
+	const size, seconds, bytes = 64 << 10, 2 * time.Second, 64 << 20 // size of a rollout
 	set, err := NewSet([]Spec{{Name: "basic_arithmetic", Weight: 1}})
 	require.NoError(t, err)
 	for _, name := range Names() {

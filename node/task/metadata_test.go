@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The wanted texts are json.dumps(value, separators=(",", ":")) of Python.
+// The expected texts are Python's json.dumps(value, separators=(",", ":")).
 func TestObjectEncode(t *testing.T) {
 	wide, _ := new(big.Int).SetString("-98765432109876543210", 10)
 	got := object{

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Named makes a task with the parameters that specs have of it; words, if not empty, is the file of bf's.
+// Named makes a task with its parameters from specs. words is the file of bf's word list, or empty.
 func Named(name string, specs []configs.TaskSpec, words string) (Task, error) {
 	params := map[string]any{}
 	for _, s := range specs {

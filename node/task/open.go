@@ -10,11 +10,11 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// maxFile bounds a file of items or words.
+// maxFile bounds a file of items or words, in bytes.
 const maxFile = 256 << 20
 
-// Open builds the questions an experiment draws from: its mixture of tasks, or the items of its file. Reading those
-// files is the only I/O of this package.
+// Open opens the question set of an experiment: its mixture of tasks, or the items of its file. Reading those files
+// is the only I/O of this package.
 func Open(cfg configs.Tasks) (*Set, error) {
 	if cfg.File != "" {
 		items, err := readFile(cfg.File, ReadItems)
@@ -48,7 +48,7 @@ func Open(cfg configs.Tasks) (*Set, error) {
 	return set, nil
 }
 
-// ReadWords reads a word list for bf, one word a line; empty lines don't count.
+// ReadWords reads a word list for bf, one word a line. It skips empty lines.
 func ReadWords(path string) ([]string, error) {
 	words, err := readFile(path, func(r io.Reader) ([]string, error) {
 		var list []string

@@ -12,7 +12,7 @@ type propositionalParams struct {
 	MaxVars       int `mapstructure:"max_vars" yaml:"max_vars" json:"max_vars"`
 	MinStatements int `mapstructure:"min_statements" yaml:"min_statements" json:"min_statements"`
 	MaxStatements int `mapstructure:"max_statements" yaml:"max_statements" json:"max_statements"`
-	// MinComplexity and MaxComplexity bound the depth of a premise; a bare variable has depth 1.
+	// MinComplexity and MaxComplexity bound the depth of a premise. A bare variable has depth 1.
 	MinComplexity int `mapstructure:"min_complexity" yaml:"min_complexity" json:"min_complexity"`
 	MaxComplexity int `mapstructure:"max_complexity" yaml:"max_complexity" json:"max_complexity"`
 }
@@ -23,8 +23,8 @@ func defaultPropositional() propositionalParams {
 	}
 }
 
-// Validate names the first key that is out of range, its value and what is allowed. Variables run from P to at most Z;
-// the bounds on premises keep them within what the verifier reads.
+// Validate returns an error with the first invalid key, its value and the allowed values. Variables run from P to
+// at most Z. The bounds keep premises within the limits of the verifier.
 func (p propositionalParams) Validate() error {
 	return cmp.Or(
 		checkRange("min_vars", p.MinVars, 1, 11),
@@ -96,8 +96,8 @@ func (g logicDraw) expression(depth int) *logicNode {
 	return node
 }
 
-// conclusion is an expression of one operator that follows and is no tautology; the library gives up after
-// 100 draws and states the first variable, whether or not that follows.
+// conclusion draws an expression of one operator that follows from the premises and is not a tautology. After 100
+// draws it returns the first variable, as the library does, whether or not that follows.
 func (g logicDraw) conclusion(premises []*logicNode) *logicNode {
 	for range 100 {
 		candidate := g.expression(2)
@@ -113,8 +113,8 @@ func (g logicDraw) conclusion(premises []*logicNode) *logicNode {
 	return &logicNode{name: g.variables[0]}
 }
 
-// judgeLogic tells whether conclusion follows from premises, and whether it is trivial: a bare variable
-// or a tautology.
+// judgeLogic reports whether conclusion follows from premises, and whether it is trivial: a bare variable or a
+// tautology.
 func judgeLogic(premises []*logicNode, conclusion *logicNode) (follows, trivial bool, err error) {
 	table, err := newTruthTable(append([]*logicNode{conclusion}, premises...)...)
 	if err != nil {
@@ -125,9 +125,10 @@ func judgeLogic(premises []*logicNode, conclusion *logicNode) (follows, trivial 
 	return follows, trivial, nil
 }
 
-// Score is 1 for a conclusion that follows, 0.25 if it is trivial, 0.05 for one that does not follow and 0 for
-// what cannot be read or names a capital that is no variable of the item. Beyond the library it is also 0
-// above maxLogicVariables variables or maxLogicSigns operators and brackets, where the library would take too long.
+// Score is 1 for a conclusion that follows, 0.25 if it is trivial and 0.05 for one that does not follow. It is 0
+// for an answer that cannot be parsed or has a capital letter that is not a variable of the item. Unlike the
+// library it is also 0 above maxLogicVariables variables or maxLogicSigns operators and parentheses, where the
+// library would take too long.
 func (propositionalLogic) Score(item Item, answer *string) float64 {
 	var m struct {
 		Premises  []string `json:"premises"`

@@ -18,7 +18,7 @@ func TestPropositionalLogicGolden(t *testing.T) {
 	testGoldenScores(t, task, 0)
 }
 
-// slowParse is the library's rule as it stands in its source, in quadratic time.
+// slowParse is the library's parsing rule as in its source, in quadratic time.
 func slowParse(text []rune) (*logicNode, error) {
 	text = []rune(pyStrip(string(text)))
 	if len(text) == 0 {
@@ -83,7 +83,7 @@ func slowHolds(n *logicNode, values map[string]bool) bool {
 	return left == right
 }
 
-// slowFollows walks through all assignments of the variables.
+// slowFollows enumerates all assignments of the variables.
 func slowFollows(premises []*logicNode, conclusion *logicNode) bool {
 	index := map[string]int{}
 	for _, n := range append(slices.Clone(premises), conclusion) {
@@ -134,7 +134,7 @@ func TestPropositionalLogicAgainstTruthTables(t *testing.T) {
 	}
 }
 
-// Beyond 6 variables an assignment's number spans words, beyond 12 blocks.
+// Above 6 variables an assignment's number spans words, and above 12 it spans blocks.
 func TestTruthTableOfManyVariables(t *testing.T) {
 	var names []string
 	for i := range maxLogicVariables + 1 {
@@ -154,7 +154,7 @@ func TestTruthTableOfManyVariables(t *testing.T) {
 	}
 }
 
-// What an untrusted sender writes may be deep, wide or full of variables.
+// An untrusted sender's text may be deep, wide or full of variables.
 func TestPropositionalLogicIsBounded(t *testing.T) {
 	task := mustTask(t, defaultPropositional(), newPropositionalLogic)
 	wide := "P"

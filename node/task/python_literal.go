@@ -14,14 +14,14 @@ const (
 	literalSequence
 )
 
-// literal is a value of Python's literal syntax. text is an integer's or a string's str().
+// literal is a value in Python's literal syntax. text is the str() of an integer or a string.
 type literal struct {
 	kind  literalKind
 	text  string
 	items []literal
 }
 
-// elements iterates as Python does: a sequence's items, a string's characters; it reports false for an
+// elements iterates as Python does, over a sequence's items or a string's characters. It returns false for an
 // integer and for a string of over limit bytes.
 func (v literal) elements(limit int) ([]literal, bool) {
 	switch {
@@ -40,9 +40,9 @@ func (v literal) elements(limit int) ([]literal, bool) {
 // literalMaxDepth is CPython's limit on nested brackets (MAXLEVEL of its tokenizer).
 const literalMaxDepth = 200
 
-// parseLiteral reads source as Python's eval would, for the literals made of integers, strings without
-// prefix or escape, lists and tuples; it reports false for everything else, for an integer beyond 64
-// bits, and for more than maxValues values. It takes linear time.
+// parseLiteral reads source as Python's eval would, if it is a literal of integers, strings without prefix or
+// escape, lists and tuples. It returns false for any other source, for an integer beyond 64 bits, and for more than
+// maxValues values. It takes linear time.
 func parseLiteral(source string, maxValues int) (literal, bool) {
 	p := literalParser{rest: strings.TrimLeft(source, " \t"), values: maxValues}
 	if strings.IndexByte(source, 0) >= 0 || !p.skipLeadingLines() {
@@ -58,10 +58,10 @@ func parseLiteral(source string, maxValues int) (literal, bool) {
 type literalParser struct {
 	rest   string
 	depth  int // open brackets
-	values int // values that may still be read
+	values int // number of values that may still be read
 }
 
-// skipLeadingLines drops blank and comment lines. An expression indented after one of them is an error.
+// skipLeadingLines skips blank and comment lines. An indented expression after one of them is an error.
 func (p *literalParser) skipLeadingLines() bool {
 	for {
 		body := strings.TrimLeft(p.rest, " \t\f")
@@ -81,26 +81,26 @@ func (p *literalParser) skipLeadingLines() bool {
 	}
 }
 
-// onlyBlankLinesLeft tells whether nothing but blanks and comments follows the expression. A last line of
-// blanks without a line break counts as an indented line, which is an error.
+// onlyBlankLinesLeft reports whether only blanks and comments follow the expression. A last line of blanks without
+// a line break counts as an indented line, which is an error.
 func (p *literalParser) onlyBlankLinesLeft() bool {
 	if end := strings.LastIndexAny(p.rest, "\r\n") + 1; end > 0 {
 		if line := p.rest[end:]; indentOf(line) != "" && strings.Trim(line, " \t\f") == "" {
 			return false
 		}
 	}
-	p.depth++ // line breaks are free now
+	p.depth++ // lets skipBlanks skip line breaks
 	p.skipBlanks()
 	return p.rest == ""
 }
 
-// indentOf is the blanks at a line's start; a form feed sets the indentation back to nothing.
+// indentOf returns the blanks at a line's start. A form feed resets the indentation.
 func indentOf(line string) string {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " \t\f"))]
 	return indent[strings.LastIndexByte(indent, '\f')+1:]
 }
 
-// skipBlanks drops what may stand between two tokens: inside brackets also line breaks and comments.
+// skipBlanks skips blanks between tokens. Inside brackets it also skips line breaks and comments.
 func (p *literalParser) skipBlanks() {
 	blanks := " \t\f"
 	if p.depth > 0 {
@@ -119,7 +119,7 @@ func (p *literalParser) skipBlanks() {
 	}
 }
 
-// next is the next token's first byte, 0 at the end.
+// next returns the next token's first byte, 0 at the end.
 func (p *literalParser) next() byte {
 	p.skipBlanks()
 	if p.rest == "" {
@@ -128,8 +128,8 @@ func (p *literalParser) next() byte {
 	return p.rest[0]
 }
 
-// series reads values separated by commas up to closing (0: the end of the line, ')' or ']'), and
-// consumes closing. One value without a comma is itself, unless closing is ']'.
+// series reads values separated by commas up to closing (0: the end of the line, ')' or ']'), and consumes closing.
+// A single value without a comma is returned as is, unless closing is ']'.
 func (p *literalParser) series(closing byte) (literal, bool) {
 	var items []literal
 	comma := false
@@ -162,14 +162,13 @@ func (p *literalParser) series(closing byte) (literal, bool) {
 	return literal{kind: literalSequence, items: items}, p.count()
 }
 
-// count admits one more value.
+// count counts a value, and returns false above the limit.
 func (p *literalParser) count() bool {
 	p.values--
 	return p.values >= 0
 }
 
-// value reads one element: any number of signs, then an integer, or without them a string or a
-// bracketed series.
+// value reads one element: any number of signs and an integer, or a string or a bracketed series without signs.
 func (p *literalParser) value() (literal, bool) {
 	signed, negative := false, false
 	c := p.next()
@@ -216,7 +215,7 @@ func negated(integer string) string {
 	return "-" + integer
 }
 
-// integer reads digits in base 2, 8, 10 or 16, single underscores between them allowed.
+// integer reads digits in base 2, 8, 10 or 16. Single underscores between digits are allowed.
 func (p *literalParser) integer() (literal, bool) {
 	token, base := p.rest, 10
 	if len(token) > 1 && token[0] == '0' {
@@ -252,7 +251,7 @@ func (p *literalParser) integer() (literal, bool) {
 	return literal{kind: literalInteger, text: strconv.FormatUint(n, 10)}, p.count()
 }
 
-// quoted reads a string without escapes or line breaks; two adjacent strings are not joined.
+// quoted reads a string without escapes or line breaks. It does not join adjacent strings.
 func (p *literalParser) quoted(quote byte) (literal, bool) {
 	body := p.rest[1:]
 	end := strings.IndexByte(body, quote)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The wanted results are those of CPython 3.11's eval.
+// The expected results are those of CPython 3.11's eval.
 func TestLiteralPrintsAs(t *testing.T) {
 	const want = "0 1\n1 0"
 	for _, source := range []string{
@@ -34,7 +34,7 @@ func TestLiteralPrintsAs(t *testing.T) {
 	require.True(t, literalPrintsAs("[['1'], '', [--+-2]]", "1\n\n-2"))
 }
 
-// A string that is joined from parts, or that has three quotes, is the reader's only deliberate difference on
+// Strings joined from parts and triple-quoted strings are the reader's only deliberate difference from Python on
 // text without letters.
 func TestLiteralRefusesJoinedStrings(t *testing.T) {
 	for _, source := range []string{"['0' '1']", "['0''1']", "['01''']", "['''01''']", `["""01"""]`} {

@@ -10,7 +10,7 @@ import (
 // pyMaxDigits is CPython's default limit on the digits of an integer's text (sys.set_int_max_str_digits).
 const pyMaxDigits = 4300
 
-// pyIsSpace tells whether str.strip of Python removes r.
+// pyIsSpace reports whether Python's str.strip removes r.
 func pyIsSpace(r rune) bool {
 	switch {
 	case r <= 0x20:
@@ -30,8 +30,8 @@ func pyIsSpace(r rune) bool {
 // pyStrip is Python's str.strip() without arguments.
 func pyStrip(s string) string { return strings.TrimFunc(s, pyIsSpace) }
 
-// pyDigit is the decimal value of a character of category Nd in Unicode 14, the version of Python 3.11.
-// Every block of Nd starts with its zero and holds a multiple of ten characters.
+// pyDigit is the decimal value of a character of category Nd in Unicode 14, the version of Python 3.11. Every block
+// of Nd starts with its zero and holds a multiple of ten characters.
 func pyDigit(r rune) (int, bool) {
 	if r < 0x80 {
 		return int(r - '0'), r >= '0' && r <= '9'
@@ -52,8 +52,8 @@ func pyDigit(r rune) (int, bool) {
 	return 0, false
 }
 
-// pyParseInt is Python's int(s): any script's digits, single underscores between digits, one sign,
-// white space around. It reports false where Python raises ValueError, also above 4300 digits.
+// pyParseInt is Python's int(s): digits of any script, single underscores between digits, one sign, and white space
+// around them. It returns false where Python raises ValueError, also above 4300 digits.
 func pyParseInt(s string) (*big.Int, bool) {
 	s = pyStrip(s)
 	ascii := make([]byte, 0, min(len(s), pyMaxDigits+1))
@@ -79,5 +79,5 @@ func pyParseInt(s string) (*big.Int, bool) {
 	return new(big.Int).SetString(string(ascii), 10)
 }
 
-// pyLen is Python's len(s): code points. A byte that is no valid UTF-8 counts as one.
+// pyLen is Python's len(s): the number of code points. An invalid UTF-8 byte counts as one.
 func pyLen(s string) int { return utf8.RuneCountInString(s) }

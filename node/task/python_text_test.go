@@ -31,7 +31,7 @@ func TestPyDigit(t *testing.T) {
 			t.Errorf("%q: digit %v", r, ok)
 		}
 	}
-	// Unicode 14 has 660 digits. A newer table in Go shows here; its additions are to be excluded.
+	// Unicode 14 has 660 digits. If a newer table in Go has more, exclude its additions.
 	digits := 0
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if value, ok := pyDigit(r); ok {

@@ -20,9 +20,9 @@ func Names() []string {
 	}
 }
 
-// New makes the task of that name. params holds the library's parameter names, as YAML or JSON decode
-// them; what it leaves out has rl-swarm's value. bf's "words" replaces the built-in word list.
-// It returns an error that wraps ErrUnknownTask, or one that names the key, its value and what is allowed.
+// New makes the task of that name. params uses the library's parameter names, as decoded from YAML or JSON. A
+// missing parameter has rl-swarm's value. bf's "words" replaces the built-in word list. New returns an error that
+// wraps ErrUnknownTask, or one with the key, its value and the allowed values.
 func New(name string, params map[string]any) (Task, error) {
 	switch name {
 	case "arc_1d":
@@ -47,7 +47,7 @@ func New(name string, params map[string]any) (Task, error) {
 	return nil, fmt.Errorf("%w %q: known are %s", ErrUnknownTask, name, strings.Join(Names(), ", "))
 }
 
-// build decodes params over defaults and calls ctor, which validates.
+// build decodes params over defaults and calls ctor, which validates them.
 func build[P any](name string, params map[string]any, defaults P, ctor func(P) (Task, error)) (Task, error) {
 	if err := decodeParams(params, &defaults); err != nil {
 		return nil, fmt.Errorf("task %s: %w", name, err)
@@ -59,8 +59,8 @@ func build[P any](name string, params map[string]any, defaults P, ctor func(P) (
 	return task, nil
 }
 
-// decodeParams sets the fields of into, a pointer to a struct. It converts no types, except a number
-// without fraction to an integer.
+// decodeParams sets the fields of into, a pointer to a struct. It does not convert types, except a number without
+// fraction to an integer.
 func decodeParams(params map[string]any, into any) error {
 	known := paramKeys(into)
 	for _, key := range slices.Sorted(maps.Keys(params)) {
@@ -97,7 +97,7 @@ func paramKeys(into any) []string {
 
 var errNotInteger = errors.New("it must be a whole number")
 
-// refuseFraction stops mapstructure from cutting off fractions and wrapping big numbers.
+// refuseFraction stops mapstructure from truncating fractions and wrapping large numbers.
 func refuseFraction(from, to reflect.Value) (any, error) {
 	if to.CanInt() {
 		switch {

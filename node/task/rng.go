@@ -2,11 +2,11 @@ package task
 
 import "math/bits"
 
-// rng is the library's random source: CPython's random.Random, an MT19937 of 32 bits. Its draws agree
-// with the library's bit for bit, which is what makes an item index mean the same item.
+// rng is the library's random source: CPython's random.Random, an MT19937 of 32 bits. Its draws equal the library's
+// bit for bit, so that an item index means the same item.
 type rng struct {
 	state [mtSize]uint32
-	next  int // position of the next word in state; mtSize means the block is used up
+	next  int // position of the next word in state; mtSize: the block is used up
 }
 
 const (
@@ -17,8 +17,8 @@ const (
 	mtMatrix = 0x9908b0df
 )
 
-// newRNG seeds with seed+index, as a dataset seeds item index. The sum is taken without overflow and,
-// as in CPython, its sign is dropped. index must not be negative.
+// newRNG seeds with seed+index, as a dataset seeds item index. The sum cannot overflow and, as in CPython, loses
+// its sign. index must not be negative.
 func newRNG(seed, index int64) *rng {
 	var magnitude uint64
 	if seed >= 0 {
@@ -74,7 +74,7 @@ func (r *rng) refill() {
 	r.next = 0
 }
 
-// u32 is the next tempered word.
+// u32 returns the next tempered word.
 func (r *rng) u32() uint32 {
 	if r.next == mtSize {
 		r.refill()
@@ -93,8 +93,8 @@ func (r *rng) random() float64 {
 	return (float64(a)*(1<<26) + float64(b)) / (1 << 53)
 }
 
-// below is uniform in [0, n), by rejection; n must be positive. Above 32 bits a number's low word is
-// drawn first, as in CPython's getrandbits.
+// below is uniform in [0, n), by rejection. n must be positive. Above 32 bits it draws a number's low word first,
+// as CPython's getrandbits does.
 func (r *rng) below(n int) int {
 	width := bits.Len64(uint64(n))
 	for {
@@ -117,12 +117,12 @@ func (r *rng) draw(a, b int) int { return a + r.below(b-a+1) }
 // coin is true half the time.
 func (r *rng) coin() bool { return r.random() < 0.5 }
 
-// shuffle permutes n elements through swap.
+// shuffle permutes n elements with swap.
 func (r *rng) shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, r.below(i+1))
 	}
 }
 
-// choose is one element of list, which must not be empty.
+// choose returns a random element of list, which must not be empty.
 func choose[T any](r *rng, list []T) T { return list[r.below(len(list))] }

@@ -64,7 +64,7 @@ func TestRNGComposite(t *testing.T) {
 	}
 }
 
-// The values are CPython 3's: random.Random(s).getrandbits(32), and randrange for wide numbers.
+// The expected values are from CPython 3: random.Random(s).getrandbits(32), and randrange for wide numbers.
 func TestRNGWideSeedsAndNumbers(t *testing.T) {
 	require.Equal(t, newRNG(7, 0).u32(), newRNG(-9, 2).u32(), "the sign is dropped")
 	require.Equal(t, newRNG(7, 0).u32(), newRNG(-2, 9).u32())
@@ -92,7 +92,7 @@ func TestShuffleOfNothing(t *testing.T) {
 	require.Equal(t, newRNG(1, 0).u32(), r.u32(), "no draw was used")
 }
 
-// weighted is a position in w, drawn in proportion to its weight.
+// weighted returns a position in w, drawn in proportion to its weight.
 func (r *rng) weighted(w []float64) int {
 	var total float64
 	for _, x := range w {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOtherSettings compares with the library's items under settings other than the paper's.
+// TestOtherSettings compares with the library's items for settings other than the paper's.
 func TestOtherSettings(t *testing.T) {
 	type group struct {
 		Task   string

@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// heldOutShare is one item in how many that is kept for evaluation.
+// heldOutShare is the inverse of the held-out share: one item in 16 is kept for evaluation.
 const heldOutShare = 16
 
-// HeldOut tells whether item belongs to the evaluation set. It depends on what the question asks alone, not on
-// its wording, its index or its seed, so no node ever trains on such an item, wherever it comes from, and
-// all experiments share one evaluation set.
+// HeldOut reports whether item belongs to the evaluation set. It depends only on the content of the question, not
+// on its wording, index or seed. So no node trains on such an item, whatever its source, and all experiments share
+// one evaluation set.
 func HeldOut(item Item) bool {
 	sum := sha256.Sum256(contentKey(item))
 	return binary.BigEndian.Uint64(sum[:8])%heldOutShare == 0
 }
 
-// contentKey is the same for items that ask the same. For the nine tasks it is JSON of the task's name and the
-// metadata that the question is made of, for others of question and answer.
+// contentKey is equal for items with the same content. For the nine tasks it is JSON of the task's name and the
+// metadata from which the question is made. For other items it is JSON of question and answer.
 func contentKey(item Item) []byte {
 	content := taskContent(item)
 	if content == nil {
 		content = []any{"", pyStrip(item.Question), item.Answer}
 	}
-	// Marshal cannot fail on what Unmarshal yields, and sorts the keys of objects.
+	// Marshal cannot fail on values from Unmarshal, and it sorts the keys of objects.
 	key, _ := json.Marshal(content)
 	return key
 }
 
-// taskContent is nil for an item of none of the nine tasks.
+// taskContent is nil for an item that is not of the nine tasks.
 func taskContent(item Item) []any {
 	if len(item.Metadata) > maxMetadata {
 		return nil
@@ -66,7 +66,7 @@ func taskContent(item Item) []any {
 	case "calendar_arithmetic":
 		return calendarContent(metadata, item.Answer, pick)
 	case "decimal_arithmetic":
-		// The expression is in the question only; what it comes to stands for it.
+		// Only the question has the expression. Its value identifies it here.
 		return append(pick("decimal_places", "num_terms"), item.Answer)
 	case "fraction_simplification":
 		return pick("numerator", "denominator")
@@ -87,7 +87,7 @@ func calendarContent(metadata map[string]any, answer *string, pick func(...strin
 	case "weekday_offset":
 		return pick("task", "start_date", "offset_days")
 	case "count_days":
-		// The weekday to count is in the question only; the count stands for it.
+		// Only the question has the weekday to count. The count identifies it here.
 		return append(pick("task", "start_date", "end_date"), answer)
 	case "count_business_days":
 		return pick("task", "start_date", "end_date")

@@ -2,7 +2,7 @@ package task
 
 import "strings"
 
-// SystemPrompts are the known system prompts by name: the library's five names in our words, and none.
+// SystemPrompts returns the system prompts by name: the library's five names with our own texts, and none.
 func SystemPrompts() map[string]string {
 	return map[string]string{
 		"DeepSeekZero": "The Assistant answers the User's question. It first reasons between <think> and </think>, " +
@@ -17,13 +17,13 @@ func SystemPrompts() map[string]string {
 	}
 }
 
-// SystemPrompt is the system prompt of that name and whether it exists.
+// SystemPrompt returns the system prompt of that name, and whether it exists.
 func SystemPrompt(name string) (string, bool) {
 	text, ok := SystemPrompts()[name]
 	return text, ok
 }
 
-// Prompt is what the model is given: the system prompt, an empty line and the question, or the question alone
+// Prompt returns the text for the model: the system prompt, an empty line and the question, or only the question
 // without a system prompt.
 func Prompt(system, question string) string {
 	if system == "" {
