@@ -22,79 +22,80 @@ const (
 	recordedLimit = 10 * time.Second
 )
 
-// AdmissionOptions are what a AdmissionServer needs. Fields without a remark must be set.
+// AdmissionOptions configure an AdmissionServer. Fields without a comment must be set.
 type AdmissionOptions struct {
 	Run, Experiment, Version string
-	Config                   json.RawMessage // as Welcome has it
+	Config                   json.RawMessage // as in Welcome
 	Cfg                      configs.Config
 	Inputs                   map[string]string // may be nil
-	Local                    []protocol.Member // nodes of the coordinator's own host; may be none
+	Local                    []protocol.Member // nodes on the coordinator's host; may be empty
 	Rounds                   int
-	Registry                 *Registry     // nil: who has access to the way may join, under any free name
-	Trusted                  bool          // the workers are the owner's own, or friends with a common folder: no rates are held against them
-	Silence                  time.Duration // without a sign of life, a worker's nodes are not waited for; 0: SilentAfter
+	Registry                 *Registry     // nil: anyone with access to the transport may join, under any free name
+	Trusted                  bool          // the workers are the owner's own, or friends with a common folder: they have no rate limits
+	Silence                  time.Duration // after this time without a sign of life, the barrier doesn't wait for a worker's nodes; 0: SilentAfter
 
-	// Store shares a batch with the swarm; when it returns nil, that is durable. The same batch again changes nothing.
+	// Store shares a batch with the swarm. When it returns nil, the batch is durable. Repeats change nothing.
 	Store func(ctx context.Context, batch Offer) error
 
-	// Deliver records a worker's events; when it returns nil, they are in the database for good. events are numbered
-	// from d.First on, as many as d.Events: one that may not be told is an event of TypeRelease without a node, which
-	// changes nothing. It is called for one delivery of a worker at a time.
+	// Deliver records a worker's events. When it returns nil, they are durable in the database. events corresponds to
+	// d.Events, numbered from d.First. A rejected event is replaced by an event of TypeRelease without a node, which
+	// changes nothing. Deliver is called for one delivery of a worker at a time.
 	Deliver func(ctx context.Context, worker string, d Delivery, events []event.Event) error
 
-	// Acked is up to which number the database has an outbox's events.
+	// Acked returns the number of the last event of an outbox that the database has.
 	Acked func(ctx context.Context, worker, outbox string) (int64, error)
 
-	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as
-	// store.Reader's.
+	// Recorded returns, by node, the first round that the database lacks, and the rounds whose evaluations it has. It
+	// has all earlier rounds since the node's first. See store.Reader.
 	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
 
-	// Report takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but
-	// for Members and Workers.
+	// Report receives events about workers that come and go, and warnings, in order. It must not call the
+	// AdmissionServer, except Members and Workers.
 	Report func(event.Event)
 
-	// Keep returns once all that was reported before is on the disk: a join is answered then. Nil: nothing is kept.
+	// Keep returns once everything reported before is on disk. A join is answered only then. Nil: joins are not made
+	// durable.
 	Keep func(ctx context.Context) error
 
-	Expel  func(worker string) // may be nil: called when a worker is revoked or banned, so that its connections end
+	Expel  func(worker string) // may be nil; called when a worker is revoked or banned, to close its connections
 	Now    func() time.Time    // nil: time.Now
 	Logger *slog.Logger
 }
 
-// KnownMember is a worker's node of an earlier attempt at the run: it keeps its place.
+// KnownMember is a worker's node of an earlier attempt at the run. It keeps its assignment.
 type KnownMember struct {
 	Node, Worker string
 	From         int
 }
 
-// WorkerStatus is how a worker fares.
+// WorkerStatus is the state of a worker.
 type WorkerStatus struct {
 	Worker, Host, Device, Version string
-	State                         event.State // one of event.Worker*; away until it is heard of
+	State                         event.State // one of event.Worker*; away until the first sign of life
 	Nodes                         []NodeStatus
-	LastSeen                      float64 // Unix seconds; 0: not by this process
-	Offered                       int64   // batches, like the next
+	LastSeen                      float64 // Unix seconds; 0: not seen by this process
+	Offered                       int64   // batches, like Refused
 	Refused                       int64
-	Bytes                         int64   // of offers and events that were taken
-	Dropped                       int64   // events that said what can't be
-	Reason                        string  // of the newest refusal or drop, or of its end
-	ClockOffset                   float64 // seconds that are added to its times; 0: its clock is right
+	Bytes                         int64   // of accepted offers and events
+	Dropped                       int64   // events with impossible content
+	Reason                        string  // of the newest refusal or drop, or why the worker's membership ended
+	ClockOffset                   float64 // seconds added to the worker's times; 0: its clock is right
 }
 
-// NodeStatus is where a worker's node is.
+// NodeStatus is the state of a worker's node.
 type NodeStatus struct {
 	Node   string
 	From   int
 	Round  int
 	State  event.State
 	Absent bool
-	Shared int  // newest round whose rollouts are here; -1: none. Through a folder nobody counts them
-	Here   bool // its worker is connected, and it has not left
-	Gone   bool // it has left or was given up
+	Shared int  // newest round whose rollouts the coordinator has; -1: none. Not counted through a folder
+	Here   bool // its worker is connected, and the node has not left
+	Gone   bool // the node has left or was given up
 }
 
-// AdmissionServer is the Admission of one run: it knows every member and every worker, and decides what of theirs is
-// taken. Safe for concurrent use.
+// AdmissionServer is the Admission of one run. It keeps the state of every member and worker, and decides which of
+// their batches and events are accepted. Safe for concurrent use.
 type AdmissionServer struct {
 	o       AdmissionOptions
 	silence time.Duration
@@ -104,21 +105,21 @@ type AdmissionServer struct {
 	lineup   *lineup
 	sessions map[string]*session
 	groups   map[string]*group // by invitation
-	queue    []event.Event     // to be told
-	expelled []string          // workers whose connections are to end
-	version  int64             // of the lineup when changed was made
+	queue    []event.Event     // events to report
+	expelled []string          // workers whose connections to close
+	version  int64             // of the lineup, when changed was made
 	changed  chan struct{}
-	moved    time.Time // when anything of a worker's got on
+	moved    time.Time // when a worker last made progress
 	ended    string
 	message  string
 
-	reporting sync.Mutex // held around Report, to keep the order; taken before mu
-	enrolled  bucket     // under mu
+	reporting sync.Mutex // held while calling Report, to keep the order; locked before mu
+	enrolled  bucket     // guarded by mu
 }
 
 var _ Admission = (*AdmissionServer)(nil)
 
-// NewAdmissionServer opens the admission server of a run. Its errors are the caller's.
+// NewAdmissionServer opens the admission server of a run. Its errors are not refusals.
 func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServer, error) {
 	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Report == nil || o.Logger == nil {
 		return nil, errors.New("open the reception: an option is missing")
@@ -132,7 +133,7 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 	if o.Inputs == nil {
 		o.Inputs = map[string]string{}
 	}
-	// Versions of an earlier attempt's roster must not be taken for this one's.
+	// The versions must differ from those of an earlier attempt's roster.
 	l, err := newLineup(o.Local, o.Rounds, !o.Cfg.Async(), o.Now().UnixMilli())
 	if err != nil {
 		return nil, fmt.Errorf("open the reception: %w", err)
@@ -162,12 +163,13 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 		l.progress(l.find(m.Node), recorded[m.Node], "")
 	}
 	l.look()
-	l.unreported() // who came and went is in the database
+	l.unreported() // the database already has these changes
 	return r, nil
 }
 
-// recall assigns a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while.
-// Where the name is another node's now, as when this host has more nodes than before, that one keeps it.
+// recall restores the assignment of a node from an earlier attempt. Its worker counts as just seen, because it may have
+// continued. If the name belongs to another node, for example because this host has more nodes than before, that node
+// keeps it.
 func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	if m.Worker == "" {
 		return
@@ -183,13 +185,13 @@ func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	}
 	round := max(recorded, m.From)
 	assignment := r.lineup.join(m.Node, m.Worker, m.From, round, "")
-	assignment.offered, assignment.Absent, assignment.away = round-1, true, true // until it is heard of
+	assignment.offered, assignment.Absent, assignment.away = round-1, true, true // until the first sign of life
 	assignment.silent, assignment.streak = true, round-m.From
 	s.assignments = append(s.assignments, assignment)
 	s.rates.resize(len(s.assignments))
 }
 
-// open makes the worker's session. mu is held, or nobody else knows r yet.
+// open creates the worker's session. The caller holds mu or has not published r yet.
 func (r *AdmissionServer) open(worker string) *session {
 	s := newSession(worker, r.o.Now(), r.slack())
 	if r.o.Registry != nil {
@@ -200,7 +202,7 @@ func (r *AdmissionServer) open(worker string) *session {
 	return s
 }
 
-// Progress says which round a node of the coordinator's own host works on.
+// Progress records the round that a node on the coordinator's host works on.
 func (r *AdmissionServer) Progress(node string, round int) {
 	r.lock()
 	defer r.flush()
@@ -209,7 +211,7 @@ func (r *AdmissionServer) Progress(node string, round int) {
 	}
 }
 
-// Waits says that a node of the coordinator's own host waits at the barrier of a round.
+// Waits records that a node on the coordinator's host waits at the barrier of a round.
 func (r *AdmissionServer) Waits(node string, round int) {
 	r.lock()
 	defer r.flush()
@@ -218,13 +220,13 @@ func (r *AdmissionServer) Waits(node string, round int) {
 	}
 }
 
-// lock takes mu, and tells the lineup the time.
+// lock locks mu and passes the time to the lineup.
 func (r *AdmissionServer) lock() {
 	r.mu.Lock()
 	r.lineup.now = r.o.Now()
 }
 
-// Lost says that a node of the coordinator's own host was given up: nobody waits for it.
+// Lost records that a node on the coordinator's host was given up. The barrier doesn't wait for it.
 func (r *AdmissionServer) Lost(node string) {
 	r.lock()
 	defer r.flush()
@@ -233,8 +235,8 @@ func (r *AdmissionServer) Lost(node string) {
 	}
 }
 
-// Foreign admits another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again
-// it only notes the round.
+// Foreign admits another program's node. Its rollouts are trusted by their answer keys, and the barrier doesn't wait
+// for it. A repeated call only updates the round.
 func (r *AdmissionServer) Foreign(node string, round int) {
 	r.lock()
 	defer r.flush()
@@ -250,15 +252,15 @@ func (r *AdmissionServer) Foreign(node string, round int) {
 	r.lineup.progress(s, round, s.state)
 }
 
-// Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice
-// is never changed.
+// Members returns the swarm's members, in the order in which they joined, and a channel that is closed at the next
+// change. The slice is never modified.
 func (r *AdmissionServer) Members() ([]protocol.Member, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lineup.members(), r.changed
 }
 
-// Workers says how all workers fare that this run has had, by name.
+// Workers returns the states of all workers that have taken part in this run, sorted by name.
 func (r *AdmissionServer) Workers() []WorkerStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +284,8 @@ func (r *AdmissionServer) Workers() []WorkerStatus {
 	return list
 }
 
-// Nodes says where every node of a worker's is that the run has had, also those that have left, in the order they came.
+// Nodes returns the states of all workers' nodes that have taken part in the run, in the order in which they joined. It
+// includes nodes that have left.
 func (r *AdmissionServer) Nodes() (list []NodeStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +297,7 @@ func (r *AdmissionServer) Nodes() (list []NodeStatus) {
 	return list
 }
 
-// status is where one of the worker's nodes is.
+// status returns the state of one of the worker's nodes.
 func (s *session) status(a *assignment) NodeStatus {
 	return NodeStatus{
 		Node: a.Node, From: a.From, Round: a.round, State: a.state, Absent: a.Absent, Shared: a.offered, Gone: a.gone != "",
@@ -302,14 +305,14 @@ func (s *session) status(a *assignment) NodeStatus {
 	}
 }
 
-// End makes every later beat say that the run has ended, and how.
+// End records the end of the run. Every later beat is answered with its final state.
 func (r *AdmissionServer) End(state, message string) {
 	r.lock()
 	defer r.flush()
 	r.ended, r.message, r.moved = state, message, r.o.Now()
 }
 
-// flush unlocks mu, lets those know who wait for a change, and tells what has happened, in order.
+// flush unlocks mu, signals changes of the roster, and reports the queued events in order.
 func (r *AdmissionServer) flush() {
 	for _, c := range r.lineup.unreported() {
 		r.queue = append(r.queue, r.happened(c))
@@ -339,7 +342,7 @@ func (r *AdmissionServer) flush() {
 	}
 }
 
-// happened is the event of a change.
+// happened returns the event of a change.
 func (r *AdmissionServer) happened(c change) event.Event {
 	e := event.Event{
 		Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.assignment.Node, Worker: c.assignment.worker,
@@ -354,13 +357,13 @@ func (r *AdmissionServer) happened(c change) event.Event {
 	return e
 }
 
-// report queues an event of a worker.
+// report queues an event about a worker.
 func (r *AdmissionServer) report(s *session, state event.State, message string) {
 	s.state = state
 	r.queue = append(r.queue, event.Event{Type: event.TypeWorker, Time: unix(r.o.Now()), Run: r.o.Run, Worker: s.worker, State: state, Message: message})
 }
 
-// warn queues a warning, at most once a minute of a kind and a worker. s may be nil.
+// warn queues a warning, at most once a minute per kind and worker. s may be nil.
 func (r *AdmissionServer) warn(s *session, kind, message string) {
 	if s != nil && !s.due(kind, r.o.Now()) {
 		return

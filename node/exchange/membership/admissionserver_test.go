@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// testServer is a AdmissionServer with a clock, a database and an exchange in memory.
+// testServer is an AdmissionServer with a clock, a database and an exchange in memory.
 type testServer struct {
 	*AdmissionServer
 	t testing.TB
@@ -26,7 +26,7 @@ type testServer struct {
 	now      time.Time
 	told     []event.Event
 	stored   []Offer
-	events   map[string][]event.Event // by outbox: what is in the database
+	events   map[string][]event.Event // content of the database, by outbox
 	taken    map[string]int64
 	recorded map[string]int
 	expelled []string
@@ -77,7 +77,7 @@ func (d *testServer) later(by time.Duration) {
 	d.sweep()
 }
 
-// record is a database that takes each event once.
+// record is a database that accepts each event once.
 func (d *testServer) record(_ context.Context, worker string, delivery Delivery, events []event.Event) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +93,7 @@ func (d *testServer) record(_ context.Context, worker string, delivery Delivery,
 	return nil
 }
 
-// said are the told events in short, and forgets them.
+// said returns the reported events in short form and clears them.
 func (d *testServer) said() (list []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -416,8 +416,8 @@ func TestABucketGivesWhatHasComeInAndNoMore(t *testing.T) {
 	}
 }
 
-// What a worker says of itself at its coming and going is told to everybody and recorded: it can't go on about it, nor
-// make the database be read.
+// Arrivals and departures are reported to all and recorded. A worker can't repeat them without limit, nor cause as many
+// database reads.
 func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
 	d := newTestServer(t, nil)
 	reads := 0
@@ -445,7 +445,7 @@ func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
 		}
 	}
 	said := d.said()
-	require.LessOrEqual(t, len(said), 2*(visitBurst+100/5)+8, "%v", said) // and w, which falls silent, and warnings
+	require.LessOrEqual(t, len(said), 2*(visitBurst+100/5)+8, "%v", said) // plus w, which falls silent, and warnings
 }
 
 func TestDeliveriesAreTakenOnceAndInOrder(t *testing.T) {
@@ -628,7 +628,7 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 	require.Equal(t, []string{"node_0", "old_1"}, namesOf(members))
 }
 
-// A name that is another node's by now doesn't keep the coordinator from starting.
+// A known node whose name belongs to another node doesn't keep the coordinator from starting.
 func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	d := newTestServer(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3},
 		KnownMember{Node: "w_1", Worker: "x", From: 3})
@@ -647,7 +647,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzMessages sends an untrusted sender's messages to an admission server: each is answered or refused.
+// FuzzMessages sends untrusted messages to an admission server. Each is answered or refused.
 func FuzzMessages(f *testing.F) {
 	f.Add(0, []byte(`{"protocol":2,"version":"v","host":"h","time":1}`))
 	f.Add(1, []byte(`{"protocol":2,"run":"run","device":"cpu","nodes":[{"model":"m"},{"name":"w_7","rounds":5}]}`))
@@ -708,7 +708,7 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// namesOf are the members' nodes, in order.
+// namesOf returns the members' nodes in order.
 func namesOf(members []protocol.Member) []string {
 	names := make([]string, len(members))
 	for i, m := range members {
@@ -717,7 +717,7 @@ func namesOf(members []protocol.Member) []string {
 	return names
 }
 
-// A join is answered once its nodes' joining is on the disk, and refused for now where that can't be.
+// A join is answered once its assignments are on disk. If that fails, the worker is told to retry.
 func TestAJoinIsKeptBeforeItIsAnswered(t *testing.T) {
 	var d *testServer
 	var kept []string

@@ -4,14 +4,13 @@ import (
 	"time"
 )
 
-// All workers that came with one invitation have groupFactor times the allowance of one between them, of what costs the
-// coordinator's disk and network in the long run: the number of workers that are made of an invitation is its holder's
-// to choose.
+// groupFactor is how many workers' allowances all workers of one invitation share, for long-term use of the
+// coordinator's disk and network. They share it because the invitation's holder decides how many workers to create.
 const groupFactor = 8
 
-// What rollouts may take of the stream, which holds a gigabyte, in bytes, counted over the newest offerWindow rounds: a
-// worker's, with more for each of its nodes, and those of all workers that came with one invitation. An honest node's
-// round is some 50 kB, and a tenth of the largest batch that the experiment allows.
+// Bounds of the stream's use, in bytes, over the newest offerWindow rounds. The stream holds a gigabyte. A worker has a
+// quota that grows with its nodes. All workers of one invitation also share a quota. An honest node's round is about 50
+// kB, a tenth of the largest batch that the experiment allows.
 const (
 	workerQuota = 16 << 20
 	nodeQuota   = 4 << 20 // or nodeBatches of the largest batch
@@ -19,8 +18,8 @@ const (
 	groupQuota  = 512 << 20
 )
 
-// What a worker may read, a second and at once: of others' rollouts, as they go over the network. Each of its nodes
-// adds to it, and so do the nodes of all workers that came with one invitation.
+// Bounds of a worker's reads of others' rollouts, in network bytes: a rate per second and a burst. They grow with the
+// worker's nodes. The bounds of an invitation grow with the nodes of all its workers.
 const (
 	drawnRate, drawnBurst           = 2 << 20, 32 << 20
 	nodeDrawnRate, nodeDrawnBurst   = 512 << 10, 8 << 20
@@ -28,13 +27,13 @@ const (
 	groupNodeDrawnRate              = 128 << 10
 )
 
-// quota is how much of what a worker or a group shared is in the stream, by round. Not safe for concurrent use.
+// quota counts the bytes that a worker or a group has in the stream, by round. Not safe for concurrent use.
 type quota struct {
 	rounds map[int]int64
 	sum    int64
 }
 
-// held is how many bytes are there of the rounds from oldest on. It forgets the others.
+// held returns the bytes of the rounds from oldest on. It discards earlier rounds.
 func (q *quota) held(oldest int) int64 {
 	for round, bytes := range q.rounds {
 		if round < oldest {
@@ -53,7 +52,7 @@ func (q *quota) add(round int, bytes int) {
 	q.sum += int64(bytes)
 }
 
-// group is what the workers of one invitation have between them.
+// group is the allowance that the workers of one invitation share.
 type group struct {
 	bytes, events, kept, drawn bucket
 	stored                     quota
@@ -68,7 +67,7 @@ func newGroup() *group {
 	}
 }
 
-// groupOf is the worker's group; nil: it came with no known invitation, or is trusted. mu is held.
+// groupOf returns the worker's group, nil if its invitation is unknown. The caller holds mu.
 func (r *AdmissionServer) groupOf(s *session) *group {
 	if s.invitation == "" {
 		return nil
@@ -81,7 +80,7 @@ func (r *AdmissionServer) groupOf(s *session) *group {
 	return g
 }
 
-// within takes n from a worker's bucket and from its group's, or says how long it is until both have as much.
+// within takes n tokens from all buckets, or returns how long it takes until all have n. It skips nil buckets.
 func within(now time.Time, n float64, buckets ...*bucket) (wait time.Duration) {
 	for _, b := range buckets {
 		if b != nil {
@@ -99,8 +98,7 @@ func within(now time.Time, n float64, buckets ...*bucket) (wait time.Duration) {
 	return 0
 }
 
-// room refuses a batch for which the worker, or all who came with its invitation, have no room left in the stream. mu
-// is held.
+// room refuses a batch that would exceed the stream quota of the worker or of its invitation. The caller holds mu.
 func (r *AdmissionServer) room(s *session, offer Offer) *Refusal {
 	if r.o.Trusted {
 		return nil
@@ -117,10 +115,10 @@ func (r *AdmissionServer) room(s *session, offer Offer) *Refusal {
 	return &Refusal{Code: CodeRate, Message: "as many of this worker's rollouts are kept as may be. Try: again in a round", RetryAfter: fullRetry.Seconds()}
 }
 
-// fullRetry is how long one waits who has no room.
+// fullRetry is how long a worker over its quota must wait.
 const fullRetry = 30 * time.Second
 
-// occupy notes that a batch is in the stream. mu is held.
+// occupy records that a batch is in the stream. The caller holds mu.
 func (r *AdmissionServer) occupy(s *session, offer Offer) {
 	s.stored.add(offer.Round, len(offer.Data))
 	if g := r.groupOf(s); g != nil {
@@ -128,9 +126,8 @@ func (r *AdmissionServer) occupy(s *session, offer Offer) {
 	}
 }
 
-// Drawn takes what a worker has read, in bytes as they went over the network, from its allowance and from that of all
-// who came with its invitation. It returns how long the worker must wait before it may read more; 0: not at all. What
-// was read counts even where it is above the allowance.
+// Drawn charges a worker's reads, in network bytes, to the worker's allowance and to that of its invitation. It returns
+// how long the worker must wait before it may read more, 0 if it needn't wait. Reads above the allowance count too.
 func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 	r.lock()
 	defer r.flush()
@@ -156,7 +153,7 @@ func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 	return wait
 }
 
-// groupNodes is how many nodes the workers of an invitation have in the swarm. mu is held.
+// groupNodes returns the number of nodes that the workers of an invitation have in the swarm. The caller holds mu.
 func (r *AdmissionServer) groupNodes(invitation string) (n int) {
 	for _, s := range r.sessions {
 		if s.invitation == invitation {

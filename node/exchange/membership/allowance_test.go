@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// full is a batch as large as the experiment's sizes allow, within what a question may have.
+// full returns a batch of the largest size that the experiment and a question's bounds allow.
 func (d *testServer) full(node string, round int) Offer {
 	text := strings.Repeat("x", 60<<10)
 	b := exchange.Batch{Node: node, Round: round}
@@ -27,7 +27,7 @@ func (d *testServer) full(node string, round int) Offer {
 	return Offer{Node: node, Round: round, Data: data}
 }
 
-// A batch is no larger than so many completions of max_completion_length tokens can be.
+// A batch can't be larger than its number of completions of max_completion_length tokens.
 func TestABatchIsBoundedByTheExperimentsLength(t *testing.T) {
 	d := newTestServer(t, nil)
 	_, err := d.join("w", NodeInfo{})
@@ -58,7 +58,7 @@ func TestABatchIsBoundedByTheExperimentsLength(t *testing.T) {
 	}
 }
 
-// shares puts a batch of so many bytes into the stream, if there is room for it.
+// shares puts a batch of the given size into the stream if the quota allows.
 func (d *testServer) shares(worker, node string, round, bytes int) bool {
 	d.lock()
 	defer d.flush()
@@ -70,7 +70,7 @@ func (d *testServer) shares(worker, node string, round, bytes int) bool {
 	return true
 }
 
-// A worker that shares as much as it can fills its own part of the stream, and nobody else waits for that.
+// A worker that shares as much as it can fills only its own part of the stream. Other workers are not delayed.
 func TestAWorkerHasItsPartOfTheStream(t *testing.T) {
 	d := newTestServer(t, nil)
 	joined, err := d.join("greedy", make([]NodeInfo, MaxNodes)...)
@@ -101,11 +101,10 @@ func TestAWorkerHasItsPartOfTheStream(t *testing.T) {
 	require.NoError(t, d.Offer(t.Context(), "honest", d.full("honest_0", 60)))
 }
 
-// streamOfTests is natsbus's streamBytes.
+// streamOfTests equals natsbus's streamBytes.
 const streamOfTests = 1 << 30
 
-// However many workers are made of one invitation, they have one allowance: of the disk, of the stream and of the
-// network.
+// All workers of one invitation share one allowance of disk, stream and network, however many they are.
 func TestOneInvitationHasOneAllowance(t *testing.T) {
 	r := registry(t, t.TempDir())
 	leaked, err := r.Invite("", false)

@@ -14,20 +14,21 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Bounds of what a worker takes from a coordinator. What is above them is not taken.
+// Bounds of a coordinator's answers. A worker rejects answers beyond them.
 const (
 	maxRunBytes        = 128
 	maxExperimentBytes = 64
-	maxMemberBytes     = 64 // of a node in the roster: another program's may be longer than ours
+	maxMemberBytes     = 64 // a node in the roster: other programs' names may be longer than swarm's
 	maxInputs          = 128
 	maxRound           = 99_999_999
 	maxEvaluated       = 1 << 17
 	maxRetryAfter      = 300 // seconds
 )
 
-// AnswerError says that a coordinator's answer breaks the rules of these messages. Nothing of that answer is used.
+// AnswerError reports a coordinator's answer that breaks the rules of the protocol. The worker uses nothing of that
+// answer.
 type AnswerError struct {
-	To  string // the request: hello, join, beat, deliver
+	To  string // the request: enrol, hello, join, beat
 	Why string
 }
 
@@ -36,9 +37,9 @@ func (e *AnswerError) Error() string {
 		". Try: the same version of swarm on both hosts; where that is so, do not trust this coordinator"
 }
 
-// Checked returns an Uplink that takes no answer from the coordinator unless it keeps to the rules: names are names,
-// unique, and those that were asked for; numbers are within their bounds; texts can be shown on a terminal. An answer
-// that breaks a rule is an *AnswerError. experiment is the one that was asked for; empty: any.
+// Checked returns an Uplink that rejects invalid answers of the coordinator with an *AnswerError. Names must be valid,
+// unique and as requested. Numbers must be within bounds. Texts must be printable on a terminal. experiment is the
+// requested experiment, empty for any.
 func Checked(to Uplink, worker, experiment string) Uplink {
 	return &checkedUplink{to: to, worker: worker, experiment: experiment}
 }
@@ -97,7 +98,7 @@ func (c *checkedUplink) Deliver(ctx context.Context, delivery Delivery) (Receipt
 	return r, nil
 }
 
-// refusalChecked makes the *Refusal in err one that can be shown and waited for. Other errors stay as they are.
+// refusalChecked makes a *Refusal in err printable and bounds its wait. It returns other errors unchanged.
 func refusalChecked(err error) error {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -106,7 +107,7 @@ func refusalChecked(err error) error {
 	return err
 }
 
-// Shown is the refusal with a text that a terminal can show, a code that is known, and a wait within its bound.
+// Shown returns the refusal with a printable message, a known code and a bounded wait.
 func (r *Refusal) Shown() *Refusal {
 	s := &Refusal{Code: r.Code, Message: Tidy(r.Message, MaxTextBytes), RetryAfter: boundedWait(r.RetryAfter), cause: r.cause}
 	switch s.Code {
@@ -120,7 +121,7 @@ func (r *Refusal) Shown() *Refusal {
 	return s
 }
 
-// boundedWait is how many seconds to wait when told to: the coordinator is believed only so far.
+// boundedWait returns how many seconds to wait. It limits the coordinator's value to maxRetryAfter.
 func boundedWait(seconds float64) float64 {
 	if !(seconds > 0) {
 		return 0
@@ -155,10 +156,10 @@ func (w Welcome) check(experiment string) error {
 	return texts(config, 0)
 }
 
-// maxDepth bounds how deep a configuration is nested.
+// maxDepth bounds the nesting of a configuration.
 const maxDepth = 32
 
-// texts holds every text of a configuration to what can be shown: lines and tabs are allowed.
+// texts checks that every text of a configuration is printable. Line ends and tabs are allowed.
 func texts(v any, depth int) error {
 	if depth > maxDepth {
 		return errors.New("its configuration is nested too deep")
@@ -184,7 +185,7 @@ func texts(v any, depth int) error {
 	return nil
 }
 
-// checkAssignments holds the assignments of a worker to what it asked for.
+// checkAssignments compares a worker's assignments with its request.
 func checkAssignments(worker string, asked []NodeInfo, got []NodeAssignment) error {
 	if len(got) != len(asked) {
 		return fmt.Errorf("it assigns %s, and %d were asked for", units.Plural(len(got), "node"), len(asked))
@@ -216,7 +217,7 @@ func checkAssignments(worker string, asked []NodeInfo, got []NodeAssignment) err
 	return nil
 }
 
-// check holds a roster to its bounds and makes its texts fit to be shown.
+// check checks a roster against its bounds and makes its texts printable.
 func (r *Roster) check() error {
 	if len(r.Members) > maxMembers {
 		return fmt.Errorf("the swarm has %d members, more than %d", len(r.Members), maxMembers)
@@ -249,7 +250,8 @@ func (r *Roster) check() error {
 	return nil
 }
 
-// CheckNode returns the problem of a node's name, on this host or a worker's; nil: it can name a folder.
+// CheckNode returns what is wrong with a node's name, on this host or a worker's. It returns nil if the name can be a
+// folder's.
 func CheckNode(name string) error {
 	if refusal := checkName("node", name, maxNodeBytes); refusal != nil {
 		return refusal
@@ -257,19 +259,19 @@ func CheckNode(name string) error {
 	return nil
 }
 
-// fileName tells whether a run or an experiment may be called so: letters, digits, '.', '_' and '-', a letter or digit
-// first.
+// fileName reports whether a name is valid for a run or an experiment: letters, digits, '.', '_' and '-', starting with
+// a letter or digit.
 func fileName(name string, limit int) bool {
 	return name != "" && len(name) <= limit && plain(name, "._-") && plain(name[:1], "")
 }
 
-// memberName tells whether a member of the swarm, another program's too, may be called so: it means itself on every
-// file system.
+// memberName reports whether a name is valid for a member, including other programs' nodes. It must be unambiguous on
+// every file system.
 func memberName(name string) bool {
 	return name != "" && len(name) <= maxMemberBytes && plain(name, "._-") && strings.Trim(name, ".") != ""
 }
 
-// printable tells whether text has nothing in it that a terminal obeys or that is invisible.
+// printable reports whether text contains no control or invisible characters.
 func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
 }

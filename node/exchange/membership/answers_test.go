@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// saying is a coordinator that answers whatever it is told to.
+// saying is a coordinator with fixed answers.
 type saying struct {
 	welcome Welcome
 	joined  Joined
@@ -38,7 +38,7 @@ func askedNodes(names ...string) (join Join) {
 	return join
 }
 
-// A worker takes no assignment under a name that it didn't ask for, that another one has, or that leads out of its
+// A worker rejects an assignment under a name that it didn't request, that another node has, or that leads out of its
 // run's folder.
 func TestAssignmentsAreHeldToWhatWasAskedFor(t *testing.T) {
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestAssignmentsAreHeldToWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// What a coordinator calls its run, its experiment and the members becomes paths and lines on a terminal.
+// Names of run, experiment and members from a coordinator become paths and terminal output.
 func TestWelcomesAndRostersAreHeldToTheRules(t *testing.T) {
 	good := Welcome{Run: "e-1", Experiment: "e", Config: json.RawMessage(`{"model":"gpt2","tasks":{"system":"a\nb"}}`), Inputs: map[string]string{"model": "ab12"}}
 	for name, change := range map[string]func(*Welcome){
@@ -121,7 +121,7 @@ func TestWelcomesAndRostersAreHeldToTheRules(t *testing.T) {
 	require.Equal(t, "ab", r.Message)
 }
 
-// Whatever a coordinator says, its refusals are shown as text, and nobody waits for it longer than some minutes.
+// Any refusal of a coordinator is shown as text, and no wait exceeds a few minutes.
 func TestRefusalsAreShownAndWaitsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		refusal := &Refusal{Code: rapid.String().Draw(t, "code"), Message: rapid.String().Draw(t, "message"), RetryAfter: rapid.Float64().Draw(t, "retry")}
@@ -138,7 +138,7 @@ func TestRefusalsAreShownAndWaitsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, r.RetryAfter, float64(maxRetryAfter))
 }
 
-// Every name that is taken is one element of a path.
+// Every accepted name is a single path element.
 func TestNamesThatAreTakenStayInTheirFolder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z./\\_~-]{1,12}`)).Draw(t, "name")
@@ -150,7 +150,7 @@ func TestNamesThatAreTakenStayInTheirFolder(t *testing.T) {
 	require.NoError(t, errors.Join(CheckNode("node_0"), CheckNode("anna-2_11")))
 }
 
-// A worker is called as it asked to be, or so with a number.
+// A worker gets the name that it requested, possibly with a number.
 func TestEnrolledUnderTheNameThatWasAskedFor(t *testing.T) {
 	long := strings.Repeat("l", maxWorkerBytes)
 	for wished, answers := range map[string]map[string]bool{

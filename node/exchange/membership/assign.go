@@ -9,11 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// keepLimit bounds how long a join waits for the disk. The worker asks again.
+// keepLimit bounds how long a join waits for the disk. The worker retries.
 const keepLimit = 10 * time.Second
 
-// Join gives a worker's nodes their assignments: all of them, or none. What they are is on the disk before it is
-// answered: a coordinator that lost power and didn't know the nodes any more would take nothing of what they tell.
+// Join assigns all of a worker's nodes, or none. The assignments are on disk before Join returns. Otherwise a
+// coordinator that lost power would not know the nodes and would reject their events.
 func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (Joined, error) {
 	joined, err := r.join(ctx, worker, join)
 	if err != nil || r.o.Keep == nil {
@@ -63,7 +63,7 @@ func (r *AdmissionServer) join(ctx context.Context, worker string, join Join) (J
 	return Joined{Assignments: assignments, Roster: r.roster(-1)}, nil
 }
 
-// asks does with a join what needs no look into the database.
+// asks makes the checks of a join that need no database.
 func (r *AdmissionServer) asks(worker string, join Join) *Refusal {
 	r.lock()
 	defer r.flush()
@@ -92,7 +92,7 @@ func checkJoin(join Join) *Refusal {
 	return nil
 }
 
-// joinable tells whether the worker may join this run now.
+// joinable returns why the worker can't join this run at the moment, or nil.
 func (r *AdmissionServer) joinable(s *session, join Join) *Refusal {
 	if refusal := r.speaks(s, join.Protocol, ""); refusal != nil {
 		return refusal
@@ -106,7 +106,7 @@ func (r *AdmissionServer) joinable(s *session, join Join) *Refusal {
 	return nil
 }
 
-// names are the nodes' names, each valid and the worker's own or nobody's.
+// names returns the nodes' names. Each is valid, and either new or the worker's own.
 func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusal) {
 	names := make([]string, len(nodes))
 	taken := map[string]bool{}
@@ -150,15 +150,15 @@ func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusa
 	return names, nil
 }
 
-// place says where a node begins. One with a previous process here goes on with it. One without begins where the swarm
-// will be soon, and after all that is known of its name: rounds that were lost are not done again.
+// place decides where a node begins. A node with a previous process here continues. A new one begins at the round that
+// the swarm reaches soon, after all known rounds of its name. Lost rounds are not repeated.
 func (r *AdmissionServer) place(name string, info NodeInfo, recorded int) NodeAssignment {
 	known := r.lineup.find(name)
 	rounds := min(info.Rounds, r.o.Rounds)
 	switch {
 	case known != nil && rounds > 0 && (rounds > known.From || r.lineup.newest <= known.From):
 		return NodeAssignment{Node: name, From: known.From, Recorded: max(recorded, known.From), Evaluated: []int{}}
-	case known == nil && rounds > 0: // this coordinator has lost what it knew of it
+	case known == nil && rounds > 0: // this coordinator has lost the node's record
 		from := min(rounds, r.lineup.newest+2, r.o.Rounds-1)
 		return NodeAssignment{Node: name, From: from, Recorded: from, Evaluated: []int{}}
 	}
@@ -170,7 +170,7 @@ func (r *AdmissionServer) place(name string, info NodeInfo, recorded int) NodeAs
 	return NodeAssignment{Node: name, From: from, Recorded: from, Evaluated: []int{}}
 }
 
-// assign makes it so. Nodes that the worker had and doesn't bring any more leave.
+// assign applies the assignments. Nodes that the worker had but doesn't bring leave.
 func (r *AdmissionServer) assign(s *session, join Join, assignments []NodeAssignment) {
 	brought := map[string]bool{}
 	for _, assignment := range assignments {

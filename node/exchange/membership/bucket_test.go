@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// affords lets a worker deliver as much as it may until the time is over, size bytes of 100 events at a time, and
-// returns the bytes and how long it had to wait.
+// affords delivers for a worker as much as its rates allow within a time, in deliveries of 100 events and size bytes.
+// It returns the bytes, and how long the worker waited.
 func (d *testServer) affords(s *session, limit int64, over time.Duration, size int) (bytes int64, took time.Duration) {
 	for end := d.clock().Add(over); bytes < limit && d.clock().Before(end); {
 		if wait := d.afford(s, 100, size); wait > 0 {
@@ -33,7 +33,7 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 	require.LessOrEqual(t, bytes, int64(keptBurst+keptRate*day.Seconds()+MaxMessageBytes))
 	require.Less(t, bytes, int64(7e9))
 
-	for d.afford(d.sessions["w"], 100, MaxMessageBytes) == 0 { // it has used up all
+	for d.afford(d.sessions["w"], 100, MaxMessageBytes) == 0 { // use up the allowance
 	}
 	full := make([]json.RawMessage, 5)
 	for i := range full {
@@ -46,14 +46,14 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 	require.Contains(t, d.Workers()[0].Reason, "64 KiB a second in the long run", "swarm workers shows it")
 }
 
-// What eight nodes tell in an hour, a round of 10 kB every two seconds each, is delivered in minutes after an outage,
-// and nobody is told to slow down for it.
+// Eight nodes that each report a round of 10 kB every two seconds deliver an hour's events within minutes after an
+// outage, without a warning about their rate.
 func TestAnHoursOutageDrainsQuickly(t *testing.T) {
 	d := newTestServer(t, nil)
 	_, err := d.join("w", make([]NodeInfo, 8)...)
 	require.NoError(t, err)
 	s := d.sessions["w"]
-	d.affords(s, 10e6, time.Hour, 100_000) // before it
+	d.affords(s, 10e6, time.Hour, 100_000) // before the outage
 	d.later(time.Hour)
 	const told = 8 * 1800 * 10_000
 	bytes, took := d.affords(s, told, time.Hour, 100_000)

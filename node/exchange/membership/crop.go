@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the
-// numbers of their events yet.
+// crop keeps the outbox within its bound. It changes only segments from which Next has returned nothing, because the
+// numbers of their events are not in use yet.
 func (o *Outbox) crop() {
 	if o.bytes > o.limit {
 		if err := o.drop(0); err != nil {
@@ -34,7 +34,7 @@ func (o *Outbox) crop() {
 	}
 }
 
-// cropOne takes the measurements out of the oldest segment that has any, or gives up the oldest segment.
+// cropOne removes the measurements from the oldest segment that has some, or drops the oldest segment.
 func (o *Outbox) cropOne() (freed bool, err error) {
 	oldest := -1
 	for i, s := range o.segments[:len(o.segments)-1] {

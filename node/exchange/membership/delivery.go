@@ -13,25 +13,25 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Bounds of an event, checked before it is decoded or on what came out.
+// Bounds of an event, checked before or after decoding.
 const (
-	maxCommas    = 1 << 16 // elements that decoding may have to make room for
-	maxElements  = 1 << 14 // of a list
+	maxCommas    = 1 << 16 // elements for which decoding may allocate memory
+	maxElements  = 1 << 14 // per list
 	maxMap       = 64
 	maxMagnitude = 1e15 // of a number
 	maxSamples   = 1 << 10
 )
 
-// tombstone is an event that an outbox has lost: it keeps its number.
+// tombstone replaces an event that an outbox has lost, so that the number stays in use.
 var tombstone = json.RawMessage("{}")
 
-// nothing stands for an event that isn't taken, so that the others keep their numbers: a lease's end without a node,
+// nothing replaces a rejected event, so that the others keep their numbers. It is the end of a lease without a node,
 // which changes nothing.
 func nothing(run, worker string, now float64) event.Event {
 	return event.Event{Type: event.TypeRelease, Time: now, Run: run, Worker: worker}
 }
 
-// examiner holds a worker's events to what they may say. It is pure.
+// examiner checks a worker's events. It is pure.
 type examiner struct {
 	run, worker string
 	cfg         configs.Config
@@ -40,7 +40,7 @@ type examiner struct {
 	correct     func(time float64) float64
 }
 
-// accept decodes and checks one event, and makes it one of the run's.
+// accept decodes and checks one event, and adds the run, the worker and the corrected time.
 func (x examiner) accept(raw json.RawMessage) (event.Event, error) {
 	var e event.Event
 	switch {
@@ -68,7 +68,7 @@ func (x examiner) accept(raw json.RawMessage) (event.Event, error) {
 	return e, nil
 }
 
-// allowed tells whether a worker may tell such a thing at all.
+// allowed returns an error if a worker must not send such an event.
 func (x examiner) allowed(e event.Event) error {
 	switch e.Type {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeEval, event.TypeMemoryStep,
@@ -89,7 +89,7 @@ func (x examiner) allowed(e event.Event) error {
 	return nil
 }
 
-// local removes what means something on the worker's host only, and something else here.
+// local clears the fields that are meaningful only on the worker's host.
 func local(e *event.Event) {
 	e.PID = 0
 	if e.Loaded != nil {
@@ -100,7 +100,7 @@ func local(e *event.Event) {
 	}
 }
 
-// sound tells whether the numbers can be those of this experiment.
+// sound returns an error if the event's numbers are impossible in this experiment.
 func (x examiner) sound(e event.Event) error {
 	carries := map[event.Type]bool{
 		event.TypeLoaded: e.Loaded != nil, event.TypeRound: e.Round != nil, event.TypeMemory: e.Memory != nil, event.TypeCheckpoint: e.Checkpoint != nil,
@@ -130,7 +130,7 @@ func (x examiner) sound(e event.Event) error {
 	return nil
 }
 
-// known tells a node's states, those only the coordinator gives apart.
+// known reports whether a node may report a state. States that only the coordinator assigns are excluded.
 func known(s event.State) bool {
 	switch s {
 	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting, event.StateGenerating,
@@ -141,7 +141,7 @@ func known(s event.State) bool {
 	return false
 }
 
-// round holds a round to the experiment: what it says of rewards is summed and compared.
+// round checks a round against the experiment, because its rewards are summed and compared.
 func (x examiner) round(r *event.Round) error {
 	if r.Round < 0 || r.Round >= x.rounds {
 		return fmt.Errorf("there is no round %d: they are 0 to %d", r.Round, x.rounds-1)
@@ -156,7 +156,7 @@ func (x examiner) round(r *event.Round) error {
 			return fmt.Errorf("round %d: task %.40q has a reward of %v for %d completions", r.Round, t.Task, t.RewardSum, t.Completions)
 		}
 	}
-	if most := x.cfg.MaxPeers; most > 0 && len(r.Peers) > most { // each is a row of the database
+	if most := x.cfg.MaxPeers; most > 0 && len(r.Peers) > most { // each peer is a row of the database
 		return fmt.Errorf("round %d: %d peers, and max_peers is %d", r.Round, len(r.Peers), most)
 	}
 	for _, p := range r.Peers {
@@ -167,7 +167,7 @@ func (x examiner) round(r *event.Round) error {
 	return nil
 }
 
-// metrics holds a round's figures to their bounds.
+// metrics checks a round's metrics against their bounds.
 func (x examiner) metrics(r *event.Round) error {
 	own, external := float64(x.cfg.MostOwn()), float64(x.cfg.MostExternal())
 	most := map[event.Bound]float64{
@@ -207,7 +207,7 @@ func (x examiner) eval(e *event.Eval) error {
 	return nil
 }
 
-// natural refuses negative numbers in a flat struct.
+// natural returns an error if a flat struct has a negative number.
 func natural(v any) error {
 	value := reflect.ValueOf(v)
 	for i := range value.NumField() {
@@ -219,7 +219,7 @@ func natural(v any) error {
 	return nil
 }
 
-// bound holds every number, text and list of an event to the bounds, and makes texts fit to be shown.
+// bound checks every number, text and list of an event against the bounds, and makes texts printable.
 func bound(v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -27,7 +27,7 @@ func testExaminer() examiner {
 	}
 }
 
-// honest are events as a worker's launcher sends them.
+// honest returns events as a worker's launcher sends them.
 func honest() []event.Event {
 	code := -1
 	return []event.Event{
@@ -125,7 +125,7 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 	}
 }
 
-// Every kind of field that an event has is one that bound knows: a new one must not pass unseen.
+// bound must handle every kind of field that an event has, so that new fields are not missed.
 func TestBoundKnowsEveryFieldOfAnEvent(t *testing.T) {
 	var walk func(reflect.Type, string)
 	walk = func(typ reflect.Type, path string) {

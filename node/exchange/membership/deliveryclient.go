@@ -17,44 +17,44 @@ import (
 // Times of a DeliveryClient.
 const (
 	deliverEvery = 500 * time.Millisecond
-	callLimit    = 10 * time.Second // of one request
-	leaveLimit   = 3 * time.Second  // of the last beat
+	callLimit    = 10 * time.Second // per request
+	leaveLimit   = 3 * time.Second  // for the last beat
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
-	deliverBytes = MaxMessageBytes - 16<<10 // the rest is the envelope
+	deliverBytes = MaxMessageBytes - 16<<10 // the rest is for the envelope
 	confirmEvery = 5 * time.Minute          // how often a worker with nothing to deliver asks what the coordinator has
 )
 
-// DeliveryClient beats for a worker's process and delivers its events. All its functions may be nil; they are called
-// from one goroutine at a time each.
+// DeliveryClient sends a worker's beats and delivers its events. All its functions may be nil. Each is called from one
+// goroutine at a time.
 type DeliveryClient struct {
 	Uplink   Uplink
 	Outbox   *Outbox
 	Run      string
-	Process  string // as in Hello; empty: Serve makes one
+	Process  string // as in Hello; empty: Serve generates one
 	Progress func() []Progress
 	Members  func([]protocol.Member)     // the swarm has changed
-	Ended    func(state, message string) // the run has, at the coordinator: called once
-	Trouble  func(error)                 // refusals and long silence, once until it is over
-	Silence  time.Duration               // after which silence is trouble, and a delivery is given up; 0: SilentAfter
+	Ended    func(state, message string) // the run has ended at the coordinator; called once
+	Trouble  func(error)                 // refusals and long silence, each reported once until it is over
+	Silence  time.Duration               // time after which silence is reported, and a delivery abandoned; 0: SilentAfter
 	Interval time.Duration               // between beats; 0: BeatInterval
 	Logger   *slog.Logger
 
 	delivering sync.Mutex
-	confirmed  time.Time // when the coordinator last said what it has, or the first delivery began; under delivering
+	confirmed  time.Time // when the coordinator last confirmed what it has, or the first delivery began; guarded by delivering
 	doubt      atomic.Bool
 	trouble    troubles
 	ended      bool
 }
 
-// troubles are told once each, until they are over.
+// troubles records the reported problems, so that each is reported once until it is over.
 type troubles struct {
 	mu       sync.Mutex
 	reported map[string]bool
 }
 
-// Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a
-// *Refusal: banned, revoked, another process with its name, another run or version.
+// Serve runs until ctx ends, then sends the last beat. A final refusal ends it at once with a *Refusal: the worker is
+// banned or revoked, another process has its name, or the run or version differs.
 func (c *DeliveryClient) Serve(ctx context.Context) error {
 	if c.Process == "" {
 		c.Process = secret(8)
@@ -78,7 +78,7 @@ func (c *DeliveryClient) Serve(ctx context.Context) error {
 	return nil
 }
 
-// final tells refusals that asking again won't change.
+// final reports whether err is a refusal that a retry can't change.
 func final(err error) bool {
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
@@ -91,7 +91,7 @@ func final(err error) bool {
 	return false
 }
 
-// beats says every Interval that the worker lives. It returns a final refusal.
+// beats sends a beat every Interval. It returns a final refusal.
 func (c *DeliveryClient) beats(ctx context.Context) error {
 	interval, silence := c.Interval, c.Silence
 	if interval == 0 {
@@ -130,7 +130,7 @@ func (c *DeliveryClient) beats(ctx context.Context) error {
 	}
 }
 
-// beat makes one beat and passes on what it is told. version is that of the roster it knows.
+// beat sends one beat and passes on the answer. version is that of the known roster.
 func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(callLimit, 2*interval))
 	defer cancel()
@@ -138,7 +138,7 @@ func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time
 	if err != nil {
 		var refusal *Refusal
 		if !errors.As(err, &refusal) {
-			c.doubt.Store(true) // it was not reached, so that it may be another one, with less, by now
+			c.doubt.Store(true) // the coordinator was not reached, so it may have been replaced by one with fewer events
 		}
 		return err
 	}
@@ -166,7 +166,7 @@ func (c *DeliveryClient) sign(version int64) Beat {
 	return beat
 }
 
-// leave is the last beat. The coordinator finds out without it, only later.
+// leave sends the last beat. Without it, the coordinator detects the end later.
 func (c *DeliveryClient) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
@@ -177,7 +177,7 @@ func (c *DeliveryClient) leave(ctx context.Context) {
 	}
 }
 
-// deliveries empties the outbox again and again. It returns a final refusal.
+// deliveries empties the outbox repeatedly. It returns a final refusal.
 func (c *DeliveryClient) deliveries(ctx context.Context) error {
 	pause := deliverEvery
 	timer, syncs := time.NewTimer(0), time.NewTicker(deliverEvery)
@@ -211,7 +211,7 @@ func (c *DeliveryClient) deliveries(ctx context.Context) error {
 	}
 }
 
-// Drain delivers until the outbox is empty. Its error is a final *Refusal, or that of ctx with the newest trouble.
+// Drain delivers until the outbox is empty. Its error is a final *Refusal, or ctx's with the last problem.
 func (c *DeliveryClient) Drain(ctx context.Context) error {
 	pause := firstPause
 	for {
@@ -238,9 +238,9 @@ func (c *DeliveryClient) Drain(ctx context.Context) error {
 	}
 }
 
-// deliver delivers what waits until nothing does, something fails or it has to wait. With nothing to deliver it asks,
-// now and then and after each cut of the way, what the coordinator has: one that lost power or was restored may have
-// less than it acknowledged.
+// deliver delivers events until none are left, a request fails or it must wait. With nothing to deliver, it asks what
+// the coordinator has: from time to time, and after each interruption. A coordinator that lost power or was restored
+// may have less than it acknowledged.
 func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
 	c.delivering.Lock()
 	defer c.delivering.Unlock()
@@ -275,7 +275,7 @@ func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Dur
 		if asks {
 			continue
 		}
-		if receipt.RetryAfter > 0 || receipt.Acked < d.First { // nothing of it was taken
+		if receipt.RetryAfter > 0 || receipt.Acked < d.First { // no event was accepted
 			return false, max(firstPause, seconds(receipt.RetryAfter)), nil
 		}
 	}
@@ -288,7 +288,7 @@ func (c *DeliveryClient) hand(ctx context.Context, d Delivery) (Receipt, error) 
 	return c.Uplink.Deliver(ctx, d)
 }
 
-// seconds is how long to wait when told to; the coordinator is believed only so far.
+// seconds returns how long to wait. It limits the coordinator's value to longestPause.
 func seconds(s float64) time.Duration {
 	if !(s > 0) {
 		return 0
@@ -296,7 +296,7 @@ func seconds(s float64) time.Duration {
 	return units.Seconds(min(s, longestPause.Seconds()))
 }
 
-// refused tells of a refusal. Trouble of the way is only logged: silence tells of that.
+// refused reports a refusal. Transport errors are only logged, because beats reports silence.
 func (c *DeliveryClient) refused(what string, err error) {
 	var refusal *Refusal
 	var answer *AnswerError
@@ -320,7 +320,7 @@ func (c *DeliveryClient) report(what string, err error) {
 	}
 }
 
-// over notes that something works again.
+// over records that a request works again.
 func (c *DeliveryClient) over(what string) {
 	c.trouble.mu.Lock()
 	was := c.trouble.reported[what]

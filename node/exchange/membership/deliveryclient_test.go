@@ -18,15 +18,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// badWay is an Uplink into an admission server that loses requests and answers, delays them, and makes requests twice
-// or again much later. It is seeded.
+// badWay is an Uplink to an admission server. It loses requests and answers, delays them, and repeats requests at once
+// or much later. It is seeded.
 type badWay struct {
 	testServer *testServer
 	worker     string
 
 	mu   sync.Mutex
 	rng  *rand.Rand
-	old  []func() // requests to be made again
+	old  []func() // requests to repeat
 	loss float64
 	down bool
 	late sync.WaitGroup
@@ -34,7 +34,7 @@ type badWay struct {
 
 var errWay = errors.New("the way is down")
 
-// carry makes a request as the way is today.
+// carry makes a request under the current conditions.
 func carry[Q, A any](ctx context.Context, w *badWay, request Q, call func(context.Context, string, Q) (A, error)) (A, error) {
 	var none A
 	data, err := json.Marshal(request)
@@ -58,7 +58,7 @@ func carry[Q, A any](ctx context.Context, w *badWay, request Q, call func(contex
 	w.old = w.old[max(0, len(w.old)-20):]
 	w.mu.Unlock()
 	if again != nil {
-		w.late.Go(again) // at once with this one: reordered
+		w.late.Go(again) // concurrently with this request, so reordered
 	}
 	if lost {
 		return none, errWay
@@ -90,7 +90,7 @@ func (w *badWay) set(down bool, loss float64) {
 	w.down, w.loss = down, loss
 }
 
-// Whatever the way does to requests and answers, every event is in the database once and in order at the end.
+// However requests and answers are lost or repeated, in the end every event is in the database once and in order.
 func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 	for seed := range uint64(4) {
 		d := newTestServer(t, func(o *AdmissionOptions) { o.Trusted = true })
@@ -101,14 +101,14 @@ func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 		o := outbox(t, dir)
 		next := 1
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		for life := range 4 { // the worker's process, one after the other
+		for life := range 4 { // the worker's successive processes
 			c := &DeliveryClient{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
 			for range 30 {
 				for range 1 + int(seed)*7%40 {
 					require.NoError(t, o.Append(event.Event{Type: event.TypeWarning, Time: 1000 + float64(next), Node: "w_0", Message: fmt.Sprint(next)}))
 					next++
 				}
-				_, _, _ = c.deliver(ctx) // as it comes
+				_, _, _ = c.deliver(ctx) // errors are expected
 			}
 			if life < 3 {
 				require.NoError(t, o.Close())
@@ -141,7 +141,7 @@ func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 	}
 }
 
-// collector notes what a delivery client tells.
+// collector records the calls of a delivery client.
 type collector struct {
 	mu      sync.Mutex
 	members [][]protocol.Member
@@ -232,7 +232,7 @@ func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "1 events wait")
 }
 
-// refusing is a coordinator that says no to everything.
+// refusing is a coordinator that refuses everything.
 type refusing struct{ code string }
 
 func (r refusing) Hello(context.Context, Hello) (Welcome, error) {
@@ -247,7 +247,7 @@ func (r refusing) Deliver(context.Context, Delivery) (Receipt, error) {
 }
 func (r refusing) Close() error { return nil }
 
-// A coordinator that answers nonsense gets the worker neither to spin nor to lose events.
+// A coordinator with invalid answers makes the worker neither spin nor lose events.
 func TestADeliveryClientOutlivesNonsense(t *testing.T) {
 	o := outbox(t, memory(t))
 	defer o.Close()
@@ -275,13 +275,13 @@ func (n *nonsense) Deliver(context.Context, Delivery) (Receipt, error) {
 	return Receipt{Acked: n.acked[(n.calls-1)%len(n.acked)]}, nil
 }
 
-// forgetful is an admission that loses power: what it acknowledged last is gone then.
+// forgetful is an admission that loses the newest acknowledged events in a power failure.
 type forgetful struct {
 	Uplink
 	mu     sync.Mutex
 	events []int
 	asked  int
-	cut    bool // the way is down
+	cut    bool // the connection is down
 }
 
 func (f *forgetful) Beat(context.Context, Beat) (Roster, error) {
@@ -322,8 +322,8 @@ func (f *forgetful) all() []int {
 	return slices.Clone(f.events)
 }
 
-// A worker that has delivered everything finds out after a cut of the way that the coordinator has lost a part, and
-// delivers it again, though nothing new happens there.
+// A worker that has delivered everything detects after an interruption that the coordinator has lost a part. It
+// delivers that part again, even without new events.
 func TestAWorkerWithNothingNewDeliversAgain(t *testing.T) {
 	o := outbox(t, memory(t))
 	defer o.Close()

@@ -12,20 +12,20 @@ const (
 	minTolerance = 2 * time.Second
 )
 
-// drift is how far a worker's clock is from the coordinator's. What arrives is older by its way, so that the least of
-// several samples is the best one; a correction stays the same until it is wrong by more than the tolerance, so that it
-// never reorders what one node told.
+// drift estimates the difference between a worker's clock and the coordinator's. A message's delay adds to each sample,
+// so the smallest of several samples is the best. A correction stays the same until it is wrong by more than the
+// tolerance. So corrections rarely change the order of a node's events.
 type drift struct {
-	tolerance float64 // seconds: nearer than that a clock counts as right
+	tolerance float64 // seconds; a smaller difference counts as none
 	samples   [driftSamples]float64
 	count     int
-	offset    float64 // the coordinator's clock minus the worker's, applied
+	offset    float64 // the applied correction: the coordinator's clock minus the worker's
 }
 
-// folderSlack is how long a message through a synced folder may be under way without anybody's clock being wrong.
+// folderSlack is the maximum expected delay of a message through a synced folder.
 const folderSlack = 3 * time.Minute
 
-// slack is how long messages may be under way. A folder's are under way for as long as its service likes.
+// slack returns the maximum expected delay of messages. In a folder it depends on the sync service.
 func (r *AdmissionServer) slack() time.Duration {
 	if r.o.Registry == nil {
 		return folderSlack
@@ -33,13 +33,13 @@ func (r *AdmissionServer) slack() time.Duration {
 	return r.silence / 3
 }
 
-// newDrift is of messages that are under way for at most about slack.
+// newDrift returns the drift for messages delayed by at most about slack.
 func newDrift(slack time.Duration) drift {
 	return drift{tolerance: max(minTolerance, slack).Seconds()}
 }
 
-// sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true
-// when the correction changed.
+// sample adds the worker's time from a message that has just arrived, in Unix seconds, 0 if the message has none. It
+// returns true if the correction changed.
 func (d *drift) sample(now, theirs float64) bool {
 	if theirs <= 0 || !units.Finite(theirs) {
 		return false
@@ -61,5 +61,5 @@ func (d *drift) sample(now, theirs float64) bool {
 	return true
 }
 
-// correct returns a time of the worker's by the coordinator's clock. Nothing that has arrived happens later.
+// correct converts a worker's time to the coordinator's clock. The result is never later than now.
 func (d *drift) correct(now, theirs float64) float64 { return min(theirs+d.offset, now) }

@@ -20,7 +20,7 @@ func workersOf(t testing.TB, r *Registry) (names []string) {
 	return names
 }
 
-// An answer may be lost, and whoever heard the question may send it again: it makes one worker.
+// The answer may be lost, and an eavesdropper may repeat the request. It still creates one worker.
 func TestTheSameQuestionAgainMakesNoOtherWorker(t *testing.T) {
 	dir := t.TempDir()
 	r := registry(t, dir)
@@ -47,7 +47,8 @@ func TestTheSameQuestionAgainMakesNoOtherWorker(t *testing.T) {
 	require.Equal(t, []string{"ann"}, workersOf(t, r))
 }
 
-// Nothing of a question or of an answer can be changed on the way, and neither holds what would let another one in.
+// No part of a request or an answer can be changed in transit, and neither contains anything that would admit another
+// client.
 func TestAnEnrolmentCannotBeForged(t *testing.T) {
 	r := registry(t, t.TempDir())
 	token, err := r.Invite("", false)
@@ -102,8 +103,7 @@ func TestAnEnrolmentCannotBeForged(t *testing.T) {
 	require.NotContains(t, string(said), c.Secret)
 }
 
-// FuzzEnrol: whatever an untrusted sender without the token asks or answers, nobody is let in and no credentials come
-// of it.
+// FuzzEnrol: a sender without the token is never admitted, and its answers never give credentials.
 func FuzzEnrol(f *testing.F) {
 	application := Apply("token", "ann")
 	question, err := json.Marshal(application.Enrol)
@@ -127,7 +127,7 @@ func FuzzEnrol(f *testing.F) {
 	})
 }
 
-// Of an older registry a worker called as a subject's word is read, and refused by name.
+// A worker in an older registry whose name is reserved can be read, but is refused.
 func TestAWorkerWhoseRequestsOthersWouldHearIsRefused(t *testing.T) {
 	b, err := decodeBook([]byte(`{"version":1,"workers":[{"name":"shared","hash":"` + strings.Repeat("00", 32) + `"}]}`))
 	require.NoError(t, err)

@@ -32,10 +32,10 @@ type Entry struct {
 	Used     bool    `json:"used,omitempty"`
 	Host     string  `json:"host,omitempty"`
 
-	Uses       int     `json:"uses,omitempty"`       // of an invitation: how many workers it lets in; 0: any number
-	Workers    int     `json:"workers,omitempty"`    // of an invitation: how many it has let in
+	Uses       int     `json:"uses,omitempty"`       // of an invitation: maximum workers; 0: no limit
+	Workers    int     `json:"workers,omitempty"`    // of an invitation: workers enrolled so far
 	Expires    float64 `json:"expires,omitempty"`    // 0: never
-	Invitation string  `json:"invitation,omitempty"` // of a worker: the name of the one that it came with; empty: not known
+	Invitation string  `json:"invitation,omitempty"` // of a worker: the name of its invitation; empty: unknown
 }
 
 // standing names the invitation that `up` prints.
@@ -45,20 +45,20 @@ const standing = "invitation"
 const (
 	registryVersion  = 1
 	maxRegistryBytes = 8 << 20
-	maxEntries       = 4 * MaxWorkers // of each kind, the revoked included
+	maxEntries       = 4 * MaxWorkers // of each kind, including revoked ones
 )
 
-// book is the registry's file.
+// book is the content of the registry's file.
 type book struct {
 	Version     int          `json:"version"`
 	Invitations []invited    `json:"invitations"`
 	Workers     []registered `json:"workers"`
 
-	byName map[string]int // index in Workers by the name in lower case: a folder may not tell cases apart
+	byName map[string]int // index in Workers by the name in lower case, because folder names may ignore case
 	byHash map[string]int // index in Workers by the hash of the secret
 }
 
-// invited is an invitation. Its token is kept as it is, for it is printed again.
+// invited is an invitation. The file stores its token in plain text, because it is printed again.
 type invited struct {
 	Name    string  `json:"name"`
 	Token   string  `json:"token"`
@@ -66,21 +66,21 @@ type invited struct {
 	Once    bool    `json:"once,omitempty"`
 	Used    bool    `json:"used,omitempty"`
 	Revoked bool    `json:"revoked,omitempty"`
-	Uses    int     `json:"uses,omitempty"`    // workers that it lets in; 0: any number, of an earlier version
+	Uses    int     `json:"uses,omitempty"`    // maximum workers; 0: no limit, from an earlier version
 	Expires float64 `json:"expires,omitempty"` // Unix seconds; 0: never
 }
 
-// id names an invitation without its token.
+// id identifies an invitation without its token.
 func (i *invited) id() string { return hashOf(i.Token)[:16] }
 
 // registered is a worker.
 type registered struct {
 	Name       string  `json:"name"`
-	Hash       string  `json:"hash"` // hashOf its secret
+	Hash       string  `json:"hash"` // hashOf of its secret
 	Created    float64 `json:"created"`
 	Revoked    bool    `json:"revoked,omitempty"`
 	Banned     string  `json:"banned,omitempty"`
-	Invitation string  `json:"invitation,omitempty"` // invited.id; empty: of an earlier version
+	Invitation string  `json:"invitation,omitempty"` // invited.id; empty: from an earlier version
 }
 
 func decodeBook(data []byte) (*book, error) {
@@ -126,11 +126,11 @@ func (b *book) index() error {
 
 func (b *book) clone() *book {
 	c := &book{Version: b.Version, Invitations: append([]invited(nil), b.Invitations...), Workers: append([]registered(nil), b.Workers...)}
-	_ = c.index() // of a book that has one already
+	_ = c.index() // the index of a valid book can't fail
 	return c
 }
 
-// worker returns the worker of that name, nil if there is none.
+// worker returns the worker with that name, nil if there is none.
 func (b *book) worker(name string) *registered {
 	if i, ok := b.byName[strings.ToLower(name)]; ok && b.Workers[i].Name == name {
 		return &b.Workers[i]
@@ -138,8 +138,8 @@ func (b *book) worker(name string) *registered {
 	return nil
 }
 
-// invitation returns the one whose token the question proves, nil if there is none. It compares with all of them, each
-// in constant time.
+// invitation returns the invitation whose token the request proves, nil if there is none. It compares with all of them,
+// each in constant time.
 func (b *book) invitation(e Enrol) *invited {
 	var found *invited
 	for i := range b.Invitations {
@@ -150,7 +150,7 @@ func (b *book) invitation(e Enrol) *invited {
 	return found
 }
 
-// enrolled returns the worker that was made of the same question before, nil if there is none.
+// enrolled returns the worker that the same request created earlier, nil if there is none.
 func (b *book) enrolled(e Enrol) *registered {
 	if i, ok := b.byHash[e.Hash]; ok {
 		return &b.Workers[i]
@@ -158,7 +158,7 @@ func (b *book) enrolled(e Enrol) *registered {
 	return nil
 }
 
-// brought is how many workers an invitation has let in that still are listed.
+// brought returns the number of listed workers that an invitation has admitted.
 func (b *book) brought(i *invited) (n int) {
 	id := i.id()
 	for _, w := range b.Workers {
@@ -169,7 +169,7 @@ func (b *book) brought(i *invited) (n int) {
 	return n
 }
 
-// open is the refusal of an invitation that lets nobody in any more, or nil.
+// open returns nil if an invitation admits workers, otherwise the refusal.
 func (b *book) open(i *invited, now float64) *Refusal {
 	switch {
 	case i.Expires > 0 && now >= i.Expires:
@@ -184,7 +184,7 @@ func (b *book) open(i *invited, now float64) *Refusal {
 	return nil
 }
 
-// register makes a worker of who asks with that invitation, and returns its name.
+// register adds a worker for a request with the invitation, and returns its name.
 func (b *book) register(e Enrol, i *invited) (worker string, refusal *Refusal) {
 	name := e.Name
 	switch {
@@ -206,7 +206,7 @@ func (b *book) register(e Enrol, i *invited) (worker string, refusal *Refusal) {
 	return worker, nil
 }
 
-// proves tells in constant time whether secret is the worker's; of nil it takes as long and is false.
+// proves reports in constant time whether secret is the worker's. For a nil worker it takes as long and returns false.
 func (w *registered) proves(secret string) bool {
 	stored := make([]byte, sha256.Size)
 	if w != nil {
@@ -217,7 +217,7 @@ func (w *registered) proves(secret string) bool {
 	return subtle.ConstantTimeCompare(stored, given[:]) == 1 && w != nil
 }
 
-// standing is the refusal of a worker whose credentials are right and not taken any more, or nil.
+// standing returns the refusal of a worker that was banned or revoked, otherwise nil.
 func (w *registered) standing() *Refusal {
 	switch {
 	case w == nil:

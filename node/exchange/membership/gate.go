@@ -4,26 +4,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// offerWindow is how many rounds behind its newest a node may still share: what was kept through a cut.
+// offerWindow is how many rounds behind its newest a node may still share, for batches kept during an outage.
 const offerWindow = 64
 
-// gate is what the experiment lets a node share. It is pure.
+// gate checks what the experiment allows a node to share. It is pure.
 type gate struct {
 	rounds      int // of the experiment
-	rollouts    int // of a round, at most
-	completions int // G, at most
-	tokens      int // max_completion_length; 0: not known
-	ahead       int // rounds before the swarm
+	rollouts    int // maximum per round
+	completions int // maximum per rollout: G
+	tokens      int // max_completion_length; 0: unknown
+	ahead       int // rounds ahead of the swarm
 	async       bool
 }
 
-// place is what the gate must know of a assignment.
+// place is the part of an assignment that the gate checks.
 type place struct{ from, round, offered, newest int }
 
-// check looks at everything but the content; what costs nothing comes first.
+// check makes all checks that don't need the content.
 func (g gate) check(p place, offer Offer) *Refusal {
 	newest := p.newest
-	if g.async { // nodes may be far apart: each goes on from where it is
+	if g.async { // nodes may be far apart: each continues where it is
 		newest = max(newest, p.round)
 	}
 	switch {
@@ -43,8 +43,8 @@ func (g gate) check(p place, offer Offer) *Refusal {
 	return nil
 }
 
-// How many bytes what a node shares may take: of a token's text the longest and on average, with its id and
-// log-probability; of what surrounds a completion, and of a question with its answer and metadata.
+// Estimates of a batch's size in bytes. A token has a maximum text size, and an average size with id and
+// log-probability. A completion, a question with answer and metadata, and the batch add their own parts.
 const (
 	longestToken     = 256
 	tokenBytes       = 48
@@ -53,7 +53,7 @@ const (
 	batchHeaderBytes = 4 << 10
 )
 
-// size is how many bytes a batch may have by the experiment's sizes.
+// size returns the maximum bytes of a batch under the experiment's settings.
 func (g gate) size() int {
 	if g.tokens == 0 {
 		return exchange.MaxBatchBytes
@@ -61,7 +61,7 @@ func (g gate) size() int {
 	return min(exchange.MaxBatchBytes, batchHeaderBytes+g.rollouts*(questionBytes+g.completions*(completionBytes+tokenBytes*g.tokens)))
 }
 
-// open decodes the batch and holds it to the experiment's sizes.
+// open decodes the batch and checks it against the experiment's settings.
 func (g gate) open(offer Offer) *Refusal {
 	batch, err := exchange.Decode(offer.Data, offer.Node, offer.Round)
 	if err != nil {

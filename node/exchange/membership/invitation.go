@@ -14,7 +14,7 @@ const (
 	maxInvitationBytes = 4 << 10
 	maxInvitationHosts = 16
 	maxTokenBytes      = 256
-	fingerprintBytes   = 32 // sha256
+	fingerprintBytes   = 32 // SHA-256
 )
 
 // Schemes of an Invitation.
@@ -23,17 +23,18 @@ const (
 	SchemeNATS = "nats" // an external cluster
 )
 
-// Invitation says where a swarm is and lets one in: tls://host:port?fp=FINGERPRINT#TOKEN, several hosts with commas.
+// Invitation locates a swarm and permits joining it: tls://host:port?fp=FINGERPRINT#TOKEN, several hosts separated by
+// commas.
 type Invitation struct {
 	Scheme      string   // one of Scheme*
 	Hosts       []string // host:port
-	Fingerprint string   // base64url sha256 of the certificate's SubjectPublicKeyInfo; empty: verified by the system's roots and the host's name
-	Token       string   // empty: of one who has credentials already
+	Fingerprint string   // base64url SHA-256 of the certificate's SubjectPublicKeyInfo; empty: verified by the system's CAs and the host's name
+	Token       string   // empty: for a worker that has credentials
 }
 
 const inviteAgain = "Try: copy the whole line that swarm up printed, in quotes"
 
-// ParseInvitation reads an invitation. Its errors name what is wrong and never quote the token.
+// ParseInvitation parses an invitation. Its errors name the problem and never quote the token.
 func ParseInvitation(text string) (Invitation, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxInvitationBytes {
@@ -94,7 +95,7 @@ func checkHost(text string) error {
 	return nil
 }
 
-// String is the invitation's one line, the token included.
+// String returns the invitation as one line, including the token.
 func (i Invitation) String() string {
 	text := i.URL()
 	if i.Token != "" {
@@ -103,10 +104,10 @@ func (i Invitation) String() string {
 	return text
 }
 
-// Address is where the coordinator or the cluster is, for people: tls://host:port.
+// Address returns the address of the coordinator or the cluster, for messages: tls://host:port.
 func (i Invitation) Address() string { return i.Scheme + "://" + strings.Join(i.Hosts, ",") }
 
-// Loopback tells whether all its addresses are of the host that reads it: 127.0.0.1, ::1, localhost and their like.
+// Loopback reports whether all its addresses refer to the reader's own host: 127.0.0.1, ::1, localhost and the like.
 func (i Invitation) Loopback() bool {
 	for _, text := range i.Hosts {
 		host, _, err := net.SplitHostPort(text)
@@ -120,7 +121,7 @@ func (i Invitation) Loopback() bool {
 	return len(i.Hosts) > 0
 }
 
-// URL is the invitation without its token: it may be logged.
+// URL returns the invitation without its token, so it may be logged.
 func (i Invitation) URL() string {
 	text := i.Address()
 	if i.Fingerprint != "" {
@@ -133,7 +134,7 @@ func invitationErr(format string, args ...any) error {
 	return fmt.Errorf("invitation: %s. %s", fmt.Sprintf(format, args...), inviteAgain)
 }
 
-// plain tells whether text is of ASCII letters, digits and the characters of more.
+// plain reports whether text consists of ASCII letters, digits and the characters of more.
 func plain(text, more string) bool {
 	for _, c := range []byte(text) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// maxWorkerBytes leaves room in MaxNameBytes for the number of a worker's node.
+// maxWorkerBytes reserves space in MaxNameBytes for the number of a worker's node.
 const maxWorkerBytes = MaxNameBytes - 4
 
 // maxNodeBytes bounds a node's name.
 const maxNodeBytes = MaxNameBytes
 
-// reserved are names that mean something else: the bus's users, the beginning of the coordinator's own nodes' names,
-// and a word of the bus's subjects: every worker may listen to swarm.*.shared.>, where the requests of one called
-// shared would go.
+// reserved lists names with another meaning: the bus's users, the prefix of the coordinator's own nodes, and a word of
+// the bus's subjects. Every worker may subscribe to swarm.*.shared.>, which would match the requests of a worker called
+// shared.
 var reserved = map[string]bool{"enrol": true, "node": true, "coordinator": true, "shared": true, standing: true}
 
-// checkName says what is wrong with a worker's or a node's name. It becomes part of a subject and of a path.
+// checkName returns what is wrong with a worker's or a node's name. The name becomes part of a subject and of a path.
 func checkName(what, name string, limit int) *Refusal {
 	if name == "" || len(name) > limit || !plain(name, "-_") || name[0] == '-' {
 		return Refuse(CodeName, "%s name %.40q: letters, digits, - and _ are allowed, 1 to %d of them. Try: another with --name", what, name, limit)
@@ -34,7 +34,7 @@ func checkWorker(name string) *Refusal {
 	return nil
 }
 
-// numbered is name, or with the first number from 2 on that is free.
+// numbered returns name, or name with the first free number from 2 on.
 func numbered(name string, taken func(string) bool) string {
 	candidate := name
 	for n := 2; taken(candidate); n++ {
@@ -44,7 +44,7 @@ func numbered(name string, taken func(string) bool) string {
 	return candidate
 }
 
-// isNumbered tells whether name is wished, or what numbered makes of it.
+// isNumbered reports whether name is wished, or a result of numbered for it.
 func isNumbered(name, wished string) bool {
 	if name == wished {
 		return true

@@ -27,45 +27,45 @@ const (
 	keptBytes    = 8 << 20 // of delivered segments
 )
 
-// Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append
-// took, and a power cut with those before the last Sync; what was served by Next is always on disk. It is bounded:
-// above a GiB, measurements go first, then the oldest of what was never served (rounds are in the nodes' journals as
-// well, and are told again at the next joining); both are counted. Safe for concurrent use within one process, and
-// refuses a second one.
+// Outbox keeps a worker's events on disk until the coordinator has them. After kill -9 it has every event that Append
+// accepted. After a power failure it has those before the last Sync. Events returned by Next are always on disk. Its
+// size is bounded. Above 1 GiB it drops measurements first, then the oldest events that Next never returned. It counts
+// both. The nodes' journals also hold the rounds, which are reported again at the next joining. Safe for concurrent use
+// within one process. A second process can't open it.
 //
-// Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows
-// more of the outbox than is there, or less than was left out already, one of them has lost its disk: the outbox then
-// begins again under another name. The newest delivered segments are kept for a while, so that a coordinator that has
-// lost the last it acknowledged gets them again under the same name.
+// Events are numbered from 1 in the order of Append, under the outbox's name. The coordinator may have more events of
+// the outbox than exist here, or fewer than were already dropped. Then one of them has lost its disk, and the outbox
+// begins again under another name. The newest delivered segments are kept for a while. So a coordinator that has lost
+// the last acknowledged events gets them again under the same name.
 type Outbox struct {
 	dir    string
 	logger *slog.Logger
 	lock   *os.File
 	limit  int64
-	kept   int64 // bytes of delivered segments that stay
+	kept   int64 // bytes of delivered segments to keep
 
 	mu       sync.Mutex
 	state    outboxState
 	segments []*segment // oldest first; the last is being written
-	file     *os.File   // of the last
+	file     *os.File   // of the last segment
 	dirty    bool
-	suspect  bool  // a sync of it failed: nobody knows what of it is on the disk
+	suspect  bool  // a sync of the file failed, so its content on disk is unknown
 	acked    int64 // number of the newest event that the coordinator has
 	front    front
 	bytes    int64
-	dropped  int64 // measurements left out for want of room
+	dropped  int64 // measurements dropped for lack of space
 	lost     int64 // other events
 	failing  int64 // events lost since the disk failed; 0: it works
 	crowded  bool
 }
 
-// outboxState is what must be remembered beside the events.
+// outboxState is the state on disk beside the events.
 type outboxState struct {
 	Name   string `json:"name"`
-	Oldest uint64 `json:"oldest"`          // segment; those before it are delivered and gone
+	Oldest uint64 `json:"oldest"`          // segment; earlier ones were delivered and deleted
 	First  int64  `json:"first"`           // number of that segment's first event
 	Acked  int64  `json:"acked,omitempty"` // number of the newest event that the coordinator had when this was written
-	Served uint64 `json:"served"`          // newest segment that Next gave anything of: what it holds must keep its numbers
+	Served uint64 `json:"served"`          // newest segment from which Next returned events; its events must keep their numbers
 }
 
 type segment struct {
@@ -73,16 +73,16 @@ type segment struct {
 	count   int
 	bytes   int64
 	lean    bool              // without measurements
-	written []json.RawMessage // of the one being written
+	written []json.RawMessage // content of the segment being written
 }
 
-// front is the oldest segment's content.
+// front caches the content of the oldest segment to deliver.
 type front struct {
 	id     uint64
 	events []json.RawMessage
 }
 
-// OpenOutbox opens the folder's outbox, or begins one.
+// OpenOutbox opens the folder's outbox, or creates one.
 func OpenOutbox(dir string, logger *slog.Logger) (*Outbox, error) {
 	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes, kept: keptBytes}
 	if err := o.open(); err != nil {
@@ -124,7 +124,7 @@ func (o *Outbox) open() error {
 	return o.begin()
 }
 
-// load finds the segments. None is ever written to again.
+// load finds the segments. Existing segments are never appended to.
 func (o *Outbox) load() error {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -154,7 +154,7 @@ func (o *Outbox) load() error {
 		o.segments, o.bytes = append(o.segments, s), o.bytes+s.bytes
 	}
 	slices.SortFunc(o.segments, func(a, b *segment) int { return int(int64(a.id) - int64(b.id)) })
-	if n := len(o.segments); n > 0 { // what kill -9 left to the kernel
+	if n := len(o.segments); n > 0 { // after kill -9, the kernel may not have written it yet
 		return syncFile(o.path(o.segments[n-1].id))
 	}
 	return nil
@@ -172,7 +172,7 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// renew begins again under another name: every event that is here is told as if for the first time.
+// renew begins again under another name: every stored event is delivered as if for the first time.
 func (o *Outbox) renew() error {
 	state := outboxState{Name: fresh(), First: 1, Oldest: o.state.Oldest}
 	if len(o.segments) > 0 {
@@ -185,7 +185,7 @@ func (o *Outbox) renew() error {
 	return nil
 }
 
-// fresh is an outbox's name, that no other has.
+// fresh returns a unique outbox name.
 func fresh() string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' {
@@ -206,7 +206,7 @@ func (o *Outbox) save(state outboxState) error {
 	return err
 }
 
-// begin opens a new segment to write to.
+// begin opens a new segment for writing.
 func (o *Outbox) begin() error {
 	id := o.state.Oldest
 	if n := len(o.segments); n > 0 {
@@ -227,8 +227,8 @@ func (o *Outbox) begin() error {
 
 func (o *Outbox) last() *segment { return o.segments[len(o.segments)-1] }
 
-// Append adds an event. A disk that is full or fails gives one error: the event is lost, like those after it until the
-// disk works again, and how many there were is logged then.
+// Append adds an event. If the disk is full or fails, it returns one error. That event and the following ones are lost
+// until the disk works again. Then the number of lost events is logged.
 func (o *Outbox) Append(e event.Event) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -270,7 +270,7 @@ func (o *Outbox) write(raw json.RawMessage) error {
 	}
 	line := appendLine(nil, s.count, raw)
 	if n, err := o.file.Write(line); err != nil {
-		if n > 0 { // a part of a line must not become the beginning of the next
+		if n > 0 { // an incomplete line must not become the start of the next one
 			if err := o.file.Truncate(s.bytes); err != nil {
 				return errors.Join(err, o.rotate())
 			}
@@ -284,9 +284,9 @@ func (o *Outbox) write(raw json.RawMessage) error {
 	return nil
 }
 
-// Next returns the oldest events that the coordinator doesn't have, as far as is known here: at most so many and, of
-// their JSON, so many bytes; none where it has all. Again it returns the same until Ack, and more. Protocol and Run are
-// the caller's to set.
+// Next returns the oldest events that the coordinator lacks, as far as is known here: at most maxEvents, with at most
+// maxBytes of JSON. It returns none if the coordinator has all. Until Ack, it returns the same events again, possibly
+// with newer ones. The caller sets Protocol and Run.
 func (o *Outbox) Next(maxEvents, maxBytes int) (Delivery, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -321,7 +321,7 @@ func (o *Outbox) Next(maxEvents, maxBytes int) (Delivery, error) {
 	return d, nil
 }
 
-// head returns the oldest segment that has something to deliver, its events, and how many of these the coordinator has.
+// head returns the oldest segment with events to deliver, its events, and how many of these the coordinator has.
 func (o *Outbox) head() (*segment, []json.RawMessage, int, error) {
 	s, first := o.segments[0], o.state.First
 	for _, next := range o.segments[1:] {
@@ -341,7 +341,7 @@ func (o *Outbox) head() (*segment, []json.RawMessage, int, error) {
 			return s, nil, 0, fmt.Errorf("read the outbox: %w", err)
 		}
 		events := parseSegment(data)
-		for len(events) < s.count { // harmed since it was counted
+		for len(events) < s.count { // damaged since they were counted
 			events = append(events, tombstone)
 		}
 		o.front = front{s.id, events[:s.count]}
@@ -349,7 +349,7 @@ func (o *Outbox) head() (*segment, []json.RawMessage, int, error) {
 	return s, o.front.events, skip, nil
 }
 
-// Ack says up to which number the coordinator has the events.
+// Ack records that the coordinator has all events up to number n.
 func (o *Outbox) Ack(n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -375,7 +375,7 @@ func (o *Outbox) ack(n int64) error {
 	return o.drop(o.kept)
 }
 
-// drop deletes delivered segments, the oldest first, until those that are left have at most so many bytes.
+// drop deletes delivered segments, oldest first, until the remaining delivered ones have at most kept bytes.
 func (o *Outbox) drop(kept int64) error {
 	state, done := o.state, 0
 	last, bytes := state.First-1, int64(0)
@@ -411,7 +411,7 @@ func (o *Outbox) drop(kept int64) error {
 	return nil
 }
 
-// newest is the newest event's number.
+// newest returns the newest event's number.
 func (o *Outbox) newest() int64 {
 	n := o.state.First - 1
 	for _, s := range o.segments {
@@ -420,7 +420,7 @@ func (o *Outbox) newest() int64 {
 	return n
 }
 
-// Pending is what the coordinator doesn't have, as far as is known here; bytes are about those.
+// Pending returns how many events the coordinator lacks, as far as is known here, and their approximate bytes.
 func (o *Outbox) Pending() (events, bytes int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -431,8 +431,8 @@ func (o *Outbox) Pending() (events, bytes int64) {
 	return events, bytes
 }
 
-// Dropped is how many events were left out: measurements for want of room, and others, also for want of a disk that
-// works.
+// Dropped returns how many events were lost: measurements for lack of space, and others, including those lost to disk
+// failures.
 func (o *Outbox) Dropped() (measurements, others int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,7 +29,7 @@ func outbox(t testing.TB, dir string) *Outbox {
 	return o
 }
 
-// memory is a folder without a disk under it: killing a process takes nothing from it, and syncing costs nothing.
+// memory returns a folder in memory: it survives the kill of a process, and syncs are free.
 func memory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "membership")
@@ -40,7 +40,7 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-// told is the event of that number, a warning or a measurement.
+// told returns the event with that number, a warning or a measurement.
 func told(n int) event.Event {
 	if n%3 == 1 {
 		return event.Event{Type: event.TypeState, Time: float64(n), Node: "a", State: event.StateGenerating, Message: "<x>"}
@@ -55,7 +55,7 @@ func fill(t testing.TB, o *Outbox, from, to int) {
 	}
 }
 
-// numbers are the events' own, -1 for tombstones.
+// numbers returns the events' numbers, -1 for tombstones.
 func numbers(t require.TestingT, raws []json.RawMessage) (list []int) {
 	for _, raw := range raws {
 		var e event.Event
@@ -68,7 +68,7 @@ func numbers(t require.TestingT, raws []json.RawMessage) (list []int) {
 	return list
 }
 
-// empty delivers everything as a coordinator that takes all does.
+// empty delivers everything, like a coordinator that accepts all events.
 func empty(t require.TestingT, o *Outbox) (list []int) {
 	for {
 		d, err := o.Next(7, deliverBytes)
@@ -148,8 +148,8 @@ func TestDeliveredSegmentsAreDeleted(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A coordinator that lost power after it acknowledged, or was restored from yesterday, gets what it lost again, though
-// the worker's process is another one by then; and what is kept for that is bounded.
+// A coordinator that lost power after an acknowledgement, or was restored from a backup, gets the lost events again,
+// even from a new process of the worker. The data kept for that are bounded.
 func TestAReceiptThatGoesBackwards(t *testing.T) {
 	dir := memory(t)
 	o := outbox(t, dir)
@@ -184,7 +184,7 @@ func TestAReceiptThatGoesBackwards(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A file may end at any byte when the machine dies: what was appended whole before is there, and the outbox goes on.
+// A file may end at any byte after a power failure. The complete events before it survive, and the outbox continues.
 func TestAnOutboxCutAtAnyByteLosesOnlyTheTornEvent(t *testing.T) {
 	origin := memory(t)
 	o := outbox(t, origin)
@@ -208,7 +208,7 @@ func TestAnOutboxCutAtAnyByteLosesOnlyTheTornEvent(t *testing.T) {
 	}
 }
 
-// Whatever harm comes to a byte, no wrong event is told and the events after it keep their numbers.
+// Whatever byte is damaged, no wrong event is delivered, and later events keep their numbers.
 func TestHarmBecomesATombstone(t *testing.T) {
 	var data []byte
 	for n := range 5 {
@@ -221,22 +221,22 @@ func TestHarmBecomesATombstone(t *testing.T) {
 		harmed[bit/8] ^= 1 << (bit % 8)
 		got := numbers(t, parseSegment(harmed))
 		last := bit/8 == len(data)-1
-		if last { // the end of the last line: it looks as if it were being written
+		if last { // the end of the last line: it looks incomplete
 			require.Equal(t, upTo(1, 4), got)
 			continue
 		}
 		line := bytes.Count(data[:bit/8], []byte{'\n'})
-		require.LessOrEqual(t, len(got), 6) // a new line end in the last line makes two of it
+		require.LessOrEqual(t, len(got), 6) // a new line end in the last line splits it in two
 		for i, n := range got {
 			harm := i >= 5 || i == line || i == line+1 && data[bit/8] == '\n'
-			if !harm || n != -1 { // a checksum in capitals is still right
+			if !harm || n != -1 { // a checksum in upper case is still correct
 				require.Equal(t, i+1, n, "bit %d", bit)
 			}
 		}
 	}
 }
 
-// A process that is killed loses nothing that Append took, whatever it was doing.
+// A process killed at any moment loses no event that Append accepted.
 func TestKillingTheProcessLosesNothing(t *testing.T) {
 	if dir := os.Getenv("MEMBERSHIP_OUTBOX"); dir != "" {
 		o := outbox(t, dir)
@@ -287,7 +287,7 @@ func TestAFullOutboxLeavesOutMeasurementsFirst(t *testing.T) {
 	defer o.Close()
 	o.limit = 8 * segmentBytes
 	fill(t, o, 1, 2)
-	first, err := o.Next(2, deliverBytes) // served: this segment must stay as it is
+	first, err := o.Next(2, deliverBytes) // returned by Next: this segment must not change
 	require.NoError(t, err)
 	others := 0
 	for n := 3; ; n++ {
@@ -318,7 +318,7 @@ func TestAFullOutboxLeavesOutMeasurementsFirst(t *testing.T) {
 	dropped, _ := o.Dropped()
 	require.Equal(t, list[len(list)-1], len(list)+int(dropped), "what was left out is counted")
 
-	for n := 0; ; n++ { // no measurements any more
+	for n := 0; ; n++ { // no measurements left
 		e := told(3 * n)
 		e.Message = strings.Repeat("m", 10_000)
 		require.NoError(t, o.Append(e))
@@ -334,7 +334,7 @@ func TestAnOutboxThatDisagreesBeginsAgain(t *testing.T) {
 	for name, acked := range map[string]int64{"the coordinator knows more": 99, "the coordinator has lost what it had": -1} {
 		dir := t.TempDir()
 		o := outbox(t, dir)
-		o.state.First, o.acked = 11, 10 // ten were delivered and deleted
+		o.state.First, o.acked = 11, 10 // ten events were delivered and deleted
 		fill(t, o, 11, 20)
 		d, err := o.Next(1, deliverBytes)
 		require.NoError(t, err)
@@ -356,7 +356,7 @@ func TestAnOutboxThatDisagreesBeginsAgain(t *testing.T) {
 	}
 }
 
-// A disk that fills up gives one error, and the outbox goes on when there is room.
+// A full disk gives one error, and the outbox continues when there is space again.
 func TestAFullDiskGivesOneError(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
@@ -397,8 +397,7 @@ func TestAnEventThatIsTooLargeIsLeftOut(t *testing.T) {
 	require.Equal(t, int64(1), lost)
 }
 
-// An outbox that is appended to, delivered from, acknowledged, closed and opened in any order gives every event once,
-// in order.
+// Whatever the order of Append, delivery, Ack, Close and Open, the outbox delivers every event once, in order.
 func TestAnyOrderOfUseGivesEveryEventOnce(t *testing.T) {
 	root := memory(t)
 	life := 0
@@ -430,7 +429,7 @@ func TestAnyOrderOfUseGivesEveryEventOnce(t *testing.T) {
 				o, err = OpenOutbox(dir, quiet())
 				require.NoError(t, err)
 				o.kept = 1 << 40
-			case "set back": // the coordinator loses some of what it had
+			case "set back": // the coordinator loses some of its events
 				if back := acked - rapid.Int64Range(0, min(acked, 3)).Draw(t, "back"); back < acked {
 					acked, got = back, got[:back]
 					require.NoError(t, o.Ack(acked))

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// rotate closes the segment that was being written and begins the next.
+// rotate closes the current segment and begins the next.
 func (o *Outbox) rotate() error {
 	if err := o.sync(); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (o *Outbox) rotate() error {
 	return closed.Close()
 }
 
-// Sync puts what was appended on the disk for good.
+// Sync makes all appended events durable.
 func (o *Outbox) Sync() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,8 +48,8 @@ func (o *Outbox) sync() error {
 	return nil
 }
 
-// rewrite puts the segment that is being written into a new file. After a sync that failed the kernel may have
-// forgotten what it couldn't write, and another sync of the same file would succeed all the same.
+// rewrite copies the current segment into a new file. After a failed sync, the kernel may have discarded pages that it
+// couldn't write. Another sync of the same file would succeed all the same.
 func (o *Outbox) rewrite() error {
 	s := o.last()
 	var data []byte
@@ -69,6 +69,6 @@ func (o *Outbox) rewrite() error {
 	old := o.file
 	o.file, o.suspect = file, false
 	o.logger.Warn("the outbox continues in a new file, because the old one could not be synced", "outbox", o.state.Name)
-	_ = old.Close() // which may fail as its sync did
+	_ = old.Close() // may fail like its sync
 	return nil
 }

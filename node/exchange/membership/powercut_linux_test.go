@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever a power cut takes, an outbox opens, has every event that was synced and not acknowledged, and gives each the
-// number that the coordinator knows it by.
+// After any power failure an outbox opens and has every event that was synced and not acknowledged, each under the
+// number that the coordinator has seen.
 func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	fs := powercut.Mount(t)
 	dir := filepath.Join(fs.Dir, "runs", "run-1", "outbox")
@@ -32,7 +32,7 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	const all = 120
 	for n := 1; n <= all; n++ {
 		e := told(n)
-		e.Message = strings.Repeat("x", 50_000) // 20 of them are a segment
+		e.Message = strings.Repeat("x", 50_000) // 20 of them fill a segment
 		require.NoError(t, o.Append(e))
 		if n == 28 || n == 84 { // in the middle of a segment
 			fs.FailSyncs(t, 1)
@@ -50,7 +50,7 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 			note(&acked, last) // the coordinator has them
 			require.NoError(t, o.Ack(last))
 		}
-		if n == 70 { // another process
+		if n == 70 { // a new process
 			require.NoError(t, o.Close())
 			o = outbox(t, dir)
 			o.kept = segmentBytes
@@ -62,7 +62,7 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 		o := outbox(t, filepath.Join(dir, "runs", "run-1", "outbox"))
 		defer o.Close()
 		if n < synced[0].Changes {
-			return // nothing was promised
+			return // nothing was guaranteed
 		}
 		require.Equal(t, name, o.state.Name)
 		had := powercut.Promised(acked, n)
@@ -75,8 +75,7 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	})
 }
 
-// An invitation that was handed out, a worker that was let in and one that was banned are in the registry after any
-// power cut.
+// Invitations, enrolled workers and banned workers are in the registry after any power failure.
 func TestPowerCutKeepsTheRegistry(t *testing.T) {
 	fs := powercut.Mount(t)
 	dir := filepath.Join(fs.Dir, "home", "workers")

@@ -10,8 +10,8 @@ import (
 
 const maxOutboxBytes = 64 // of an outbox's name
 
-// Deliver takes a stretch of a worker's outbox. Its answer always says up to which number the database has the events,
-// so that a delivery which comes twice, late or too early does no harm.
+// Deliver records a part of a worker's outbox. Its answer always has the last number in the database, so duplicate,
+// late or early deliveries are harmless.
 func (r *AdmissionServer) Deliver(ctx context.Context, worker string, d Delivery) (Receipt, error) {
 	size, refusal := checkDelivery(d)
 	if refusal != nil {
@@ -52,7 +52,7 @@ func (r *AdmissionServer) Deliver(ctx context.Context, worker string, d Delivery
 	return Receipt{Acked: last}, nil
 }
 
-// checkDelivery holds a delivery to the bounds and returns its size in bytes.
+// checkDelivery checks a delivery against the bounds and returns its size in bytes.
 func checkDelivery(d Delivery) (size int, refusal *Refusal) {
 	for _, raw := range d.Events {
 		size += len(raw)
@@ -68,7 +68,7 @@ func checkDelivery(d Delivery) (size int, refusal *Refusal) {
 	return size, nil
 }
 
-// sender admits who delivers.
+// sender admits the worker of a delivery.
 func (r *AdmissionServer) sender(worker string, d Delivery) (*session, *Refusal) {
 	r.lock()
 	defer r.flush()
@@ -88,7 +88,7 @@ func (r *AdmissionServer) sender(worker string, d Delivery) (*session, *Refusal)
 	return s, nil
 }
 
-// acked is up to which number the outbox's events are in the database.
+// acked returns the number of the outbox's last event in the database.
 func (r *AdmissionServer) acked(ctx context.Context, s *session, outbox string) (int64, error) {
 	r.mu.Lock()
 	acked, ok := s.acked[outbox]
@@ -112,7 +112,7 @@ func (r *AdmissionServer) forget(s *session, outbox string) {
 	delete(s.acked, outbox)
 }
 
-// afford takes the delivery from the worker's rates, or says how long to wait.
+// afford charges the delivery to the worker's rates, or returns how long to wait.
 func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	r.lock()
 	defer r.flush()
@@ -147,8 +147,7 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	return 0
 }
 
-// examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced
-// by nothing.
+// examine returns the events to record: as many as in the delivery, in order, with rejected ones replaced.
 func (r *AdmissionServer) examine(s *session, d Delivery) []event.Event {
 	r.mu.Lock()
 	now := unix(r.o.Now())

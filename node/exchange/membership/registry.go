@@ -29,22 +29,22 @@ const (
 	watchEvery   = 500 * time.Millisecond
 )
 
-// Registry is who may join: invitations and workers, in a file of a folder that only its owner can read. Several
-// processes may change it at once, so that `swarm workers` works while a coordinator runs: each change is made under a
-// lock and replaces the file whole, and is seen by every process at its next question. Safe for concurrent use.
+// Registry holds the invitations and workers of a swarm, in a file in a folder that only its owner can read. Several
+// processes may change it at once, so that `swarm workers` works while a coordinator runs. Each change takes a lock and
+// replaces the whole file. Every process sees it at the next access. Safe for concurrent use.
 //
-// A ban or a revocation ends a worker's credentials, not the invitations it may hold: with the standing one it can
-// enrol again under another name until that is revoked, too, or has let in as many as it may.
+// A ban or a revocation ends a worker's credentials, but not the invitations that it may have. With the standing
+// invitation it can enrol again under another name, until that invitation is revoked or used up.
 type Registry struct {
 	dir  string
 	seen *sightings
 
-	mu   sync.Mutex // of the cache
+	mu   sync.Mutex // guards the cache
 	file fs.FileInfo
 	book *book
 }
 
-// OpenRegistry makes the folder where it isn't there.
+// OpenRegistry opens the registry and creates a missing folder.
 func OpenRegistry(dir string) (*Registry, error) {
 	if err := files.MakeFolder(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the workers' registry: %w", err)
@@ -57,21 +57,21 @@ func OpenRegistry(dir string) (*Registry, error) {
 	return r, err
 }
 
-// What an invitation allows where nobody says otherwise.
+// Defaults of an invitation.
 const (
 	standingUses   = 256
 	namedUses      = 16
 	invitationLife = 30 * 24 * time.Hour
 )
 
-// Terms say whom an invitation lets in, and how long.
+// Terms configure an invitation.
 type Terms struct {
-	Name string        // what a worker is called that wishes for no name; empty: of the standing invitation, or "worker"
-	Uses int           // workers that it lets in; 0: 256 of the standing invitation, 16 of another
+	Name string        // name of a worker that requests none; empty: the standing invitation's, or "worker"
+	Uses int           // maximum workers; 0: 256 for the standing invitation, 16 for others
 	Life time.Duration // 0: 30 days
 }
 
-// Invite is InviteFor without terms, or with once for a single worker.
+// Invite calls InviteFor with a name alone, or with once for a single worker.
 func (r *Registry) Invite(name string, once bool) (token string, err error) {
 	terms := Terms{Name: name}
 	if once {
@@ -80,9 +80,8 @@ func (r *Registry) Invite(name string, once bool) (token string, err error) {
 	return r.InviteFor(terms)
 }
 
-// InviteFor makes an invitation and returns its token. Without terms it is the standing one: made once and the same
-// until it is revoked, has expired or has let in as many as it may; each time it is asked for it is good for 30 days
-// from then on.
+// InviteFor creates an invitation and returns its token. Without terms it returns the standing invitation. That one
+// stays the same until it is revoked, expired or used up. Each call extends it to 30 days from now.
 func (r *Registry) InviteFor(terms Terms) (token string, err error) {
 	err = r.edit(func(b *book) error {
 		i := invited{Name: terms.Name, Created: event.Now(), Uses: terms.Uses, Once: terms.Uses == 1}
@@ -117,7 +116,7 @@ func (r *Registry) InviteFor(terms Terms) (token string, err error) {
 	return token, err
 }
 
-// standing returns the standing invitation that lets somebody in, nil if there is none.
+// standing returns the standing invitation if it admits workers, otherwise nil.
 func (b *book) standing(now float64) *invited {
 	for n := range b.Invitations {
 		if i := &b.Invitations[n]; i.Name == standing && b.open(i, now) == nil {
@@ -127,7 +126,7 @@ func (b *book) standing(now float64) *invited {
 	return nil
 }
 
-// spent leaves out what can't be used any more.
+// spent returns the invitations without those that are revoked, used or expired.
 func spent(all []invited, now float64) []invited {
 	var kept []invited
 	for _, i := range all {
@@ -138,8 +137,8 @@ func spent(all []invited, now float64) []invited {
 	return kept
 }
 
-// Enrol makes a worker of who proves that it has an invitation's token. Of the same question as before it makes no
-// other one, whoever asks. Its errors are *Refusal.
+// Enrol adds a worker for a request that proves an invitation's token. A repeated request, from any sender, adds no
+// other worker. Its errors are *Refusal.
 func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 	if refusal := e.check(); refusal != nil {
 		return Enrolled{}, refusal
@@ -179,7 +178,7 @@ func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 	return Enrolled{}, internal(err)
 }
 
-// errSame says that a change is none: the file stays as it is.
+// errSame reports that an edit changes nothing, so the file is not written.
 var errSame = errors.New("nothing changes")
 
 func active(b *book) int {
@@ -192,15 +191,15 @@ func active(b *book) int {
 	return n
 }
 
-// secret is text of n random bytes.
+// secret returns n random bytes in base64url.
 func secret(n int) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Check returns nil for a worker's own secret, or a *Refusal. It takes as long for a wrong secret as for an unknown
-// worker and says the same.
+// Check returns nil if the secret is the worker's, otherwise a *Refusal. For a wrong secret and an unknown worker it
+// takes the same time and returns the same message.
 func (r *Registry) Check(worker, secret string) error {
 	b, err := r.read()
 	if err != nil {
@@ -219,7 +218,7 @@ func (r *Registry) Check(worker, secret string) error {
 	return nil
 }
 
-// standing is Check for a worker whose secret was checked already.
+// standing is Check for a worker whose secret has already been checked.
 func (r *Registry) standing(worker string) *Refusal {
 	b, err := r.read()
 	if err != nil {
@@ -235,8 +234,7 @@ func (r *Registry) standing(worker string) *Refusal {
 	return w.standing()
 }
 
-// forgetAfter is how long nothing may be heard of a worker that belongs to the swarm. Its credentials are void
-// afterwards.
+// forgetAfter is how long a worker may be silent. After that its credentials are void.
 const forgetAfter = 30 * 24 * time.Hour
 
 func forgottenWorker(worker string) *Refusal {
@@ -247,26 +245,27 @@ func forgottenWorker(worker string) *Refusal {
 // forgotten reports whether a worker has been silent for too long.
 func (r *Registry) forgotten(w *registered) bool {
 	now := event.Now()
-	if now-w.Created < forgetAfter.Seconds() { // most are young: no look at what was seen
+	if now-w.Created < forgetAfter.Seconds() { // common case: no need to read the sightings
 		return false
 	}
 	last, some := r.seen.of(w.Name)
 	return w.forgotten(last, some, now)
 }
 
-// forgotten tells the same by what was seen. Where nothing at all is known to have been seen, the record was lost, and
-// nobody is forgotten. Bans are kept.
+// forgotten reports whether a worker has been silent for too long, given its last sighting. some is false if no
+// sightings exist at all. Then their file was lost, and no worker counts as forgotten. Banned workers are never
+// forgotten.
 func (w *registered) forgotten(last float64, some bool, now float64) bool {
 	return w.Banned == "" && some && now-max(w.Created, last) > forgetAfter.Seconds()
 }
 
-// forget takes out the workers of which nothing was heard for too long.
+// forget removes the workers that have been silent for too long.
 func (b *book) forget(seen map[string]sighting, now float64) {
 	b.Workers = slices.DeleteFunc(b.Workers, func(w registered) bool { return w.forgotten(seen[w.Name].Time, len(seen) > 0, now) })
-	_ = b.index() // of what had one
+	_ = b.index() // the index of a valid book can't fail
 }
 
-// Invitation is the invitation that a worker came with, as a name that is not its token; empty: not known.
+// Invitation returns an id of the worker's invitation that is not its token, empty if unknown.
 func (r *Registry) Invitation(worker string) string {
 	b, err := r.read()
 	if err != nil {
@@ -278,7 +277,7 @@ func (r *Registry) Invitation(worker string) string {
 	return ""
 }
 
-// List returns the invitations and then the workers, each by age.
+// List returns the invitations, then the workers, each sorted by age.
 func (r *Registry) List() ([]Entry, error) {
 	b, err := r.read()
 	if err != nil {
@@ -313,14 +312,14 @@ func (r *Registry) List() ([]Entry, error) {
 	return list, nil
 }
 
-// Revoke takes back what has that name: a worker's credentials, or invitations. Again it changes nothing.
+// Revoke revokes a worker's credentials, or the invitations with that name. Repeats change nothing.
 func (r *Registry) Revoke(name string) error {
 	_, err := r.revoke(name, false)
 	return err
 }
 
-// RevokeWithWorkers takes back the invitations of that name and the credentials of all workers that came with them. It
-// returns their names.
+// RevokeWithWorkers revokes the invitations with that name and the credentials of all workers that enrolled with them.
+// It returns the workers' names.
 func (r *Registry) RevokeWithWorkers(name string) (workers []string, err error) {
 	return r.revoke(name, true)
 }
@@ -353,7 +352,7 @@ func (r *Registry) revoke(name string, cascade bool) (workers []string, err erro
 	return workers, err
 }
 
-// Ban ends a worker's credentials with a reason that it is told.
+// Ban suspends a worker's credentials. The reason is shown to the worker.
 func (r *Registry) Ban(name, reason string) error {
 	reason = Tidy(reason, MaxTextBytes)
 	if strings.TrimSpace(reason) == "" {
@@ -362,7 +361,7 @@ func (r *Registry) Ban(name, reason string) error {
 	return r.banned(name, reason)
 }
 
-// Unban gives a worker its credentials back.
+// Unban restores a worker's credentials.
 func (r *Registry) Unban(name string) error { return r.banned(name, "") }
 
 func (r *Registry) banned(name, reason string) error {
@@ -380,10 +379,10 @@ func unknown(name string) error {
 	return fmt.Errorf("there is no worker %.40q. Try: swarm workers, for their names", name)
 }
 
-// Seen notes that a worker was heard of, for List. It may be lost with the process, some seconds' worth.
+// Seen records a sign of life of a worker, for List. A crash may lose the last seconds.
 func (r *Registry) Seen(worker, host string) { r.seen.note(worker, host, time.Now()) }
 
-// Watch calls changed after every change to the registry, whoever made it, until ctx ends.
+// Watch calls changed after every change to the registry, by any process, until ctx ends.
 func (r *Registry) Watch(ctx context.Context, changed func()) {
 	defer r.seen.flush()
 	ticker := time.NewTicker(watchEvery)
@@ -404,7 +403,7 @@ func (r *Registry) Watch(ctx context.Context, changed func()) {
 
 func (r *Registry) path() string { return filepath.Join(r.dir, registryFile) }
 
-// read returns the file's content, which must not be changed. It reads the file only where that was replaced.
+// read returns the file's content, which the caller must not modify. It reads the file only if it was replaced.
 func (r *Registry) read() (*book, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -438,12 +437,12 @@ func readBook(path string, info fs.FileInfo) (*book, error) {
 	return decodeBook(data)
 }
 
-// same tells whether a file was not replaced in between.
+// same reports whether a file was not replaced.
 func same(a, b fs.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// edit changes the file under its lock: whole, or not at all.
+// edit changes the file under its lock, completely or not at all.
 func (r *Registry) edit(change func(*book) error) error {
 	unlock, err := r.lock()
 	if err != nil {
@@ -481,7 +480,8 @@ func (r *Registry) lock() (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// internal is the coordinator's own trouble, in a Refusal. It removes paths from the message.
+// internal returns a Refusal for an error of the coordinator. Its message does not contain the error, which may contain
+// paths.
 func internal(err error) *Refusal {
 	return &Refusal{Code: CodeInternal, Message: "the coordinator has trouble of its own. Try: again; its log says more", RetryAfter: 5, cause: err}
 }

@@ -25,7 +25,7 @@ func registry(t testing.TB, dir string) *Registry {
 	return r
 }
 
-// enrol is what a worker does with an invitation's token.
+// enrol enrols a worker with an invitation's token.
 func enrol(r *Registry, token, name string) (Credentials, error) {
 	a := Apply(token, name)
 	answer, err := r.Enrol(a.Enrol)
@@ -35,7 +35,7 @@ func enrol(r *Registry, token, name string) (Credentials, error) {
 	return a.Accept(answer)
 }
 
-// code is the refusal's, empty for no error.
+// code returns the refusal's code, empty for no error.
 func code(t testing.TB, err error) string {
 	t.Helper()
 	if err == nil {
@@ -190,7 +190,7 @@ func TestABrokenRegistryIsNamed(t *testing.T) {
 
 const processes, enrolments = 3, 20
 
-// Several processes enrol workers at once: none is lost, none has another's name.
+// Several processes enrol workers at once. No worker is lost, and no two have the same name.
 func TestProcessesEditTheRegistryAtOnce(t *testing.T) {
 	if dir := os.Getenv("MEMBERSHIP_REGISTRY"); dir != "" {
 		r := registry(t, dir)
@@ -246,8 +246,7 @@ func TestARegistryTakesAsManyWorkersAsASwarmMayHave(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is wrong is said the same way for an unknown worker as for a wrong secret, and hashes are compared nowhere but
-// in constant time.
+// An unknown worker and a wrong secret give the same message, and hashes are compared only in constant time.
 func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	r := registry(t, t.TempDir())
 	invitation, err := r.Invite("", false)
@@ -263,7 +262,7 @@ func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	}
 }
 
-// constantTimeComparisons counts those of a file, and finds secrets that are compared otherwise.
+// constantTimeComparisons counts a file's constant-time comparisons, and fails if it compares secrets in another way.
 func constantTimeComparisons(t *testing.T, name string) (constant int) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 	require.NoError(t, err)

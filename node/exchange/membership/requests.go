@@ -8,10 +8,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// How many may enrol, a second and at once: a job array of a thousand starts together.
+// Limits of enrolments: a rate per second and a burst, because a job array of a thousand starts together.
 const enrolRate, enrolBurst = 50, 500
 
-// Enrol makes a worker of who has an invitation.
+// Enrol creates a worker for a client with an invitation.
 func (r *AdmissionServer) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 	if r.o.Registry == nil {
 		return Enrolled{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
@@ -72,7 +72,7 @@ func (r *AdmissionServer) Hello(_ context.Context, worker string, hello Hello) (
 	}, nil
 }
 
-// double is the refusal of a second process with one worker's credentials.
+// double refuses a second process with one worker's credentials, and warns.
 func (r *AdmissionServer) double(s *session, host string) *Refusal {
 	if host != "" {
 		host = " on " + host
@@ -83,7 +83,7 @@ func (r *AdmissionServer) double(s *session, host string) *Refusal {
 		s.worker, s.host)
 }
 
-// Beat takes a sign of life and answers with the roster.
+// Beat records a sign of life and returns the roster.
 func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Roster, error) {
 	r.lock()
 	defer r.flush()
@@ -112,7 +112,7 @@ func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Ros
 				p.Node, worker)
 		}
 	}
-	if s.state == event.WorkerLeft { // a beat that was late: it doesn't bring the worker back
+	if s.state == event.WorkerLeft { // a late beat does not bring the worker back
 		return r.roster(beat.Roster), nil
 	}
 	s.process, s.pending = beat.Process, beat.Pending
@@ -131,13 +131,13 @@ func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Ros
 	return r.roster(beat.Roster), nil
 }
 
-// whereabouts takes what a beat says of a node.
+// whereabouts records the node's state from a beat.
 func (r *AdmissionServer) whereabouts(assignment *assignment, p Progress) {
 	switch p.State {
 	case event.StateGivenUp:
 		r.lineup.leave(assignment, event.CauseUnknown, "given up")
 		return
-	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying: // on its way to where it was
+	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying: // returning to its previous round
 		r.lineup.pause(assignment, p.State)
 		return
 	}
@@ -145,15 +145,15 @@ func (r *AdmissionServer) whereabouts(assignment *assignment, p Progress) {
 	r.advanced(assignment)
 }
 
-// advanced notes that a node got on. Going to and fro is not getting on: nobody is waited for at the run's end because
-// of it.
+// advanced records that a node made progress. Repeated rounds are no progress, so they don't extend the wait at the
+// run's end.
 func (r *AdmissionServer) advanced(assignment *assignment) {
 	if assignment.round > assignment.best {
 		assignment.best, r.moved = assignment.round, r.o.Now()
 	}
 }
 
-// roster is the swarm, with its members where the worker knows another version.
+// roster returns the roster. It includes the members if the worker has another version.
 func (r *AdmissionServer) roster(knows int64) Roster {
 	roster := Roster{Version: r.lineup.version, Round: r.lineup.newest, Ended: r.ended, Message: r.message, Time: unix(r.o.Now())}
 	if knows != roster.Version {
@@ -183,7 +183,7 @@ func (r *AdmissionServer) Offer(ctx context.Context, worker string, offer Offer)
 	return nil
 }
 
-// look does with an offer what needs no look inside.
+// look makes the checks of an offer that don't need its content.
 func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusal) {
 	r.lock()
 	defer r.flush()
@@ -233,7 +233,7 @@ func (r *AdmissionServer) turnDown(worker string, refusal *Refusal) *Refusal {
 
 func (r *AdmissionServer) refuse(s *session, refusal *Refusal) *Refusal {
 	if refusal.Code == CodeRate {
-		return refusal // it is offered again, and counts then
+		return refusal // the worker offers it again, and it counts then
 	}
 	if warning := s.refuse(refusal.Message); warning != "" {
 		r.warn(s, CodeRollouts, warning)
@@ -241,7 +241,7 @@ func (r *AdmissionServer) refuse(s *session, refusal *Refusal) *Refusal {
 	return refusal
 }
 
-// admit finds the worker's session, or says why it may have none. mu is held.
+// admit returns the worker's session, or why it can't have one. The caller holds mu.
 func (r *AdmissionServer) admit(worker string) (*session, *Refusal) {
 	if refusal := checkWorker(worker); refusal != nil {
 		return nil, refusal
@@ -261,13 +261,13 @@ func (r *AdmissionServer) admit(worker string) (*session, *Refusal) {
 		}
 		s = r.open(worker)
 	}
-	if s.state == event.WorkerBanned || s.state == event.WorkerRevoked { // and not any more
+	if s.state == event.WorkerBanned || s.state == event.WorkerRevoked { // the registry has readmitted the worker
 		s.state, s.reason = event.WorkerLeft, ""
 	}
 	return s, nil
 }
 
-// request admits a worker for anything but an offer.
+// request admits a worker for a request other than an offer.
 func (r *AdmissionServer) request(worker string) (*session, *Refusal) {
 	s, refusal := r.admit(worker)
 	if refusal == nil {
@@ -276,7 +276,7 @@ func (r *AdmissionServer) request(worker string) (*session, *Refusal) {
 	return s, refusal
 }
 
-// rated takes n from a bucket of the worker's, and from its group's, which may be nil.
+// rated takes n tokens from a bucket of the worker and from its group's buckets, which may be nil.
 func (r *AdmissionServer) rated(s *session, b *bucket, n int, group ...*bucket) *Refusal {
 	if r.o.Trusted {
 		return nil
@@ -292,7 +292,7 @@ func slower(wait time.Duration) *Refusal {
 	return &Refusal{Code: CodeRate, Message: "too much in too short a time. Try: again in a while", RetryAfter: wait.Seconds()}
 }
 
-// observe notes a sign of life.
+// observe records a sign of life.
 func (r *AdmissionServer) observe(s *session) {
 	now, before := r.o.Now(), s.observed
 	r.alive(s)
@@ -305,7 +305,7 @@ func (r *AdmissionServer) observe(s *session) {
 	}
 }
 
-// alive brings back the nodes of a worker that was silent.
+// alive restores the nodes of a worker that was silent.
 func (r *AdmissionServer) alive(s *session) {
 	s.observed = r.o.Now()
 	if r.o.Registry != nil {
@@ -316,7 +316,7 @@ func (r *AdmissionServer) alive(s *session) {
 	}
 }
 
-// clock takes the time that a message of the worker's says.
+// clock records the time in a worker's message.
 func (r *AdmissionServer) clock(s *session, theirs float64) {
 	if !s.drift.sample(unix(r.o.Now()), theirs) || s.drift.offset == 0 {
 		return
@@ -329,7 +329,7 @@ func (r *AdmissionServer) clock(s *session, theirs float64) {
 		" the coordinator's: the times of its events are corrected. Try: NTP on its host")
 }
 
-// speaks refuses another protocol.
+// speaks refuses other protocol versions.
 func (r *AdmissionServer) speaks(s *session, protocol int, version string) *Refusal {
 	refusal := speaks(protocol, r.o.Version, version)
 	if refusal != nil {
@@ -357,7 +357,7 @@ func (r *AdmissionServer) runs(run string) *Refusal {
 	return Refuse(CodeRun, "the coordinator runs %s, not %.80q. Try: the same command again, to join that", r.o.Run, run)
 }
 
-// logged keeps the cause of the coordinator's own trouble in its log: the worker is told that there was some.
+// logged writes the cause of an internal error to the coordinator's log. The worker gets only a general message.
 func (r *AdmissionServer) logged(what string, err error) error {
 	if refusal, ok := err.(*Refusal); ok && refusal.cause != nil { //nolint:errorlint // not wrapped: made here
 		r.o.Logger.Error("a worker's request failed", "request", what, "error", refusal.cause)

@@ -10,29 +10,29 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// How far from the swarm's round a worker's node may be and still be waited for, at a barrier. A node that has shared a
-// round is one behind those that work on the next. Nobody need wait for one that is ahead: what it shared of a round is
-// there, or never will be. A newcomer begins two rounds ahead.
+// How far a worker's node may be from the swarm's round for the barrier to wait for it. A node that has just shared a
+// round is one behind those that work on the next. Waiting for a node that is further ahead is useless: its batch of
+// the round is there or will never be. A newcomer begins two rounds ahead.
 const (
 	maxBehind = 1
 	maxAhead  = 2
 )
 
-// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock but now, no I/O, not
-// safe for concurrent use.
+// lineup holds the swarm's members and decides for which of them the barrier waits. It is pure: its only clock is now,
+// and it does no I/O. It is not safe for concurrent use.
 type lineup struct {
 	barrier     bool // nodes wait for each other
-	offers      bool // workers' batches pass through here
+	offers      bool // workers' batches pass through the coordinator
 	rounds      int  // of the experiment
-	lag         int  // external_lag: at the barrier of a round, nodes wait for what was shared so many rounds before
+	lag         int  // external_lag: at the barrier of a round, nodes wait for batches from this many rounds earlier
 	now         time.Time
 	version     int64
 	trust       trust
-	own         bool // there are nodes of the coordinator's own host
-	newest      int  // the round that the swarm works on: never falls
+	own         bool // there are nodes on the coordinator's host
+	newest      int  // the swarm's round, which never decreases
 	assignments []*assignment
-	byNode      map[string]*assignment // by node in lower case: a folder may not tell cases apart
-	list        []protocol.Member      // what members returns; nil: to be made
+	byNode      map[string]*assignment // by node in lower case, because folder names may ignore case
+	list        []protocol.Member      // cached result of members; nil: to be built
 	changes     []change
 }
 
@@ -40,26 +40,26 @@ type lineup struct {
 type assignment struct {
 	protocol.Member
 	worker   string
-	round    int // that it works on; From at least
+	round    int // current round; at least From
 	offered  int // newest round that it shared; -1: none
-	best     int // newest round it ever worked on
+	best     int // newest round that it ever worked on
 	observed bool
 	state    event.State
 	silent   bool
-	gone     string // why it is no member now; empty: it is one
-	cause    string // of gone
+	gone     string // why it is not a member; empty: it is one
+	cause    string // cause of gone
 	brings   string // model and device
 
-	gaps     map[int]bool // rounds that it passed over: it shared a later one
-	streak   int          // rounds that it shared since it joined, or was last waited for in vain
-	catching bool         // it has shared its first round, and is waited for until it has caught up
+	gaps     map[int]bool // rounds that it skipped, because it shared a later one
+	streak   int          // rounds shared since it joined, or since the last failed wait for it
+	catching bool         // it has shared its first round, and the barrier waits for it until it has caught up
 	since    int          // the first round whose barrier may wait for it
-	present  time.Time    // since when it is waited for
-	counts   bool         // where it is tells where the swarm is
-	away     bool         // it was told of as absent
+	present  time.Time    // since when the barrier waits for it
+	counts   bool         // its round counts for the swarm's round
+	away     bool         // it was reported as absent
 }
 
-// change is what somebody should be told of a worker's node.
+// change is a change of a worker's node to report.
 type change struct {
 	assignment *assignment
 	absent     bool
@@ -84,21 +84,21 @@ func (l *lineup) put(s *assignment) {
 	l.list = nil
 }
 
-// find returns the node's, also of one that has gone; nil: nobody was ever called that.
+// find returns the assignment of a node, even one that has left, or nil if the name was never used.
 func (l *lineup) find(node string) *assignment { return l.byNode[strings.ToLower(node)] }
 
-// first is the round that a node which joins now begins with.
+// first returns the first round of a node that joins now.
 func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
 
-// join makes the node a member from a round on, or again one. round is what it works on, brings says its model and
-// device.
+// join makes a node a member, or a member again, with first round from. round is its current round. brings describes
+// its model and device.
 func (l *lineup) join(node, worker string, from, round int, brings string) *assignment {
 	s := l.find(node)
 	if s == nil {
 		s = &assignment{Member: protocol.Member{Node: node}, offered: -1}
 		l.put(s)
 	} else {
-		l.depart(s) // whoever waits for it waits for its next process now
+		l.depart(s) // others now wait for its next process
 	}
 	if from != s.From {
 		s.offered = min(s.offered, from-1)
@@ -111,11 +111,11 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *assi
 	s.since, s.present, s.catching = l.newest+1, l.now, false
 	l.changed()
 	l.changes = append(l.changes, change{assignment: s})
-	l.judge(s) // one that has not worked yet moves nobody else
+	l.judge(s) // a node without progress moves no other node
 	return s
 }
 
-// leave ends a node's membership; it may join again.
+// leave ends a node's membership. The node may join again.
 func (l *lineup) leave(s *assignment, cause, why string) {
 	if s.gone != "" {
 		return
@@ -129,8 +129,8 @@ func (l *lineup) leave(s *assignment, cause, why string) {
 	l.look()
 }
 
-// progress says where a node is. A node of the coordinator's own host never goes back; a worker's does that comes back
-// from a checkpoint.
+// progress records a node's round and state. The round of a node on the coordinator's host never decreases. A worker's
+// node may return to a checkpoint.
 func (l *lineup) progress(s *assignment, round int, state event.State) (moved bool) {
 	round = l.clamp(max(round, s.From, s.offered))
 	if s.worker == "" {
@@ -150,7 +150,7 @@ func (l *lineup) progress(s *assignment, round int, state event.State) (moved bo
 	return true
 }
 
-// pause says that the node is on its way to where it was: nobody waits for it meanwhile.
+// pause records that a node is returning to its previous round. The barrier doesn't wait for it meanwhile.
 func (l *lineup) pause(s *assignment, state event.State) {
 	if s.state == state || s.gone != "" {
 		return
@@ -160,7 +160,7 @@ func (l *lineup) pause(s *assignment, state event.State) {
 	l.judge(s)
 }
 
-// share notes that the node's rollouts of a round are there.
+// share records that a node's rollouts of a round have arrived.
 func (l *lineup) share(s *assignment, round int) {
 	delete(s.gaps, round)
 	if round > s.offered {
@@ -177,13 +177,13 @@ func (l *lineup) share(s *assignment, round int) {
 	l.awaits(round)
 	l.progress(s, max(s.round, round), s.state)
 	if l.own {
-		l.judge(s) // for what it has shared
+		l.judge(s) // because of the batch that it shared
 	} else {
 		l.look()
 	}
 }
 
-// silence says whether anything is heard of a worker.
+// silence records whether a worker of these nodes is silent.
 func (l *lineup) silence(assignments []*assignment, silent bool) {
 	for _, s := range assignments {
 		if silent {
@@ -201,7 +201,7 @@ func (l *lineup) changed() {
 	l.list = nil
 }
 
-// look finds the swarm's round anew and judges everybody by it.
+// look updates the swarm's round and judges every node by it.
 func (l *lineup) look() {
 	l.advance()
 	for _, s := range l.assignments {
@@ -209,7 +209,7 @@ func (l *lineup) look() {
 	}
 }
 
-// effective is the round that a node works on as far as that is known: a claim is believed up to the round after the
+// effective returns the round that a node is trusted to work on: its reported round, but at most the one after the
 // newest that it shared.
 func (l *lineup) effective(s *assignment) int {
 	if !l.offers || s.worker == "" {
@@ -218,8 +218,8 @@ func (l *lineup) effective(s *assignment) int {
 	return min(s.round, max(s.offered+1, s.From))
 }
 
-// advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it
-// has none the newest that more than half of the workers have got to.
+// advance updates the swarm's round. It is the newest round of the coordinator's own nodes, which are trusted. Without
+// own nodes, it is the newest round that more than half of the workers have reached.
 func (l *lineup) advance() {
 	l.own = false
 	newest := l.newest
@@ -236,9 +236,9 @@ func (l *lineup) advance() {
 	}
 }
 
-// reached tells whether more than half of the workers that are waited for, or are ahead, have got to a round: of those
-// that have shared at least half as many rounds as any other, so that newcomers don't lead. Where nobody is waited for,
-// all count that have shared something.
+// reached reports whether more than half of the workers have reached a round. It counts workers for which the barrier
+// waits or that are ahead. Of these it counts only those that have shared at least half as many rounds as any other, so
+// that newcomers don't lead. If there are none, every worker that has shared a round counts.
 func (l *lineup) reached(round int) bool {
 	for _, all := range []bool{false, true} {
 		longest := 0
@@ -247,7 +247,7 @@ func (l *lineup) reached(round int) bool {
 				longest = max(longest, s.streak)
 			}
 		}
-		workers := map[string]bool{} // whether it has got there
+		workers := map[string]bool{} // whether each worker has reached the round
 		for _, s := range l.assignments {
 			if l.leads(s, all) && (!l.offers || 2*s.streak >= longest) {
 				workers[s.worker] = workers[s.worker] || l.effective(s) >= round
@@ -266,12 +266,12 @@ func (l *lineup) reached(round int) bool {
 	return false
 }
 
-// leads tells whether the swarm's round is where a worker's node is, and others.
+// leads reports whether a worker's node counts for the swarm's round.
 func (l *lineup) leads(s *assignment, all bool) bool {
 	return s.worker != "" && s.gone == "" && !s.silent && s.observed && (all || s.counts) && (!l.offers || s.offered >= s.From)
 }
 
-// judge decides whether a worker's node is waited for.
+// judge decides whether the barrier waits for a worker's node.
 func (l *lineup) judge(s *assignment) {
 	if s.worker == "" || s.gone != "" {
 		return
@@ -293,7 +293,7 @@ func (l *lineup) judge(s *assignment) {
 		s.Absent = absent
 		l.changed()
 	}
-	// One that has only just come, or loads, is where it belongs: nobody is told that it is away.
+	// A node that has just joined or is loading is where it belongs, so it is not reported as away.
 	if away := absent && why != nothingYet && why != onItsWay; away != s.away {
 		s.away = away
 		l.changes = append(l.changes, change{assignment: s, absent: away, back: !away, why: why})
@@ -305,8 +305,8 @@ const (
 	onItsWay   = "it is on its way to where it was"
 )
 
-// missing says why a worker's node is not waited for, empty: it is; whether it is not behind all the same, so that it
-// waits for the others; and whether it counts where the swarm's round is looked for.
+// missing returns why the barrier doesn't wait for a worker's node, empty if it does. ahead reports that the node is
+// not behind all the same, so that it waits for others. counts reports whether it counts for the swarm's round.
 func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	round := l.effective(s)
 	behind := round < l.newest-maxBehind
@@ -329,7 +329,7 @@ func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	return "", false, true
 }
 
-// members are all that belong to the swarm now, in the order they came. The slice is not changed later.
+// members returns the current members in the order in which they joined. The slice is never modified.
 func (l *lineup) members() []protocol.Member {
 	if l.list == nil {
 		l.list = make([]protocol.Member, 0, len(l.assignments))
@@ -342,7 +342,7 @@ func (l *lineup) members() []protocol.Member {
 	return l.list
 }
 
-// unreported hands over what there is to tell, in order.
+// unreported returns the changes to report, in order, and clears them.
 func (l *lineup) unreported() []change {
 	changes := l.changes
 	l.changes = nil

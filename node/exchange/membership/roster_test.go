@@ -110,8 +110,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Whatever happens, nobody is waited for who is silent, lags or has left; the version changes with the members and with
-// nothing else; what is told adds up to what is.
+// In any sequence of events, the barrier doesn't wait for nodes that are silent, lag or have left. The version changes
+// exactly when the members change. The reported changes add up to the current state.
 func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		barrier := rapid.Bool().Draw(t, "barrier")
@@ -123,7 +123,7 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 		l, err := newLineup(members, 100, barrier, 5)
 		require.NoError(t, err)
 		workers := []string{"u", "v", "w"}
-		told := map[string]bool{} // whether somebody who listens takes the node for one that is waited for
+		told := map[string]bool{} // whether a listener believes that the barrier waits for the node
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			before, version, newest := slices.Clone(l.members()), l.version, l.newest
 			seatOf := func(worker string) *assignment { return l.find(worker + "_0") }
@@ -200,8 +200,8 @@ func BenchmarkBeatOfTenThousand(b *testing.B) {
 	}
 }
 
-// Where rollouts pass through the coordinator, a node that claims to get on and shares nothing is not waited for round
-// after round.
+// If rollouts pass through the coordinator, the barrier doesn't keep waiting for a node that claims progress but shares
+// nothing.
 func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	l := lineupOf(t, 1, true)
 	l.offers = true
@@ -220,8 +220,8 @@ func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	require.False(t, liar.Absent, "it has shared")
 }
 
-// A stranger's claims, of however many nodes, move the swarm's round for nobody; nor do those who shared once and stay
-// hold it.
+// A stranger's claims, for any number of nodes, don't move the swarm's round. Nor do nodes that shared once and stall
+// hold it back.
 func TestTheSwarmsRoundIsWhatMostWorkersHaveShared(t *testing.T) {
 	l := lineupOf(t, 0, true)
 	l.offers, l.rounds, l.now, l.trust = true, 1000, time.Unix(1_000_000, 0), newTrust(time.Minute)
@@ -252,7 +252,7 @@ func TestTheSwarmsRoundIsWhatMostWorkersHaveShared(t *testing.T) {
 	require.Equal(t, 10, l.newest, "eight nodes are one worker")
 	require.False(t, a.Absent || b.Absent)
 
-	for i := range 3 { // more strangers than friends, who share once and then do nothing
+	for i := range 3 { // more strangers than friends; they share once and then stall
 		s := l.join(fmt.Sprintf("mallory_%d", i), fmt.Sprintf("mallory%d", i), l.first(-1), 0, "")
 		l.share(s, s.From)
 		l.progress(s, s.From, event.StateBarrier)

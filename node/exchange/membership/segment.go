@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// A segment of an outbox holds events, a line each: checksum, index within the segment, the event.
+// A segment of an outbox has one event per line: checksum, index within the segment, event.
 //
-//	1f2e3d4c 17 {"type":"round",...}
+// 1f2e3d4c 17 {"type":"round",...}
 //
-// The checksum is CRC-32C over what follows it. A line without its end is one that was being written when the process
-// or the machine died: it was never delivered, for what is delivered is on the disk first. Any other line that is wrong
-// has been harmed since: it becomes a tombstone, so that those after it keep their numbers.
+// The checksum is CRC-32C over the rest of the line. A line without its end was being written when the process or the
+// machine failed. It was never delivered, because events are on disk before they are delivered. Any other invalid line
+// was damaged later. It becomes a tombstone, so that the events after it keep their numbers.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -28,7 +28,7 @@ func appendLine(to []byte, index int, event json.RawMessage) []byte {
 	return append(append(to, rest...), '\n')
 }
 
-// parseLine returns what a line holds; ok is false for one that was harmed.
+// parseLine parses a line. ok is false if it is damaged.
 func parseLine(line []byte) (index int, event json.RawMessage, ok bool) {
 	sum, rest, found := bytes.Cut(line, []byte{' '})
 	if !found || len(sum) != 8 {
@@ -43,7 +43,7 @@ func parseLine(line []byte) (index int, event json.RawMessage, ok bool) {
 	return index, event, found && err == nil && index >= 0 && index < maxSegmentEvents && json.Valid(event)
 }
 
-// parseSegment returns a segment's events in order, tombstones where they were harmed. The result's slices lie in data.
+// parseSegment returns a segment's events in order, with tombstones for damaged ones. The results are slices of data.
 func parseSegment(data []byte) (events []json.RawMessage) {
 	harmed := 0
 	for {
@@ -57,7 +57,7 @@ func parseSegment(data []byte) (events []json.RawMessage) {
 			harmed++
 			continue
 		}
-		for harmed > 0 && len(events) < index { // how many lines were harmed, the first whole one after them says
+		for harmed > 0 && len(events) < index { // the first valid line after damaged ones tells how many there were
 			events = append(events, tombstone)
 		}
 		events, harmed = append(events, event), 0
@@ -68,13 +68,14 @@ func parseSegment(data []byte) (events []json.RawMessage) {
 	return events
 }
 
-// measurement tells events that an outbox can do without when it is full: the next of them says as much.
+// measurement reports whether an outbox may drop an event when it is full, because the next event of its type replaces
+// it.
 func measurement(raw json.RawMessage) bool {
 	var e struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return true // a tombstone or worse
+		return true // a tombstone or invalid
 	}
 	switch e.Type {
 	case "", "state", "memory", "device":

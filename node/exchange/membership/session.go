@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	maxEverNodes = 4 * MaxNodes // nodes that a worker has ever brought
-	maxOutboxes  = 4            // of a worker, whose acknowledgements are remembered here
-	judged       = 50           // offers that a worker's standing rests on
+	maxEverNodes = 4 * MaxNodes // total number of nodes that a worker has brought over time
+	maxOutboxes  = 4            // outboxes per worker whose acknowledgements are cached
+	judged       = 50           // offers on which a worker's standing is based
 	warnEvery    = time.Minute
 )
 
-// session is what the coordinator knows of a worker.
+// session is the coordinator's state of a worker.
 type session struct {
 	worker, host, process, version, device string
 
-	state       event.State // one of event.Worker*; empty: of an earlier attempt, not heard of yet
+	state       event.State // one of event.Worker*; empty: from an earlier attempt, no sign of life yet
 	observed    time.Time
 	drift       drift
 	rates       *rates
-	assignments []*assignment // all it ever had in this run
-	pending     int64         // events that it has not delivered, as it says
-	invitation  string        // that it came with, as Registry.Invitation; empty: not known
+	assignments []*assignment // all that it ever had in this run
+	pending     int64         // undelivered events, as the worker reports
+	invitation  string        // id of its invitation, see Registry.Invitation; empty: unknown
 	stored      quota
 
 	offered, refused, bytes, dropped int64
-	reason                           string // of the newest refusal, or of its end
+	reason                           string // of the newest refusal, or why its membership ended
 	recent                           [judged]bool
 	judgements                       int
 	suspect                          bool
 
 	acked    map[string]int64 // by outbox
-	busy     chan struct{}    // held by the delivery that is under way
+	busy     chan struct{}    // held by the delivery in progress
 	warnings map[string]time.Time
 }
 
-// newSession is of a worker whose messages are under way for at most about slack.
+// newSession returns a session of a worker whose messages are delayed by at most about slack.
 func newSession(worker string, now time.Time, slack time.Duration) *session {
 	return &session{
 		worker: worker, observed: now, drift: newDrift(slack), rates: newRates(), acked: map[string]int64{},
@@ -46,7 +46,7 @@ func newSession(worker string, now time.Time, slack time.Duration) *session {
 	}
 }
 
-// owns tells whether the node is this worker's.
+// owns returns the worker's assignment of a node, nil if the node is not the worker's.
 func (s *session) owns(node string) *assignment {
 	for _, assignment := range s.assignments {
 		if assignment.Node == node {
@@ -56,7 +56,7 @@ func (s *session) owns(node string) *assignment {
 	return nil
 }
 
-// present are the assignments that belong to the swarm now.
+// present returns the assignments of nodes that are members now.
 func (s *session) present() []*assignment {
 	var list []*assignment
 	for _, assignment := range s.assignments {
@@ -67,14 +67,14 @@ func (s *session) present() []*assignment {
 	return list
 }
 
-// accept notes an offer that was taken.
+// accept records an accepted offer.
 func (s *session) accept(bytes int) {
 	s.offered++
 	s.bytes += int64(bytes)
 	s.judge(false)
 }
 
-// refuse notes an offer that was not taken. It returns what to warn of when the worker has become one to be looked at.
+// refuse records a refused offer. It returns a warning if the worker has become suspect.
 func (s *session) refuse(reason string) string {
 	s.offered++
 	s.refused++
@@ -102,7 +102,7 @@ func (s *session) judge(bad bool) {
 	s.judgements++
 }
 
-// due tells whether it is time to warn of such a thing again.
+// due reports whether a warning of this kind is due again, and records it.
 func (s *session) due(what string, now time.Time) bool {
 	if last, ok := s.warnings[what]; ok && now.Sub(last) < warnEvery {
 		return false
@@ -111,7 +111,7 @@ func (s *session) due(what string, now time.Time) bool {
 	return true
 }
 
-// remember keeps an outbox's acknowledgement; it is only a shortcut past the database.
+// remember caches an outbox's acknowledgement, to save a database query.
 func (s *session) remember(outbox string, acked int64) {
 	if _, ok := s.acked[outbox]; !ok && len(s.acked) >= maxOutboxes {
 		clear(s.acked)

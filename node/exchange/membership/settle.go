@@ -15,7 +15,7 @@ const (
 	settleEvery = 100 * time.Millisecond
 )
 
-// Serve notices silence, bans and revocations until ctx ends.
+// Serve detects silent, banned and revoked workers until ctx ends.
 func (r *AdmissionServer) Serve(ctx context.Context) {
 	if r.o.Registry != nil {
 		done := make(chan struct{})
@@ -51,7 +51,7 @@ func (r *AdmissionServer) sweep() {
 	r.lineup.overdue()
 }
 
-// review looks whether anybody was banned or revoked.
+// review finds workers that were banned or revoked.
 func (r *AdmissionServer) review() {
 	r.lock()
 	defer r.flush()
@@ -62,14 +62,14 @@ func (r *AdmissionServer) review() {
 	}
 }
 
-// expel ends what a banned or revoked worker has here, once.
+// expel ends the membership of a banned or revoked worker, once.
 func (r *AdmissionServer) expel(s *session, refusal *Refusal) {
 	state := event.WorkerRevoked
 	switch refusal.Code {
 	case CodeBanned:
 		state = event.WorkerBanned
 	case CodeRevoked:
-	default: // the registry's own trouble
+	default: // an error of the registry
 		return
 	}
 	if s.state == state {
@@ -87,9 +87,9 @@ func (r *AdmissionServer) expel(s *session, refusal *Refusal) {
 	}
 }
 
-// Settled returns nil once every worker's nodes have done their rounds and it has delivered what they told, or it has
-// left; after End, once it has left or is silent. It also returns nil when nobody got on for patience, with a warning
-// told; an error only when ctx ends.
+// Settled returns nil once every worker has left, or its nodes have completed their rounds and their events are
+// delivered. After End, a worker also counts as settled once it is silent. If no worker makes progress for patience,
+// Settled reports a warning and returns nil. It returns an error only if ctx ends.
 func (r *AdmissionServer) Settled(ctx context.Context, patience time.Duration) error {
 	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()
@@ -116,7 +116,8 @@ func (r *AdmissionServer) Settled(ctx context.Context, patience time.Duration) e
 	}
 }
 
-// unsettled names, at most a few of them, the workers that are still at it, and when anything last got on.
+// unsettled returns the names of up to three workers that are not settled, the number of others, and the time of the
+// last progress.
 func (r *AdmissionServer) unsettled() (open []string, moved time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	sightingsEvery = 10 * time.Second
 )
 
-// sightings are when workers were last heard of, in a file beside the registry's: nothing rests on it, so that it is
-// written seldom and a broken one is as good as none.
+// sightings records when workers were last seen, in a file beside the registry's. The file is not essential, so it is
+// written rarely, and an invalid file counts as empty.
 type sightings struct {
 	path string
 
@@ -77,11 +77,11 @@ func (s *sightings) write(at time.Time) {
 	}
 	s.flushed, s.dirty = at, false
 	if data, err := json.Marshal(s.last); err == nil {
-		_ = files.Replace(s.path, s.path+".tmp", data, 0o600) // the next one may succeed
+		_ = files.Replace(s.path, s.path+".tmp", data, 0o600) // a later write may succeed
 	}
 }
 
-// all are those of this process and, where it has noted none, those in the file.
+// all returns this process's sightings, or those in the file if it has none.
 func (s *sightings) all() map[string]sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *sightings) all() map[string]sighting {
 	return s.load()
 }
 
-// of is when a worker was last heard of, and whether any worker is known to have been.
+// of returns when a worker was last seen, and whether there are any sightings at all.
 func (s *sightings) of(worker string) (last float64, some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// One invitation lets in as many workers as it says, leaves room for those of others, and ends with its time.
+// An invitation admits its number of workers, leaves places for those of other invitations, and expires.
 func TestAnInvitationIsForSoManyAndForSoLong(t *testing.T) {
 	r := registry(t, t.TempDir())
 	token, err := r.InviteFor(Terms{Name: "class", Uses: 3, Life: time.Hour})
@@ -25,7 +25,7 @@ func TestAnInvitationIsForSoManyAndForSoLong(t *testing.T) {
 	require.Equal(t, CodeFull, code(t, err))
 	require.ErrorContains(t, err, "has let in 3 workers, as many as it may. Try: ")
 
-	leaked, err := r.Invite("", false) // the standing one
+	leaked, err := r.Invite("", false) // the standing invitation
 	require.NoError(t, err)
 	for i := range standingUses + 40 {
 		_, err := enrol(r, leaked, fmt.Sprintf("sybil%d", i))
@@ -51,7 +51,7 @@ func TestAnInvitationIsForSoManyAndForSoLong(t *testing.T) {
 	require.Equal(t, 3, list[0].Uses)
 }
 
-// An invitation that got into wrong hands is ended with all who came with it, and nobody else.
+// A leaked invitation can be revoked with all workers that enrolled with it, and no others.
 func TestAnInvitationIsRevokedWithItsWorkers(t *testing.T) {
 	dir := t.TempDir()
 	r := registry(t, dir)
@@ -83,7 +83,7 @@ func TestAnInvitationIsRevokedWithItsWorkers(t *testing.T) {
 	require.ErrorContains(t, err, "no worker")
 }
 
-// Who is not heard of for a month leaves its place to others, and is told why when it comes back.
+// A worker that is silent for a month is forgotten, which frees its place. If it comes back, it is told why.
 func TestWhoIsNotHeardOfIsForgotten(t *testing.T) {
 	r := registry(t, t.TempDir())
 	token, err := r.InviteFor(Terms{Name: "class", Uses: 3})
@@ -115,7 +115,7 @@ func TestWhoIsNotHeardOfIsForgotten(t *testing.T) {
 	require.Equal(t, CodeBanned, code(t, r.Check("banned", all[2].Secret)))
 }
 
-// A registry of an earlier version knows neither uses nor times, and goes on as it was.
+// A registry of an earlier version has neither uses nor times, and keeps working.
 func TestARegistryOfAnEarlierVersion(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"version":1,"invitations":[{"name":"invitation","token":"t","created":1}],"workers":[{"name":"old","hash":"` + hashOf("s") + `","created":` +

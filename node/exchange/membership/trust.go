@@ -6,15 +6,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Nobody knows beforehand who will share its rollouts, and the others wait at the barrier for each member that doesn't,
-// up to its deadline. So a worker's node is waited for once it has shared a round, and each wait in vain makes the next
-// one dearer: its node, and all others that came with the same invitation, must have shared vainFactor times as many
-// rounds as before until somebody waits for them. With that the waits in vain of all who hold one invitation grow with
-// the logarithm of the rounds, however many workers they make of it and whatever they do in turn.
+// vainFactor is the cost of a failed wait. The barrier can't know who will share, and waits for each missing member up
+// to its deadline. So it waits for a worker's node only after the node has shared a round. Each failed wait multiplies
+// that requirement by vainFactor, for the node and for all others of its invitation. So the failed waits of all holders
+// of one invitation grow with the logarithm of the rounds, however many workers they create and whatever they do in
+// turn.
 const vainFactor = 8
 
-// A node that is waited for and falls silent, leaves or loads again has been waited for in vain, too, where that took
-// longer than briefWait. Otherwise that counts for its worker alone: a laptop that is closed harms nobody else.
+// A member that falls silent, leaves or loads again also causes a failed wait, if others waited longer than briefWait.
+// Otherwise only its worker's requirement grows, by briefFactor: a closed laptop affects no one else.
 const (
 	briefWait   = SilentAfter + 5*time.Second
 	briefFactor = 4
@@ -23,21 +23,21 @@ const (
 // maxNeed is more rounds than a run has.
 const maxNeed = 1 << 30
 
-// trust is how many rounds the nodes of an invitation and of a worker must have shared to be waited for.
+// trust holds how many rounds the nodes of an invitation and of a worker must share before the barrier waits for them.
 type trust struct {
 	deadline    time.Duration     // of the barrier
-	waiting     time.Time         // since when somebody waits at the barrier of the swarm's round; zero: nobody does yet
+	waiting     time.Time         // since when a node waits at the barrier of the swarm's round; zero: none does
 	invitations map[string]string // by worker
-	ofAll       map[string]int    // by invitation, or by worker where it has none
+	ofAll       map[string]int    // by invitation, or by worker if it has none
 	ofOne       map[string]int    // by worker
-	charged     map[string]int    // by invitation: the swarm's round when it was last waited for in vain
+	charged     map[string]int    // by invitation: the swarm's round at its last failed wait
 }
 
 func newTrust(deadline time.Duration) trust {
 	return trust{deadline: deadline, invitations: map[string]string{}, ofAll: map[string]int{}, ofOne: map[string]int{}, charged: map[string]int{}}
 }
 
-// group is whose waits in vain count for a node.
+// group returns the key under which a node's failed waits are counted.
 func (t *trust) group(s *assignment) string {
 	if invitation := t.invitations[s.worker]; invitation != "" {
 		return "invitation " + invitation
@@ -45,10 +45,10 @@ func (t *trust) group(s *assignment) string {
 	return "worker " + s.worker
 }
 
-// needs is how many rounds a node must have shared to be waited for.
+// needs returns how many rounds a node must share before the barrier waits for it.
 func (t *trust) needs(s *assignment) int { return max(1, t.ofAll[t.group(s)], t.ofOne[s.worker]) }
 
-// underway tells the states of a node that is not yet where it was.
+// underway reports whether a node in this state is still returning to its previous round.
 func underway(state event.State) bool {
 	switch state {
 	case event.StateStarting, event.StateLoading, event.StateReplaying:
@@ -57,20 +57,20 @@ func underway(state event.State) bool {
 	return false
 }
 
-// awaits notes that a node waits at the barrier of a round, or will soon.
+// awaits records that a node waits at the barrier of a round, or will soon.
 func (l *lineup) awaits(round int) {
 	if round >= l.newest && l.trust.waiting.IsZero() {
 		l.trust.waiting = l.now
 	}
 }
 
-// owes tells whether others wait for what the node has not shared, at the barrier of the swarm's round.
+// owes reports whether others wait for the node's batch at the barrier of the swarm's round.
 func (l *lineup) owes(s *assignment) bool {
 	round := l.newest - l.lag
 	return l.offers && l.barrier && s.worker != "" && s.gone == "" && !s.Absent && (s.offered < round || s.gaps[round]) && s.From <= round
 }
 
-// waited is for how long others have waited for a node at the barrier of the swarm's round.
+// waited returns how long others have waited for a node at the barrier of the swarm's round.
 func (l *lineup) waited(s *assignment) time.Duration {
 	switch {
 	case l.trust.waiting.IsZero():
@@ -81,7 +81,7 @@ func (l *lineup) waited(s *assignment) time.Duration {
 	return l.now.Sub(l.trust.waiting)
 }
 
-// passed takes the swarm one round on. Who still owes the round that is over was waited for in vain.
+// passed advances the swarm by one round. Nodes that still owe a batch of the past round caused a failed wait.
 func (l *lineup) passed() {
 	for _, s := range l.assignments {
 		if l.owes(s) && (s.since <= l.newest || l.waited(s) > briefWait) {
@@ -93,7 +93,7 @@ func (l *lineup) passed() {
 	l.trust.waiting = time.Time{}
 }
 
-// depart notes that a node will not be waited for from now on, for its own reasons.
+// depart records that the barrier stops waiting for a node, for the node's own reasons.
 func (l *lineup) depart(s *assignment) {
 	if !l.owes(s) || s.silent {
 		return
@@ -106,7 +106,7 @@ func (l *lineup) depart(s *assignment) {
 	s.streak, s.catching = 0, false
 }
 
-// vain notes that a node was waited for in vain. All that are waited for in vain at once count once.
+// vain records a failed wait for a node. Failed waits of one group in the same round count once.
 func (l *lineup) vain(s *assignment) {
 	s.streak, s.catching = 0, false
 	group := l.trust.group(s)
@@ -117,8 +117,8 @@ func (l *lineup) vain(s *assignment) {
 	l.trust.ofAll[group] = min(maxNeed, max(1, l.trust.ofAll[group])*vainFactor)
 }
 
-// overdue finds the nodes that have been waited for longer than a barrier waits: the swarm's round is not theirs to
-// hold.
+// overdue finds nodes for which others have waited longer than a barrier's deadline, so that they don't hold back the
+// swarm's round.
 func (l *lineup) overdue() {
 	late := l.trust.deadline + l.trust.deadline/2
 	if l.trust.deadline <= 0 || l.trust.waiting.IsZero() || l.now.Sub(l.trust.waiting) <= late {

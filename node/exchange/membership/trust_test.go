@@ -13,15 +13,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// barrierSim is a swarm of one node of the coordinator's own and of workers' nodes, with a clock: how long it waits at
-// each barrier, and for whom.
+// barrierSim simulates a swarm of one node on the coordinator's host and workers' nodes, with a clock. It measures how
+// long the own node waits at each barrier, and for which nodes.
 type barrierSim struct {
 	*lineup
 	deadline, compute time.Duration
-	waits             int           // barriers that were waited at in vain, up to the deadline or nearly
-	idle              time.Duration // that the own node waited for nodes that then shared nothing
+	waits             int           // failed waits, up to the deadline or nearly
+	idle              time.Duration // time for which the own node waited for nodes that then shared nothing
 	nodes             []*assignment
-	of                string // the invitation of who is here
+	of                string // the invitation of nodes that enter
 	shared            map[*assignment]map[int]bool
 }
 
@@ -32,7 +32,7 @@ func newBarrierSim(t require.TestingT, rounds int, deadline, compute time.Durati
 	return &barrierSim{lineup: l, deadline: deadline, compute: compute, of: "invitation#1", shared: map[*assignment]map[int]bool{}}
 }
 
-// enter is a new worker with one node, or a new part of a known worker.
+// enter joins a new worker with one node, or a known worker again.
 func (b *barrierSim) enter(worker string) *assignment {
 	b.trust.invitations[worker] = b.of
 	after := -1
@@ -49,8 +49,8 @@ func (b *barrierSim) enter(worker string) *assignment {
 	return s
 }
 
-// owed are the nodes that the own node waits for at the barrier of its round: by what they shared, whatever the lineup
-// makes of it.
+// owed returns the nodes for which the own node waits at the barrier of its round, based on what they shared, not on
+// the lineup's view.
 func (b *barrierSim) owed() (list []*assignment) {
 	for _, s := range b.nodes {
 		if s.gone == "" && !s.Absent && s.From <= b.newest && !b.shared[s][b.newest] {
@@ -60,7 +60,7 @@ func (b *barrierSim) owed() (list []*assignment) {
 	return list
 }
 
-// share puts the node's rollouts of a round there.
+// share records that the node's rollouts of a round have arrived.
 func (b *barrierSim) share(s *assignment, round int) {
 	if b.shared[s] == nil {
 		b.shared[s] = map[int]bool{}
@@ -69,8 +69,9 @@ func (b *barrierSim) share(s *assignment, round int) {
 	b.lineup.share(s, round)
 }
 
-// round is one round of the own node: it computes, shares, waits for all members that are waited for, and goes on. At
-// the barrier act is called for each that owes something: it shares or does not, and returns when, from then on.
+// round simulates one round of the own node: it computes, shares, waits for all present members, and continues. At the
+// barrier it calls act for each node that owes a batch. act shares or doesn't, and returns how long from then on it
+// took.
 func (b *barrierSim) round(act func(s *assignment, left time.Duration) time.Duration) {
 	b.now = b.now.Add(b.compute)
 	b.awaits(b.newest)
@@ -96,7 +97,7 @@ func (b *barrierSim) round(act func(s *assignment, left time.Duration) time.Dura
 	b.progress(b.find("node_0"), b.newest+1, event.StateGenerating)
 }
 
-// A node that joins, beats, never shares and joins again is never waited for.
+// The barrier never waits for a node that joins, beats, never shares and joins again.
 func TestNobodyWaitsForWhoNeverShares(t *testing.T) {
 	const rounds = 200
 	b := newBarrierSim(t, rounds+10, 5*time.Minute, time.Minute)
@@ -109,8 +110,8 @@ func TestNobodyWaitsForWhoNeverShares(t *testing.T) {
 	require.Zero(t, b.idle)
 }
 
-// Whatever those do who hold one invitation, in whatever order and as however many workers, they are waited for in vain
-// no more often than the logarithm of the rounds.
+// Whatever the holders of one invitation do, in any order and with any number of workers, the failed waits for them
+// grow at most with the logarithm of the rounds.
 func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rounds := rapid.SampledFrom([]int{30, 100, 300}).Draw(t, "rounds")
@@ -184,9 +185,9 @@ func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	})
 }
 
-// Sybils that share just enough to be waited for and then stall, liars that claim rounds, and silent ones that fall
-// silent at every barrier, all of one invitation and each at the worst moment, delay the rounds of the paper's length
-// by less than 2 % of what a calm run takes.
+// Three kinds of attackers with one invitation act at the worst moments. Sybils share just enough for the barrier to
+// wait for them and then stall. Liars claim rounds. Silent nodes fall silent at every barrier. They delay a run of the
+// paper's length by less than 2%.
 func TestSybilsLiarsAndSilentOnesDelayNobodyMuch(t *testing.T) {
 	const rounds = 2000
 	run := func(hostile bool) (b *barrierSim, honest *assignment, away int) {
@@ -212,7 +213,7 @@ func TestSybilsLiarsAndSilentOnesDelayNobodyMuch(t *testing.T) {
 				case s.worker[:2] == "li":
 					b.progress(s, b.newest+1, event.StateGenerating)
 				}
-				if s.Absent { // as honest as need be
+				if s.Absent { // as honest as necessary
 					b.share(s, min(max(s.offered+1, s.From, b.newest), b.newest+2))
 				}
 			}
@@ -246,7 +247,7 @@ func TestSybilsLiarsAndSilentOnesDelayNobodyMuch(t *testing.T) {
 	require.LessOrEqual(t, away, 3)
 }
 
-// A node that joins again shortly before the others' deadline has been waited for in vain all the same.
+// A node that joins again shortly before the others' deadline still causes a failed wait.
 func TestJoiningAgainPaysForTheWait(t *testing.T) {
 	const rounds = 300
 	b := newBarrierSim(t, rounds+10, 5*time.Minute, time.Minute)
@@ -264,7 +265,7 @@ func TestJoiningAgainPaysForTheWait(t *testing.T) {
 	require.LessOrEqual(t, b.waits, 2*(2+int(math.Log(rounds)/math.Log(vainFactor))))
 }
 
-// A node that shares each round but the one that the others wait for has been waited for in vain.
+// A node that shares every round except the one that the others wait for causes failed waits.
 func TestSharingTheNextRoundIsNotSharingThisOne(t *testing.T) {
 	const rounds = 300
 	b := newBarrierSim(t, rounds+10, 5*time.Minute, time.Minute)
