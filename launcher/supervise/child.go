@@ -1,6 +1,6 @@
-// Package supervise owns child processes: it starts one in its own process group, reads its events and its log, stops
-// it within bounds, says why it ended, and decides whether to start it again. It takes argv, an environment and paths;
-// what the processes mean to a swarm is package launcher's. It imports metrics/event only.
+// Package supervise owns child processes. It starts a process in its own process group, reads its events and its
+// log, stops it within time limits, classifies its end, and decides whether to restart it. It depends on argv, an
+// environment and paths, not on what the processes do. It must not import other packages of the launcher.
 package supervise
 
 import (
@@ -19,40 +19,40 @@ import (
 )
 
 const (
-	sendLimit        = 5 * time.Second // a child that reads nothing for so long is stuck
+	sendLimit        = 5 * time.Second // a child that does not read stdin for so long is stuck
 	defaultPatience  = 5 * time.Second
 	defaultStopLimit = 5 * time.Second
-	drainLimit       = 2 * time.Second // from a child's end to that of reading its pipes and of ending its kin
+	drainLimit       = 2 * time.Second // from a child's end to the end of its pipes and its kin
 
-	// AnnounceLimit bounds Process.BeforeKill.
+	// AnnounceLimit bounds the duration of Process.BeforeKill.
 	AnnounceLimit = 3 * time.Second
 )
 
-// ErrGone is returned by Send when the child has ended or closed its stdin.
+// ErrGone reports that the child has ended or closed its stdin.
 var ErrGone = errors.New("the process is gone")
 
-// Process is what to start.
+// Process describes a process to start.
 type Process struct {
 	Path     string
 	Args     []string // without the program's name
-	Env      []string // whole environment
-	LogPath  string   // stderr is appended here
-	LogLimit int64    // bytes before the log is rotated, one old file kept; 0: 32 MiB
-	PIDPath  string   // who runs, for SweepOrphans; removed when the child has ended
-	// Patience bounds the time between the end of stdout and the process's; 0: 5 s. What is left in a dead child's
-	// pipes, which others may hold open, is read for as long, but for drainLimit at most.
+	Env      []string // the complete environment
+	LogPath  string   // stderr is appended to this file
+	LogLimit int64    // bytes before the log is rotated, keeping one old file; 0: 32 MiB
+	PIDPath  string   // records the process for SweepOrphans; removed after its end
+	// Patience bounds the time between the end of stdout and the end of the process; 0: 5 s. It also bounds,
+	// together with drainLimit, the time for reading a dead child's pipes, which other processes may hold open.
 	Patience time.Duration
-	// StopLimit is how long the child may be stopped, as by SIGSTOP, before it is continued, and again before it is
-	// condemned; 0: 5 s.
+	// StopLimit is how long the child may be suspended, as by SIGSTOP, before it is continued, and then again
+	// before it is condemned; 0: 5 s.
 	StopLimit time.Duration
-	// Files are inherited, the first as descriptor 3.
+	// Files are inherited, starting with descriptor 3.
 	Files []*os.File
-	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with
-	// the pids of the child and its descendants. It must return within AnnounceLimit.
+	// BeforeKill, if set, is called with the pids of the child and its descendants before the first signal that
+	// ends the child, unless there is no time for it. It must return within AnnounceLimit.
 	BeforeKill func(pids []int)
 }
 
-// Child is a started process. It has one owner goroutine, which is the only one to wait for it.
+// Child is a started process. One owner goroutine is the only one that waits for it.
 type Child struct {
 	cmd       *exec.Cmd
 	stdin     *os.File
@@ -60,26 +60,26 @@ type Child struct {
 	log       *Log
 	patience  time.Duration
 	stopLimit time.Duration
-	announce  func() // BeforeKill, once
+	announce  func() // calls BeforeKill once
 
 	emitMu  sync.Mutex // events come from the reader and from the watch
 	onEvent func(event.Event)
 
 	ended chan struct{} // closed when the process has exited; it may still be a zombie
-	done  chan struct{} // closed when it is reaped and all its output is read
-	doom  chan struct{} // closed when it is condemned
+	done  chan struct{} // closed when it has been reaped and all its output read
+	doom  chan struct{} // closed when it has been condemned
 
 	kin kin
 
 	mu     sync.Mutex
 	reaped bool
 	doomed bool
-	exit   Exit // complete after done
+	exit   Exit // valid after done
 }
 
-// Start starts a process and returns while it runs. Its events go to onEvent, in order, one at a time, all of them
-// before Done; lines that are no event of a node become warnings, as does what the watch over the process has to do.
-// When Start fails no process is left.
+// Start starts a process and returns while it runs. onEvent gets the events in order, one at a time, all before
+// Done. Lines that are not a node's events become warnings, and so do interventions of the watch. If Start fails,
+// it leaves no process.
 func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	if err := files.MakeFolder(filepath.Dir(p.LogPath), 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
@@ -116,7 +116,7 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	cmd.Env = p.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	cmd.ExtraFiles = p.Files
-	// Its own group: a Ctrl-C at the terminal is ours to act on, and signals reach its children too.
+	// In its own group, signals reach its children too, and a Ctrl-C at the terminal is left to this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fail(err)
@@ -151,23 +151,23 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	return c, nil
 }
 
-// PID is the process's id, which is also its group's.
+// PID returns the process's id, which is also its group's.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Done is closed when the process is gone and everything it wrote has been handled.
+// Done is closed when the process has ended and all its output has been handled.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Condemned is closed once Condemn was called, by whomever: a child that can't die would never be Done.
+// Condemned is closed after a call of Condemn. A child that cannot be killed would never be Done.
 func (c *Child) Condemned() <-chan struct{} { return c.doom }
 
-// Exit says how the process ended; valid after Done.
+// Exit returns how the process ended. It waits for Done.
 func (c *Child) Exit() Exit {
 	<-c.done
 	return c.exit
 }
 
-// Send writes one command. It is bounded in time: a child that doesn't read is condemned, for half a command may be in
-// its stdin.
+// Send writes a command within sendLimit. A child that does not read it is condemned, because half a command may be
+// in its stdin.
 func (c *Child) Send(cmd protocol.Command) error {
 	err := c.sendWithin(cmd, sendLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -39,7 +39,7 @@ func (r *recorder) all() []event.Event {
 	return append([]event.Event(nil), r.events...)
 }
 
-// shell starts a shell script as a child and checks at the end of the test that nothing of its group is left.
+// shell starts a shell script as a child and checks at the end of the test that its group has no process left.
 func shell(t *testing.T, script string) (*Child, *recorder, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -187,8 +187,8 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// Who shares a GPU among processes must hear of each that is about to be killed, its engine included, once and while
-// they still run.
+// A service that shares a GPU must be told about each process that is about to be killed, including the engine,
+// once and while it is still running.
 func TestBeforeKill(t *testing.T) {
 	ends := map[string]func(*Child) error{
 		"stop": func(c *Child) error { return c.Stop(quick, nil) },
@@ -226,7 +226,7 @@ func TestBeforeKill(t *testing.T) {
 				_, err := fmt.Sscan(string(data), &engine)
 				return err == nil
 			})
-			defer syscall.Kill(engine, syscall.SIGKILL) // it left the group, as a node's engine does
+			defer syscall.Kill(engine, syscall.SIGKILL) // it is in another group, like a node's engine
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +272,7 @@ func TestHurryCutsGraceShort(t *testing.T) {
 	}
 }
 
-// A grandchild that keeps the pipes open must neither outlive the child nor hold up its owner.
+// A grandchild that keeps the pipes open must neither outlive the child nor block its owner.
 func TestGrandchildrenDieWithTheChild(t *testing.T) {
 	c, _, dir := shell(t, `trap '' TERM; sleep 1000 & echo $! > $DIR/grandchild; exit 1`)
 	ended(t, c)
@@ -330,7 +330,7 @@ func TestStartFailuresLeaveNothing(t *testing.T) {
 	if _, err := Start(process, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a program: %v", err)
 	}
-	before := openFiles(t) // not earlier: the first pipe opens the runtime's poller
+	before := openFiles(t) // after the first start, because the first pipe opens the runtime's poller
 	if _, err := Start(process, nil); err == nil {
 		t.Error("no error the second time")
 	}
@@ -352,8 +352,8 @@ func TestStartFailuresLeaveNothing(t *testing.T) {
 	}
 }
 
-// groupRuns tells whether a process group has a member that is no zombie: init may take its time to reap what we left
-// it.
+// groupRuns reports whether a process group has a member that is not a zombie. init may take a while to reap
+// orphans.
 func groupRuns(t *testing.T, group int) bool {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -14,32 +14,32 @@ const (
 	codeMemory = 3
 )
 
-// Exit is everything known about the end of a process.
+// Exit has everything known about the end of a process.
 type Exit struct {
-	Code    int            // -1 when a signal ended it
+	Code    int            // -1 after a signal
 	Signal  syscall.Signal // 0: none
-	Asked   bool           // it had been asked to stop
-	Forced  bool           // we signalled it
-	Loaded  bool           // it had reported its model loaded
-	State   event.State    // the last one it reported
-	Failure *event.Event   // its own account, if it gave one
+	Asked   bool           // it had been told to stop
+	Forced  bool           // we sent a signal
+	Loaded  bool           // it had reported that its model was loaded
+	State   event.State    // the last reported state
+	Failure *event.Event   // the process's own report, if any
 	Cause   string         // why we killed it, if we did
 	Message string
-	Tail    string // the end of its stderr
+	Tail    string // end of its stderr
 
-	KernelKills int64 // by the kernel's out-of-memory killer, of any process, in the moments before the end; -1: unknown
+	KernelKills int64 // of any process by the kernel's out-of-memory killer, shortly before the end; -1: unknown
 }
 
-// Verdict is what an Exit means.
+// Verdict is the classification of an Exit.
 type Verdict struct {
 	State   event.State // done, stopped or failed
-	Cause   string      // one of event.Cause*, empty when done
-	Message string      // for a person
-	Heals   bool        // starting it again can help
+	Cause   string      // one of event.Cause*; empty when done
+	Message string      // for people
+	Heals   bool        // a restart can help
 }
 
-// Verdict classifies an exit. Our own reason comes first, then the process's own account, then the signal and the exit
-// code, then what is in its log.
+// Verdict classifies an exit. In order of precedence it uses our own reason, the process's report, the signal and
+// the exit code, and the log.
 func (e Exit) Verdict() Verdict {
 	switch {
 	case e.Asked && e.Code == 0:
@@ -91,7 +91,8 @@ func failed(cause, message string) Verdict {
 	return Verdict{State: event.StateFailed, Cause: cause, Message: message, Heals: heals(cause)}
 }
 
-// heals tells whether a restart can help. A full disk, too, is left for a person: restarts only write more to it.
+// heals reports whether a restart can help. A full disk needs a person, because restarts would only write more to
+// it.
 func heals(cause string) bool {
 	switch cause {
 	case event.CauseModel, event.CausePython, event.CauseConfig, event.CauseDisk, event.CauseCheckpoint:
@@ -100,16 +101,16 @@ func heals(cause string) bool {
 	return true
 }
 
-// goCrash tells a Go panic, which also exits with 2, by its stack dump.
+// goCrash detects a Go panic, which also exits with 2, by its stack dump.
 func goCrash(tail string) bool {
 	return strings.Contains(tail, "\ngoroutine ") || strings.Contains(tail, "\npanic: ") || strings.HasPrefix(tail, "panic: ")
 }
 
-// symptom is a text in a dying process's log.
+// symptom is a text in the log of a failed process and the cause that it shows.
 type symptom struct{ text, cause string }
 
-// symptoms are in order of precedence: torch says "CUDA out of memory" and "can't allocate memory" inside longer
-// messages.
+// symptoms are in order of precedence, because torch has "CUDA out of memory" and "can't allocate memory" inside
+// longer messages.
 var symptoms = []symptom{
 	{"cuda out of memory", event.CauseOutOfMemory},
 	{"torch.cuda.outofmemoryerror", event.CauseOutOfMemory},
@@ -126,7 +127,8 @@ var symptoms = []symptom{
 	{"no module named 'torch'", event.CausePython},
 }
 
-// fromTail finds a symptom in the log's end and the line that has it; without one, the last line.
+// fromTail returns the cause that a symptom in the end of the log shows, and its line. Without a symptom it returns
+// the last line.
 func (e Exit) fromTail() (cause, line string) {
 	lines := strings.Split(strings.TrimSpace(e.Tail), "\n")
 	for _, s := range symptoms {

@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-const maxWarnings = 10 // about a process's garbage
+const maxWarnings = 10 // about a process's invalid output
 
-// fromNode tells whether a node may send such an event; the others are the launcher's own.
+// fromNode reports whether a node may send events of this type. The launcher itself emits the others.
 func fromNode(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeEngine, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
@@ -22,7 +22,7 @@ func fromNode(t event.Type) bool {
 	return false
 }
 
-// complete tells whether an event has the field that its type names.
+// complete reports whether an event has the field that its type requires.
 func complete(e event.Event) bool {
 	switch e.Type {
 	case event.TypeLoaded:
@@ -43,8 +43,8 @@ func complete(e event.Event) bool {
 	return true
 }
 
-// readEvents reads stdout to its end. A line that is no event costs a warning; a line without end, or an end of stdout
-// that isn't the process's, costs the process.
+// readEvents reads stdout to its end. An invalid line causes a warning. An endless line, or the end of stdout while
+// the process keeps running, condemns the process.
 func (c *Child) readEvents(stdout io.Reader) {
 	lines := event.NewReader(stdout, event.MaxLine)
 	warnings := 0
@@ -109,7 +109,7 @@ func (c *Child) afterStdout() {
 	}
 }
 
-// note keeps what the classification of the exit needs.
+// note records what the classification of the exit needs.
 func (c *Child) note(e event.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	kinLeave = 500 * time.Millisecond // for kin to end by themselves once the child has
+	kinLeave = 500 * time.Millisecond // for kin to end by themselves after the child
 	kinPoll  = 10 * time.Millisecond
 )
 
-// kin are the processes that a child has started, or had started, in groups of their own: a node's engine and its
-// ranks. They end by themselves when the child does, for their stdin closes; one that is stopped or hangs would stay,
-// with all the memory it has. The pid file names them, for a launcher that comes later.
+// kin are processes that a child, directly or indirectly, started in groups of their own: a node's engine and its
+// ranks. Normally they end when the child ends, because their stdin closes. A suspended or hanging one would stay
+// with all its memory. The pid file names them for a later launcher.
 type kin struct {
 	mu     sync.Mutex
 	path   string // of the pid file; empty: none
 	record pidFile
-	newest int // pid on this machine when all that the child had started was known; 0: look
+	newest int // newest pid on this machine when all of the child's kin were known; 0: unknown
 }
 
-// begin writes the child's pid file. Kin of the child before it that would not die stay named in it.
+// begin writes the child's pid file. It keeps surviving kin of the previous child.
 func (k *kin) begin(path string, pid int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,11 +42,11 @@ func (k *kin) begin(path string, pid int) error {
 	return k.record.write(path)
 }
 
-// look takes in what the process with that pid has started of late.
+// look records the processes that pid has started since the last look.
 func (k *kin) look(pid int) { k.lookAt(pid, newestPID()) }
 
-// lookAt is look when newest is the newest process of this machine: where all is known up to that one there is nothing
-// to look for.
+// lookAt is look, given the newest pid on this machine. If no process has started since all kin were known, there
+// is nothing to look for.
 func (k *kin) lookAt(pid, newest int) {
 	if newest != 0 && newest == k.known() {
 		return
@@ -54,9 +54,9 @@ func (k *kin) lookAt(pid, newest int) {
 	for _, child := range children(pid) {
 		id, err := Identify(child)
 		if err == nil && !k.has(id) {
-			_ = k.adopt(pid, child) // the next look tries again
+			_ = k.adopt(pid, child) // the next look retries
 		}
-		if err != nil || !k.has(id) { // one of the child's own group may still leave it
+		if err != nil || !k.has(id) { // a process in the child's group may still leave it
 			newest = 0
 		}
 	}
@@ -65,7 +65,7 @@ func (k *kin) lookAt(pid, newest int) {
 	k.newest = newest
 }
 
-// known is the newest process of this machine when all that the child had started was known.
+// known returns the newest pid at the time when all kin were known.
 func (k *kin) known() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,13 +78,13 @@ func (k *kin) has(id Identity) bool {
 	return slices.Contains(k.record.Also, id)
 }
 
-// adopt takes in a process and its descendants, as far as they have left the group of the process with the pid of.
+// adopt records a process and its descendants, except those in the group of process of.
 func (k *kin) adopt(of, pid int) error {
 	var found []Identity
 	for _, p := range family(pid) {
 		stat, err := ReadStat(p)
 		if err != nil || stat.Group == of {
-			continue // it has ended; or it is ended with the group
+			continue // it has ended, or will end with the group
 		}
 		if id, err := Identify(p); err == nil && id.Start == stat.Start {
 			found = append(found, id)
@@ -101,15 +101,15 @@ func (k *kin) adopt(of, pid int) error {
 	return k.record.write(k.path)
 }
 
-// alive are those that still run.
+// alive returns the kin that are still running.
 func (k *kin) alive() []Identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return alive(k.record.Also)
 }
 
-// end makes the kin of a child that has ended end, and returns those that don't. It takes kinLeave and drainLimit at
-// most, and what announce takes, which is called before the first is killed.
+// end ends the kin of a child that has ended, and returns the survivors. It takes at most kinLeave and drainLimit,
+// plus the time for announce, which it calls before the first kill.
 func (k *kin) end(announce func()) []Identity {
 	limit := time.Now().Add(drainLimit)
 	left := goneBy(time.Now().Add(kinLeave), k.alive())
@@ -119,13 +119,13 @@ func (k *kin) end(announce func()) []Identity {
 	began := time.Now()
 	announce()
 	for _, id := range left {
-		id.SignalGroup(syscall.SIGKILL) // which ends a stopped process too
+		id.SignalGroup(syscall.SIGKILL) // ends suspended processes too
 		id.Signal(syscall.SIGKILL)
 	}
 	return goneBy(limit.Add(time.Since(began)), left)
 }
 
-// forget removes the pid file, unless there is somebody left whom a later launcher can end.
+// forget removes the pid file, unless kin survive that a later launcher can end.
 func (k *kin) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,7 +143,7 @@ func alive(all []Identity) (running []Identity) {
 	return running
 }
 
-// goneBy waits until all have ended, or until a time, and returns those that still run.
+// goneBy waits until all have ended, or until limit, and returns those that are still running.
 func goneBy(limit time.Time, all []Identity) []Identity {
 	tick := time.NewTicker(kinPoll)
 	defer tick.Stop()
@@ -155,9 +155,9 @@ func goneBy(limit time.Time, all []Identity) []Identity {
 	}
 }
 
-// Adopt notes that the child's process pid, and what that one has started, must not outlive the child though they are
-// in other groups. A process is refused that neither descends from the child nor reads what the child writes, as an
-// engine does that an engine host has forked.
+// Adopt records that pid and its descendants must not outlive the child, although they are in other groups. It
+// rejects a process that neither descends from the child nor reads from it. An engine that an engine host has
+// forked reads from the child.
 func (c *Child) Adopt(pid int) error {
 	if !descends(pid, c.PID()) && !fedBy(pid, c.PID()) {
 		return fmt.Errorf("adopt process %d: it neither descends from process %d nor reads from it", pid, c.PID())
@@ -165,7 +165,7 @@ func (c *Child) Adopt(pid int) error {
 	return c.kin.adopt(c.PID(), pid)
 }
 
-// family is the child, its descendants, and those of its kin that have lost their parent.
+// family returns the pids of the child, its descendants, and its kin that have lost their parent.
 func (c *Child) family() []int {
 	all := family(c.PID())
 	for _, id := range c.kin.alive() {

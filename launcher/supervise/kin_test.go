@@ -15,7 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// household is a child with an engine in a group of its own, and a rank of the engine in the engine's, as a node has.
+// household is a child like a node, with an engine in a group of its own and a rank of the engine in the engine's
+// group.
 type household struct {
 	child        *Child
 	dir          string
@@ -24,7 +25,7 @@ type household struct {
 	announced    []int
 }
 
-// newHousehold starts one. Neither engine nor rank cares for its stdin; the child does for its own.
+// newHousehold starts a household. Engine and rank ignore the end of their stdin. The child does not.
 func newHousehold(t *testing.T, stopLimit time.Duration) *household {
 	t.Helper()
 	h := &household{dir: t.TempDir()}
@@ -53,7 +54,7 @@ func newHousehold(t *testing.T, stopLimit time.Duration) *household {
 		c.Condemn(event.CauseStopped, "test over")
 		<-c.Done()
 		for limit := time.Now().Add(time.Second); groupRuns(t, h.engine); time.Sleep(time.Millisecond) {
-			if time.Now().After(limit) { // a test that killed it itself didn't wait
+			if time.Now().After(limit) { // a test that killed the child itself did not wait
 				syscall.Kill(-h.engine, syscall.SIGKILL)
 				t.Error("the engine or its rank is left")
 				break
@@ -70,7 +71,7 @@ func (h *household) signal(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// known waits until the child's watch has seen a process.
+// known waits until the child's watch has found a process.
 func (h *household) known(t *testing.T, pid int) {
 	t.Helper()
 	eventually(t, "the process is known", func() bool {
@@ -79,7 +80,7 @@ func (h *household) known(t *testing.T, pid int) {
 	})
 }
 
-// Whoever kills a node must not leave its engine on the GPU, stopped as it may be.
+// However a node is killed, its engine must not stay on the GPU, even if suspended.
 func TestEngineDoesNotOutliveItsNode(t *testing.T) {
 	tests := map[string]func(*testing.T, *household){
 		"stopped": func(t *testing.T, h *household) { h.signal(t, -h.engine, syscall.SIGSTOP) },
@@ -114,7 +115,7 @@ func TestEngineDoesNotOutliveItsNode(t *testing.T) {
 	}
 }
 
-// A node that is killed while its engine still loads has not told of it.
+// A node that is killed while its engine is loading has not reported the engine.
 func TestWatchFindsTheEngineByItself(t *testing.T) {
 	h := newHousehold(t, 50*time.Millisecond)
 	h.known(t, h.engine)
@@ -126,7 +127,7 @@ func TestWatchFindsTheEngineByItself(t *testing.T) {
 	}
 }
 
-// An engine that was killed may leave a rank behind, whose group has lost its leader.
+// A killed engine may leave a rank behind, whose group has lost its leader.
 func TestRankOfADeadEngineDoesNotStay(t *testing.T) {
 	h := newHousehold(t, time.Hour)
 	if err := h.child.Adopt(h.engine); err != nil {
@@ -141,7 +142,7 @@ func TestRankOfADeadEngineDoesNotStay(t *testing.T) {
 	}
 }
 
-// A restarted engine takes the place of the one before in the pid file.
+// In the pid file, a restarted engine replaces the previous one.
 func TestPIDFileForgetsTheDead(t *testing.T) {
 	h := newHousehold(t, 50*time.Millisecond)
 	if err := h.child.Adopt(h.engine); err != nil {
@@ -185,7 +186,7 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 	}
 }
 
-// Kin that would not die stays named, for whoever can end it later.
+// Surviving kin stay in the pid file for a later sweep.
 func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, PIDFileName)
@@ -227,8 +228,8 @@ func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	}
 }
 
-// A look is skipped only where nothing was started since all were known. A process of the child's own group may leave
-// it late, without starting anything.
+// A look is skipped only if no process has started since all kin were known. A process in the child's own group may
+// leave the group later without starting anything.
 func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "go")
@@ -280,7 +281,7 @@ func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 	k.lookAt(pid, newest)
 	is("it left", true)
 
-	stdin.Close() // cat ends: all that is left is known
+	stdin.Close() // cat ends: all remaining processes are known
 	eventually(t, "one child is left", func() bool { return len(children(pid)) <= 1 })
 	k.lookAt(pid, newest)
 	k.record.Also = nil

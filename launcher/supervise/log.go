@@ -12,9 +12,8 @@ const (
 	tailSize        = 8 << 10
 )
 
-// Log is a child's stderr on disk: appended, rotated once it is large, with its end kept in memory for the
-// classification of a death. A disk that refuses to be written must not stop the child, so that failures only leave
-// gaps in the file.
+// Log is a child's stderr on disk. It is appended to, and rotated when it is large. Its end stays in memory for the
+// classification of the exit. Write errors must not stop the child, so they only leave gaps in the file.
 type Log struct {
 	path  string
 	limit int64
@@ -25,7 +24,7 @@ type Log struct {
 	tail []byte // at most 2 × tailSize
 }
 
-// OpenLog opens a log for appending; limit 0 is 32 MiB.
+// OpenLog opens a log for appending. limit = 0 means 32 MiB.
 func OpenLog(path string, limit int64) (*Log, error) {
 	if limit <= 0 {
 		limit = defaultLogLimit
@@ -47,8 +46,8 @@ func (l *Log) open() error {
 		file.Close()
 		return fmt.Errorf("open log: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 { // an earlier program made it
-		_ = file.Chmod(0o600) // it may be another user's
+	if info.Mode().Perm()&0o077 != 0 { // created by an earlier version
+		_ = file.Chmod(0o600) // fails if it belongs to another user
 	}
 	l.file, l.size = file, info.Size()
 	return nil
@@ -72,7 +71,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rotate moves the log to path.1. Where it can't, the log starts again at its beginning, so that it stays bounded.
+// rotate moves the log to path.1. If that fails, it removes the log, so that its size stays bounded.
 func (l *Log) rotate() {
 	if l.file != nil {
 		l.file.Close()
@@ -86,7 +85,7 @@ func (l *Log) rotate() {
 	}
 }
 
-// Tail returns the end of this Log, at most 8 KiB.
+// Tail returns the end of the log, at most 8 KiB.
 func (l *Log) Tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

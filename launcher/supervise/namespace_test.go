@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// contained is set in the copy of the test binary that sweeps a folder from within a PID namespace of its own.
+// contained is set in the copy of the test binary that sweeps a folder from a PID namespace of its own.
 const contained = "SUPERVISE_TEST_CONTAINED"
 
-// sweepContained sees its own namespace's processes only, as in a container, sweeps, and says what it ended.
+// sweepContained sweeps while it sees only its own namespace's processes, as in a container, and prints what it
+// ended.
 func sweepContained(dir string) {
 	err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, "")
 	if err == nil {
@@ -30,7 +31,7 @@ func sweepContained(dir string) {
 	os.Exit(0)
 }
 
-// A sweep in a container that shares the home with the host's launcher removes no pid file of what runs there.
+// A sweep in a container that shares the home with the host's launcher keeps the pid files of the host's processes.
 func TestSweepInAnotherPIDNamespace(t *testing.T) {
 	dir := t.TempDir()
 	pids, kill := killedLauncher(t, dir, 4)
@@ -57,7 +58,7 @@ func TestSweepInAnotherPIDNamespace(t *testing.T) {
 	}
 }
 
-// The same without such a namespace, and that one of another boot is still removed.
+// The same without a separate namespace. Also, records from another boot are still removed.
 func TestRecordsOfOtherPIDNamespaces(t *testing.T) {
 	own, err := Identify(os.Getpid())
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 )
 
-// remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory
-// takes its time to end.
+// remembered is the number of looks for which a kill counts. A process with much memory ends some time after the
+// kernel has killed it.
 const remembered = 15
 
-// KillMeter tells whether the kernel's out-of-memory killer has struck of late.
+// KillMeter reports whether the kernel's out-of-memory killer has recently killed a process.
 type KillMeter struct {
 	read func(age time.Duration) int64
 
 	mu   sync.Mutex
-	seen []int64 // counts at the last looks, the oldest first
+	seen []int64 // counts at the last looks, oldest first
 }
 
-// NewKillMeter has looked once.
+// NewKillMeter returns a KillMeter that has looked once.
 func NewKillMeter() *KillMeter {
 	return &KillMeter{read: host.oomKills, seen: []int64{host.oomKills(0)}}
 }
 
-// Look notes the count as it is now, or was a second ago: all children's looks share one reading.
+// Look records the current count, at most a second old, so that all children share one reading.
 func (k *KillMeter) Look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -34,7 +34,7 @@ func (k *KillMeter) Look() {
 	k.seen = append(k.seen, k.read(watchTick))
 }
 
-// Rise is how many kills there have been since the oldest look; -1 where the kernel doesn't tell.
+// Rise returns the number of kills since the oldest look, or -1 if the kernel does not report it.
 func (k *KillMeter) Rise() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *KillMeter) Rise() int64 {
 	return now - k.seen[0]
 }
 
-// killCount is the newest reading of hostmem.OOMKills, which is dear.
+// killCount caches hostmem.OOMKills, which is expensive.
 type killCount struct {
 	mu    sync.Mutex
 	at    time.Time
@@ -54,7 +54,7 @@ type killCount struct {
 
 var host killCount
 
-// oomKills is the count as it was at most age ago.
+// oomKills returns the count, at most age old.
 func (h *killCount) oomKills(age time.Duration) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

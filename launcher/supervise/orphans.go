@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Record writes at path that a process of this launcher's runs, for SweepOrphans. Whoever waits for the process removes
-// the file.
+// Record writes a pid file at path for a process of this launcher, for SweepOrphans. The caller removes the file
+// after the process has ended.
 func Record(path string, pid int) error {
 	var record pidFile
 	var err error
@@ -27,19 +27,23 @@ func Record(path string, pid int) error {
 	return record.write(path)
 }
 
-// Orphan is a process that a dead launcher left behind and SweepOrphans ended.
+// Orphan is a process of a dead launcher that SweepOrphans ended.
 type Orphan struct {
 	PID int
 	Dir string // the node's folder
 }
 
-// SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below
-// dir, and removes those files, no others: a file of that name with another content is somebody else's, and what a
-// launcher in another PID namespace recorded stays as it is: that launcher may live. A node exits by itself when its
-// launcher dies, and its engine when the node does, so that this finds only the ones that hang or are stopped.
-// Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each
-// node gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
-// The error, with the orphans found so far, says which of them did not die or what could not be read.
+// SweepOrphans ends the processes of dead launchers that are named in the pid files in and below dir, and removes
+// these files. Normally a node exits when its launcher dies, and its engine when the node does, so SweepOrphans
+// finds only processes that hang or are suspended.
+//
+// It leaves alone the processes of living launchers, files with that name and other content, and records from
+// another PID namespace, whose launcher may be alive. It identifies processes by pid, start time and boot, never by
+// pid alone.
+//
+// Each node gets SIGTERM, and SIGKILL after term. Then what the node had started gets SIGKILL. The folders are
+// handled in parallel. With an error, SweepOrphans returns the orphans found so far. The error names those that did
+// not die and what could not be read.
 func SweepOrphans(ctx context.Context, dir string, term time.Duration) ([]Orphan, error) {
 	records, failure := findRecords(ctx, dir)
 	orphans := make([][]Orphan, len(records))
@@ -62,11 +66,11 @@ type found struct {
 	record pidFile
 }
 
-// sweepDepth is how many folders below the one that is swept a pid file lies at most: runs/RUN/NODE/pid.json.
+// sweepDepth is the maximum depth of a pid file below the swept folder, as in runs/RUN/NODE/pid.json.
 const sweepDepth = 2
 
-// findRecords returns those in and below dir, without following links. A file of that name that this package didn't
-// write is not touched.
+// findRecords returns the pid files of dead launchers in and below dir. It does not follow links, and ignores files
+// that this package did not write.
 func findRecords(ctx context.Context, dir string) ([]found, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +108,7 @@ func findRecords(ctx context.Context, dir string) ([]found, error) {
 	return records, err
 }
 
-// sweep ends what a record names, then removes it.
+// sweep ends the processes in a record, then removes it.
 func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) {
 	dir := filepath.Dir(f.path)
 	var orphans []Orphan
@@ -128,8 +132,8 @@ func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) 
 	return orphans, nil
 }
 
-// End ends a process that is no child of ours and can't be waited for: SIGTERM to its group, unless it is given no time
-// to obey, and SIGKILL.
+// End ends a process that is not our child, so we cannot wait for it. If term is above 0, its group first gets
+// SIGTERM. Then it gets SIGKILL.
 func End(ctx context.Context, id Identity, term time.Duration) error {
 	if term > 0 {
 		id.SignalGroup(syscall.SIGTERM)
@@ -143,7 +147,7 @@ func End(ctx context.Context, id Identity, term time.Duration) error {
 	return awaitGone(ctx, id, 5*time.Second)
 }
 
-// awaitGone polls for the end of a process.
+// awaitGone polls until a process has ended.
 func awaitGone(ctx context.Context, id Identity, limit time.Duration) error {
 	timer, tick := time.NewTimer(limit), time.NewTicker(kinPoll)
 	defer timer.Stop()

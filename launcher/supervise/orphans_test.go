@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// middle is set in the copy of the test binary that plays a launcher to be killed.
+// middle is set in the copy of the test binary that acts as a launcher to be killed.
 const middle = "SUPERVISE_TEST_MIDDLE"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(hermetic.Main(m))
 }
 
-// playLauncher starts children and says their pids, then waits: one that exits when its stdin closes, one that ignores
-// everything but SIGKILL, and one whose engine, in a group of its own, is stopped.
+// playLauncher starts children, prints their pids, and waits. One exits when its stdin closes, one ignores
+// everything except SIGKILL, and one has a suspended engine in a group of its own.
 func playLauncher(dir string) {
 	for name, script := range map[string]string{
 		"good":     `cat >/dev/null`,
@@ -46,7 +46,7 @@ func playLauncher(dir string) {
 	} {
 		c, err := Start(Process{
 			Path: "/bin/sh", Args: []string{"-c", script}, LogPath: filepath.Join(dir, name, "log.txt"), PIDPath: filepath.Join(dir, name, PIDFileName),
-			StopLimit: 50 * time.Millisecond, // so that it looks often
+			StopLimit: 50 * time.Millisecond, // makes the watch tick often
 		}, func(event.Event) {})
 		if err != nil {
 			fmt.Println(err)
@@ -64,8 +64,8 @@ func playLauncher(dir string) {
 	}
 }
 
-// killedLauncher starts a launcher with these children, waits until it has them, and returns their pids. kill ends it
-// as kill -9 does.
+// killedLauncher starts a launcher, waits until it has started these children, and returns their pids. kill kills
+// it with SIGKILL.
 func killedLauncher(t *testing.T, dir string, children int) (pids map[string]int, kill func()) {
 	t.Helper()
 	launcher := exec.Command(os.Args[0])
@@ -104,7 +104,7 @@ func TestOrphansOfAKilledLauncher(t *testing.T) {
 	if found, err := SweepOrphans(t.Context(), dir, time.Second); err != nil || len(found) != 0 || slices.ContainsFunc(all, func(n string) bool { return !runs(n) }) {
 		t.Fatalf("a living launcher's children were touched: %v %v", found, err)
 	}
-	// The engine is stopped: it can't notice that its node is gone.
+	// The engine is suspended, so it cannot notice that its node is gone.
 	eventually(t, "the engine is in the node's pid file", func() bool {
 		f, err := readPIDFile(filepath.Join(dir, "deserter", PIDFileName))
 		return err == nil && len(f.Also) == 1 && f.Also[0].PID == pids["engine"]
@@ -131,7 +131,7 @@ func TestOrphansOfAKilledLauncher(t *testing.T) {
 	}
 }
 
-// A pid that has been given to someone else since must not be killed.
+// A process that has got a reused pid must not be killed.
 func TestSweepSparesStrangers(t *testing.T) {
 	stranger := exec.Command("/bin/sleep", "1000")
 	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -169,8 +169,8 @@ func TestSweepSparesStrangers(t *testing.T) {
 	}
 }
 
-// A sweep touches its own pid files and nothing else: not another program's file of that name, not one below a link or
-// far below.
+// A sweep touches only pid files that this package wrote: not another program's file with that name, nor files
+// behind a link or too deep.
 func TestSweepTouchesOnlyItsOwnFiles(t *testing.T) {
 	dir := t.TempDir()
 	own, err := Identify(os.Getpid())
@@ -192,17 +192,18 @@ func TestSweepTouchesOnlyItsOwnFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		filepath.Join(dir, "cut", PIDFileName):                   `{"process":{"pid":1`,
-		filepath.Join(dir, "cut", PIDFileName+temporary):         `{"pro`,
-		filepath.Join(dir, "other", PIDFileName):                 `{"pid": 4711}`,
-		filepath.Join(dir, "older", PIDFileName):                 `4711`,
-		filepath.Join(dir, "nobody", PIDFileName):                `{"process":{"pid":-1},"parent":{"pid":0}}`,
-		filepath.Join(dir, "init", PIDFileName):                  `{"process":{"pid":1,"start_ticks":1,"boot_id":"x"},"parent":{"pid":1,"start_ticks":1,"boot_id":"x"}}`,
-		filepath.Join(dir, "more", PIDFileName):                  strings.Replace(string(dead), "{", `{"owner":"web server",`, 1),
-		filepath.Join(dir, "a", "b", "c", PIDFileName):           string(dead),
-		filepath.Join(foreign, PIDFileName):                      string(dead),
-		filepath.Join(dir, "busy", PIDFileName+temporary):        string(living),
-		filepath.Join(dir, "run", "node", PIDFileName):           string(dead), // ours, from here on
+		filepath.Join(dir, "cut", PIDFileName):            `{"process":{"pid":1`,
+		filepath.Join(dir, "cut", PIDFileName+temporary):  `{"pro`,
+		filepath.Join(dir, "other", PIDFileName):          `{"pid": 4711}`,
+		filepath.Join(dir, "older", PIDFileName):          `4711`,
+		filepath.Join(dir, "nobody", PIDFileName):         `{"process":{"pid":-1},"parent":{"pid":0}}`,
+		filepath.Join(dir, "init", PIDFileName):           `{"process":{"pid":1,"start_ticks":1,"boot_id":"x"},"parent":{"pid":1,"start_ticks":1,"boot_id":"x"}}`,
+		filepath.Join(dir, "more", PIDFileName):           strings.Replace(string(dead), "{", `{"owner":"web server",`, 1),
+		filepath.Join(dir, "a", "b", "c", PIDFileName):    string(dead),
+		filepath.Join(foreign, PIDFileName):               string(dead),
+		filepath.Join(dir, "busy", PIDFileName+temporary): string(living),
+		// from here on, written by this package
+		filepath.Join(dir, "run", "node", PIDFileName):           string(dead),
 		filepath.Join(dir, "run", "torn", PIDFileName+temporary): string(dead),
 	}
 	for path, content := range files {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own is the owner's goroutine: both pipes are drained, then the process is reaped.
+// own is the owner's goroutine. It drains both pipes, then reaps the process.
 func (c *Child) own(stdout, stderr *os.File) {
 	kills := NewKillMeter()
 	var readers sync.WaitGroup
@@ -21,7 +21,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	AwaitEnd(c.PID())
 	kernelKills := kills.Rise()
 	close(c.ended)
-	// The zombie still holds the group's number, so that the signal can only meet what the child left behind.
+	// The zombie still holds the group's id, so the signal can only reach what the child left behind.
 	c.signal(syscall.SIGKILL)
 	limit := time.Now().Add(min(c.patience, drainLimit))
 	stdout.SetReadDeadline(limit)
@@ -35,7 +35,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	c.stdin.Close()
 
 	c.mu.Lock()
-	c.cmd.Wait() // its error is in ProcessState
+	c.cmd.Wait() // the result is in ProcessState
 	c.reaped = true
 	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	c.exit.Code = c.cmd.ProcessState.ExitCode()
@@ -50,8 +50,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	close(c.done)
 }
 
-// AwaitEnd returns when a child of this process has ended, and leaves it to be reaped, so that its number stays its
-// own.
+// AwaitEnd returns when a child of this process has ended. It does not reap the child, so the pid stays reserved.
 func AwaitEnd(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -61,14 +60,14 @@ func AwaitEnd(pid int) {
 	}
 }
 
-// owned tells whether the child's pid is still its own.
+// owned reports whether the pid still belongs to the child.
 func (c *Child) owned() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.reaped
 }
 
-// signal sends to the whole group, never to a number that may have been given to someone else.
+// signal sends a signal to the whole group, unless the id may belong to another process by now.
 func (c *Child) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

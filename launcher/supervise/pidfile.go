@@ -12,20 +12,20 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// PIDFileName is the file in a node's folder that says which processes run there.
+// PIDFileName is the name of the file in a node's folder that identifies the processes running there.
 const PIDFileName = "pid.json"
 
-// temporary ends the name of a pid file that is being written.
+// temporary is the suffix of a pid file that is being written.
 const temporary = ".tmp"
 
-// errTorn is returned for a pid file that can't be understood.
+// errTorn reports a pid file that cannot be parsed.
 var errTorn = errors.New("not a pid file")
 
-// pidFile is the content of a PIDFileName.
+// pidFile is the content of a pid file.
 type pidFile struct {
 	Process Identity   `json:"process"`
-	Parent  Identity   `json:"parent"`         // the launcher that owns it
-	Also    []Identity `json:"also,omitempty"` // started by the process, in groups of their own
+	Parent  Identity   `json:"parent"`         // the launcher that owns the process
+	Also    []Identity `json:"also,omitempty"` // kin in groups of their own
 }
 
 // maxPIDFile bounds a pid file, in bytes.
@@ -36,14 +36,14 @@ type opener func(path string, flag int, perm fs.FileMode) (*os.File, error)
 
 func readPIDFile(path string) (pidFile, error) { return openPIDFile(os.OpenFile, path) }
 
-// Recorded is the process that a pid file names, if it is that process and lives.
+// Recorded returns the process in a pid file, if it is still running.
 func Recorded(path string) (Identity, bool) {
 	f, err := readPIDFile(path)
 	return f.Process, err == nil && !f.Process.Elsewhere() && f.Process.Alive()
 }
 
-// openPIDFile returns errTorn for what this package didn't write whole: another program's file, or one that a crash cut
-// short.
+// openPIDFile reads a pid file. It returns errTorn for a file that this package did not write, or that a crash
+// truncated.
 func openPIDFile(open opener, path string) (pidFile, error) {
 	file, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -61,13 +61,13 @@ func openPIDFile(open opener, path string) (pidFile, error) {
 			return pidFile{}, fmt.Errorf("%s: %w: it names no process", path, errTorn)
 		}
 	}
-	if f.Process.PID == 1 { // a launcher may be the first process of a container, a child is not
+	if f.Process.PID == 1 { // a launcher may be the first process of a container, but a child may not
 		return pidFile{}, fmt.Errorf("%s: %w: it names the first process", path, errTorn)
 	}
 	return f, nil
 }
 
-// write replaces the file whole. An empty path writes nothing.
+// write replaces the file atomically. It does nothing for an empty path.
 func (f pidFile) write(path string) error {
 	if path == "" {
 		return nil
@@ -79,7 +79,7 @@ func (f pidFile) write(path string) error {
 	for try := 0; ; try++ {
 		err := files.Replace(path, path+temporary, append(data, '\n'), 0o600)
 		if errors.Is(err, fs.ErrNotExist) && try == 0 {
-			continue // a sweep took it for a dead launcher's before its content was there
+			continue // a sweep removed the temporary file before it had content
 		}
 		if err != nil {
 			return fmt.Errorf("write pid file: %w", err)

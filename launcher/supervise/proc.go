@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat is the part of /proc/PID/stat that tells who a process is, and how large.
+// Stat is the part of /proc/PID/stat with a process's identity and size.
 type Stat struct {
 	State    byte // Z: zombie
 	Parent   int
 	Group    int    // process group
-	Session  int    // that it belongs to
-	Start    uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
-	Resident int64  // bytes, shared ones included
+	Session  int    // session id
+	Start    uint64 // clock ticks after boot; identifies a process together with its pid until the next boot
+	Resident int64  // bytes, including shared pages
 }
 
-// ReadStat reads a process; os.ErrNotExist when there is none.
+// ReadStat reads the state of a process. The error is os.ErrNotExist if there is none.
 func ReadStat(pid int) (Stat, error) {
 	data, err := readProc("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -34,8 +34,8 @@ func ReadStat(pid int) (Stat, error) {
 	return parseStat(data)
 }
 
-// readProc reads a small file of /proc. os.ReadFile makes three times as many system calls, of which the poller's
-// always fail here, and each child is looked at every second.
+// readProc reads a small file of /proc. It makes a third of the system calls of os.ReadFile, whose attempts to use
+// the poller always fail here. That matters because each child is checked every second.
 func readProc(path string) ([]byte, error) {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -55,7 +55,7 @@ func readProc(path string) ([]byte, error) {
 	}
 }
 
-// retried repeats a system call that a signal interrupts.
+// retried repeats a system call that a signal has interrupted.
 func retried(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
@@ -64,7 +64,7 @@ func retried(call func() (int, error)) (int, error) {
 	}
 }
 
-// parseStat parses proc_pid_stat(5). The command's name may hold blanks and brackets, so that fields count from its
+// parseStat parses proc_pid_stat(5). The command's name may contain blanks and brackets, so fields count from its
 // last bracket.
 func parseStat(data []byte) (Stat, error) {
 	at := bytes.LastIndexByte(data, ')')
@@ -98,7 +98,7 @@ func parseStat(data []byte) (Stat, error) {
 	return s, nil
 }
 
-// family is a process and its descendants, as far as they can be seen, in an order in which parents come first.
+// family returns a process and its visible descendants, parents first.
 func family(pid int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -121,17 +121,17 @@ func family(pid int) []int {
 	return found
 }
 
-// children are the processes that a process's threads have started, zombies included; none where the kernel doesn't
-// tell.
+// children returns the processes that a process's threads have started, including zombies. It returns none if the
+// kernel does not report them.
 func children(pid int) []int {
 	folder := "/proc/" + strconv.Itoa(pid) + "/task"
 	threads, err := names(folder)
 	if err != nil {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	var found []int
 	for _, thread := range threads {
-		data, err := readProc(folder + "/" + thread + "/children") // fails where the thread has just ended
+		data, err := readProc(folder + "/" + thread + "/children") // fails if the thread has just ended
 		if err != nil {
 			continue
 		}
@@ -144,7 +144,7 @@ func children(pid int) []int {
 	return found
 }
 
-// names lists what is in a folder. Unlike filepath.Glob it doesn't list the folders in it, which is dear in /proc.
+// names lists a folder. Unlike filepath.Glob it does not list the folders inside, which is expensive in /proc.
 func names(folder string) ([]string, error) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -154,7 +154,7 @@ func names(folder string) ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// newestPID is the pid that the kernel has given out last, to a process or a thread; 0 where it doesn't tell.
+// newestPID returns the pid that the kernel assigned last, to a process or a thread, or 0 if unknown.
 func newestPID() int {
 	data, err := readProc("/proc/loadavg")
 	if err != nil {
@@ -164,11 +164,12 @@ func newestPID() int {
 	if len(fields) < 5 {
 		return 0
 	}
-	pid, _ := strconv.Atoi(fields[4]) // 0 where it is none
+	pid, _ := strconv.Atoi(fields[4]) // 0 if it is not a number
 	return pid
 }
 
-// descends tells whether a process was started by another one, directly or not, as far as all in between still run.
+// descends reports whether process from has started pid, directly or indirectly, as far as all processes between
+// them are still running.
 func descends(pid, from int) bool {
 	for range 32 { // generations
 		stat, err := ReadStat(pid)
@@ -183,13 +184,14 @@ func descends(pid, from int) bool {
 	return false
 }
 
-// fedBy tells whether a process's stdin is a pipe whose other end another one holds.
+// fedBy reports whether a process's stdin is a pipe whose other end process from holds.
 func fedBy(pid, from int) bool {
 	stdin, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", "0"))
 	if err != nil || !strings.HasPrefix(stdin, "pipe:") {
 		return false
 	}
-	held, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(from), "fd", "*")) // fails for a bad pattern alone
+	// fails only for an invalid pattern
+	held, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(from), "fd", "*"))
 	for _, path := range held {
 		if target, err := os.Readlink(path); err == nil && target == stdin {
 			return true
@@ -198,7 +200,7 @@ func fedBy(pid, from int) bool {
 	return false
 }
 
-// bootID is that of the kernel's run.
+// bootID identifies the boot of the kernel.
 var bootID = sync.OnceValues(func() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -207,8 +209,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 })
 
-// pidNamespace names the PID namespace of this process, as the kernel does ("pid:[4026531836]"); empty where it doesn't
-// tell.
+// pidNamespace returns the PID namespace of this process in the kernel's form ("pid:[4026531836]"), or "" if
+// unknown.
 var pidNamespace = sync.OnceValue(func() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -217,12 +219,12 @@ var pidNamespace = sync.OnceValue(func() string {
 	return name
 })
 
-// Identity names one process beyond the reuse of its pid.
+// Identity identifies a process even if its pid is reused.
 type Identity struct {
 	PID       int    `json:"pid"`
-	Start     uint64 `json:"start_ticks"` // of /proc/PID/stat
+	Start     uint64 `json:"start_ticks"` // from /proc/PID/stat
 	Boot      string `json:"boot_id"`
-	Namespace string `json:"pid_namespace,omitempty"` // in which PID names it; empty: not recorded
+	Namespace string `json:"pid_namespace,omitempty"` // namespace of PID; empty: not recorded
 }
 
 // Identify returns the identity of a running process.
@@ -238,8 +240,8 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: stat.Start, Boot: boot, Namespace: pidNamespace()}, nil
 }
 
-// Elsewhere tells that the process belongs to another PID namespace of the running kernel, as a container's do. Whether
-// it lives can't be seen from here: its pid names another process here, or none.
+// Elsewhere reports whether the process belongs to another PID namespace of the running kernel, as in a container.
+// Its pid then means nothing here, so Alive cannot tell whether it is running.
 func (id Identity) Elsewhere() bool {
 	if id.Namespace == "" || id.Namespace == pidNamespace() {
 		return false
@@ -248,8 +250,8 @@ func (id Identity) Elsewhere() bool {
 	return err == nil && id.Boot == boot
 }
 
-// Alive tells whether this very process still runs. A zombie does not, nor does one of another PID namespace, as far as
-// can be seen.
+// Alive reports whether this process is still running. It is false for a zombie, and for a process in another PID
+// namespace.
 func (id Identity) Alive() bool {
 	if id.PID <= 0 {
 		return false
@@ -265,15 +267,15 @@ func (id Identity) Alive() bool {
 	return err == nil && now == id
 }
 
-// SignalGroup sends a signal to the process's group if the process still is what the identity says.
+// SignalGroup sends a signal to the process's group if the process is still running.
 func (id Identity) SignalGroup(s syscall.Signal) {
 	if id.Alive() {
 		syscall.Kill(-id.PID, s)
 	}
 }
 
-// Signal sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't
-// change hands in between.
+// Signal sends a signal to the process only. It takes the process handle before it checks the identity, so that the
+// pid cannot be reused in between.
 func (id Identity) Signal(s syscall.Signal) {
 	if id.PID <= 1 {
 		return
@@ -284,6 +286,6 @@ func (id Identity) Signal(s syscall.Signal) {
 	}
 	defer p.Release()
 	if id.Alive() {
-		_ = p.Signal(s) // fails where it has just ended
+		_ = p.Signal(s) // fails if it has just ended
 	}
 }

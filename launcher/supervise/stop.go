@@ -10,21 +10,22 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// ErrUnkillable says that a process survived SIGKILL: it hangs in the kernel. Its owner goroutine stays behind and
-// reaps it if it ever ends.
+// ErrUnkillable reports that a process survived SIGKILL because it hangs in the kernel. Its owner goroutine
+// remains, and reaps the process if it ends later.
 var ErrUnkillable = errors.New("the process does not die")
 
-// Ladder bounds the steps of a stop. Zero takes the default. All in all a stop takes the sum of these, of drainLimit,
-// and of AnnounceLimit where there is a BeforeKill.
+// Ladder bounds the steps of a stop. Zero values mean the defaults. The total duration of a stop is the sum of
+// these values and drainLimit, plus AnnounceLimit with a BeforeKill.
 type Ladder struct {
-	Grace time.Duration // from the stop command on: finish the step, checkpoint; 17 s
-	Term  time.Duration // after SIGTERM and the end of stdin; 2 s
-	Kill  time.Duration // after SIGKILL; 1 s
+	Grace time.Duration // after the stop command, to finish the step and write a checkpoint; default 17 s
+	Term  time.Duration // after SIGTERM and the end of stdin; default 2 s
+	Kill  time.Duration // after SIGKILL; default 1 s
 }
 
 const (
 	killLimit = time.Second
-	endLimit  = 30 * time.Second // after SIGKILL, where nobody waits for the whole to stop: a full disk queue may hold a process as long
+	// after SIGKILL outside of a run's stop: a busy disk queue may hold a process this long
+	endLimit = 30 * time.Second
 )
 
 func (l Ladder) withDefaults() Ladder {
@@ -40,7 +41,7 @@ func (l Ladder) withDefaults() Ladder {
 	return l
 }
 
-// Limit is the longest that Stop takes; announced says that there is a BeforeKill.
+// Limit returns the maximum duration of Stop. announced means that there is a BeforeKill.
 func (l Ladder) Limit(announced bool) time.Duration {
 	l = l.withDefaults()
 	sum := l.Grace + l.Term + l.Kill + drainLimit
@@ -50,8 +51,8 @@ func (l Ladder) Limit(announced bool) time.Duration {
 	return sum
 }
 
-// Stop asks the child to finish, then insists: the stop command; SIGTERM to the group, and the end of its stdin;
-// SIGKILL. When hurry is closed it goes straight to SIGKILL, without BeforeKill. It returns when the child is gone, or
+// Stop ends the child in steps: the stop command, then SIGTERM to the group and the end of its stdin, then SIGKILL.
+// When hurry is closed, it skips to SIGKILL without BeforeKill. It returns when the child has ended, or
 // ErrUnkillable.
 func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
@@ -59,7 +60,7 @@ func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	c.mu.Lock()
 	c.exit.Asked = true
 	c.mu.Unlock()
-	// A failure to send is no news here: the next steps follow in any case.
+	// Ignore a failure to send: the next steps follow anyway.
 	_ = c.sendWithin(protocol.Command{Type: protocol.CommandStop}, min(l.Grace, time.Second))
 	if c.goneWithin(l.Grace-time.Since(begin), hurry) {
 		return nil
@@ -68,8 +69,9 @@ func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	return c.killed(l.Kill, nil)
 }
 
-// End makes a child end that can't be asked: SIGTERM and the end of its stdin, SIGKILL. It returns when the child is
-// gone, or ErrUnkillable: after half a minute or, once ctx has ended, as soon as Stop would.
+// End ends a child that cannot handle a stop command: SIGTERM and the end of its stdin, then SIGKILL. It returns
+// when the child has ended, or ErrUnkillable after half a minute. Once ctx has ended, it returns as soon as Stop
+// would.
 func (c *Child) End(ctx context.Context, l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
 	c.insist(l.Term, hurry)
@@ -79,18 +81,18 @@ func (c *Child) End(ctx context.Context, l Ladder, hurry <-chan struct{}) error 
 	return c.killed(l.Kill, nil)
 }
 
-// insist does what a process that listens to anything ends by, and then kills it.
+// insist sends SIGTERM and closes stdin, then sends SIGKILL.
 func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.mu.Lock()
 	c.exit.Forced = true
 	c.mu.Unlock()
-	c.kin.look(c.PID()) // once it is gone nobody can tell what it had started
+	c.kin.look(c.PID()) // after its end, its children can no longer be found
 	select {
 	case <-hurry:
 	default:
 		c.announce()
 		c.signal(syscall.SIGTERM)
-		c.signal(syscall.SIGCONT) // a stopped process would keep the other one pending
+		c.signal(syscall.SIGCONT) // in a suspended process, SIGTERM would stay pending
 		c.stdin.Close()
 		if c.goneWithin(term, hurry) {
 			return
@@ -99,8 +101,8 @@ func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.signal(syscall.SIGKILL)
 }
 
-// killed waits for the end of a child that was sent SIGKILL; once it is dead, draining its pipes, ending its kin and
-// reaping it are bounded.
+// killed waits for the end of a child after SIGKILL. Draining its pipes, ending its kin and reaping it take a
+// bounded time.
 func (c *Child) killed(limit time.Duration, cut <-chan struct{}) error {
 	if c.goneWithin(limit+drainLimit, cut) {
 		return nil
@@ -108,7 +110,7 @@ func (c *Child) killed(limit time.Duration, cut <-chan struct{}) error {
 	return fmt.Errorf("process %d: %w", c.PID(), ErrUnkillable)
 }
 
-// Condemn kills the child at once for a cause that its Exit then has.
+// Condemn kills the child at once and records the cause for its Exit.
 func (c *Child) Condemn(cause, message string) {
 	c.mu.Lock()
 	if c.exit.Cause == "" {
@@ -125,7 +127,7 @@ func (c *Child) Condemn(cause, message string) {
 	c.signal(syscall.SIGKILL)
 }
 
-// Blame records why the child is about to be ended, for its Exit; the first cause stays.
+// Blame records for the Exit why the child is about to be ended. The first cause stays.
 func (c *Child) Blame(cause, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

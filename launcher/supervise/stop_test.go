@@ -19,18 +19,18 @@ import (
 // tracerOf is set in the copy of the test binary that traces a process.
 const tracerOf = "SUPERVISE_TEST_TRACER_OF"
 
-// A spot VM is gone 25 s after its notice, and the coordinator has its own work to do after its nodes are gone.
+// A spot VM ends 25 s after its notice, and the coordinator has work left after its nodes have ended.
 func TestDefaultStopFitsASpotNotice(t *testing.T) {
 	if limit := (Ladder{}).Limit(false); limit != 22*time.Second {
 		t.Errorf("a stop may take %s, want 22 s", limit)
 	}
 }
 
-// The worst case: a child that ignores everything, whose pipes a stranger holds open, with somebody to ask before the
-// kill.
+// The worst case: a child that ignores everything, with pipes that another process holds open, and with a
+// BeforeKill.
 func TestWorstStopIsWithinItsLimit(t *testing.T) {
 	ladder := Ladder{Grace: 200 * time.Millisecond, Term: 200 * time.Millisecond, Kill: 200 * time.Millisecond}
-	h := newHousehold(t, time.Hour) // its engine and rank hold its stdout and its stderr, and end with it
+	h := newHousehold(t, time.Hour) // its engine and rank hold its stdout and stderr, and end with it
 	c, r, _ := shell(t, `trap '' TERM; setsid sleep 5 & echo '`+loadedLine+`'; while :; do sleep 1000; done`)
 	eventually(t, "it has loaded", func() bool { return len(r.all()) > 0 })
 	for name, child := range map[string]*Child{"stranger": c, "engine": h.child} {
@@ -44,8 +44,8 @@ func TestWorstStopIsWithinItsLimit(t *testing.T) {
 	}
 }
 
-// traced makes a child one that SIGKILL doesn't end as far as its parent can see: another process traces it, and
-// doesn't wait for it. release lets it go.
+// traced makes the end of a child by SIGKILL invisible to its parent: another process traces the child and does not
+// wait for it. release ends the tracing.
 func traced(t *testing.T, c *Child) (release func()) {
 	t.Helper()
 	tracer := exec.Command(os.Args[0])
@@ -74,8 +74,8 @@ func traced(t *testing.T, c *Child) (release func()) {
 
 // playTracer traces a process until its stdin closes.
 func playTracer(pid int) {
-	runtime.LockOSThread() // only the thread that traces is the tracer
-	const seize = 0x4206   // PTRACE_SEIZE: it isn't stopped
+	runtime.LockOSThread() // the tracer is a thread
+	const seize = 0x4206   // PTRACE_SEIZE does not suspend the process
 	if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, seize, uintptr(pid), 0, 0, 0, 0); errno != 0 {
 		fmt.Println(errno)
 		os.Exit(1)
@@ -85,7 +85,7 @@ func playTracer(pid int) {
 	os.Exit(0)
 }
 
-// A process that does not die holds up nobody for longer than the limits say, and is reaped when it dies after all.
+// An unkillable process blocks callers only for the documented limits, and is reaped if it ends later.
 func TestWaitsForTheUnkillableAreBounded(t *testing.T) {
 	ladder := Ladder{Grace: 100 * time.Millisecond, Term: 100 * time.Millisecond, Kill: 100 * time.Millisecond}
 	ends := map[string]func(*Child) error{

@@ -13,10 +13,10 @@ const (
 	minTick   = 10 * time.Millisecond
 )
 
-// watch looks at the process until it ends: what it starts in other groups must not outlive it; what the kernel's
-// out-of-memory killer does meanwhile tells how it died; and while it is stopped it can neither work nor notice that it
-// should end. A stopped process is continued, and condemned where that doesn't help. Time is counted in looks, of which
-// there are none while this program itself is stopped.
+// watch checks the process every second until it ends. It records kin in other groups, which must not outlive the
+// child, and kernel OOM kills, which help to classify the exit. It continues a suspended process, and condemns it
+// if that does not help, because a suspended process can neither work nor stop. Time is counted in checks, so that
+// it does not pass while this program itself is suspended.
 func (c *Child) watch(kills *KillMeter) {
 	tick := min(watchTick, max(minTick, c.stopLimit/5))
 	ticker := time.NewTicker(tick)

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// watched starts a script whose watch is short of patience.
+// watched starts a script with a short StopLimit.
 func watched(t *testing.T, script string) (*Child, *recorder) {
 	t.Helper()
 	var r recorder
@@ -80,18 +80,19 @@ func TestKillMeter(t *testing.T) {
 	}
 }
 
-// The kernel kills a process that takes more than its control group may have: that is host memory, a plain kill -9
-// isn't.
+// The kernel kills a process that exceeds its control group's memory. That counts as lack of host memory, a plain
+// kill -9 does not.
 func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")
 	}
 	group := memoryGroup(t, 24<<20)
-	c, _ := watched(t, `echo $$ >`+group+`/cgroup.procs; exec tail /dev/zero`) // which keeps the line that never ends
+	// tail keeps the endless line in memory
+	c, _ := watched(t, `echo $$ >`+group+`/cgroup.procs; exec tail /dev/zero`)
 	if v := ended(t, c).Verdict(); v.Cause != event.CauseHostOutOfMemory || !strings.Contains(v.Message, "by the kernel") {
 		t.Errorf("verdict %+v", v)
 	}
-	for range 20 { // others on this machine may run out of memory meanwhile
+	for range 20 { // other processes on this machine may run out of memory meanwhile
 		before := hostmem.OOMKills()
 		c, r := watched(t, `echo '`+loadedLine+`'; exec sleep 1000`)
 		eventually(t, "the looks before are forgotten", func() bool { return len(r.all()) > 0 })
@@ -110,7 +111,7 @@ func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 	t.Skip("the kernel kills all the time")
 }
 
-// memoryGroup makes a control group whose processes may hold so many bytes; it skips the test where none can be made.
+// memoryGroup creates a control group with a memory limit in bytes. It skips the test if that is not possible.
 func memoryGroup(t *testing.T, limit int64) string {
 	t.Helper()
 	for _, kind := range []struct{ parent, file string }{
@@ -121,7 +122,8 @@ func memoryGroup(t *testing.T, limit int64) string {
 			continue
 		}
 		t.Cleanup(func() { eventually(t, "the control group is empty", func() bool { return os.Remove(dir) == nil }) })
-		file, err := os.OpenFile(filepath.Join(dir, kind.file), os.O_WRONLY, 0) // the kernel makes it, in a folder of its own
+		// the kernel creates it in a control group's folder
+		file, err := os.OpenFile(filepath.Join(dir, kind.file), os.O_WRONLY, 0)
 		if err != nil {
 			continue
 		}
