@@ -10,33 +10,32 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// attempt is one process of a node, as its events change it.
+// attempt is one process of a node and the state derived from its events.
 type attempt struct {
 	child     *supervise.Child
-	outage    *outage       // the first that can end it
-	spawned   chan struct{} // closed when child is set and its spawn event is out
+	outage    *outage       // the next outage that can end it
+	spawned   chan struct{} // closed after child is set and its spawn event emitted
 	loaded    chan struct{} // closed at the loaded event
 	isUp      atomic.Bool
-	upSince   moment // the loaded event
+	upSince   moment // time of the loaded event
 	lastEvent moment
-	gotOn     moment      // the spawn, the last state, request of a lease, grant or release
-	asks      atomic.Bool // waits for a lease
-	survives  atomic.Bool // it can't be killed
-	cut       bool        // a lease of it was less than it asked for; the events' reader only
+	gotOn     moment      // time of the spawn, or of the last state, lease request, grant or release
+	asks      atomic.Bool // waiting for a lease
+	survives  atomic.Bool // it cannot be killed
+	cut       bool        // it has got a lease smaller than requested; used by the event reader only
 
 	mu     sync.Mutex
-	rounds int // done in this attempt, for the first time
-	round  int // the last one it was at
+	rounds int // completed in this attempt, for the first time
+	round  int // round of the last reported state
 	state  event.State
-	step   *event.MemoryStep // the last
+	step   *event.MemoryStep // the last reported one
 
-	verdict supervise.Verdict // what its end means
-	healthy time.Duration     // how long it ran well
+	verdict supervise.Verdict // classification of its end
+	healthy time.Duration     // time for which it ran after loading
 }
 
-// left is what is left of the time that the node may take for what it does, and what to say of it when there is none.
-// Loading may take as long between two signs of getting on, of which a replayed round is one, and waiting for a lease
-// doesn't count.
+// left returns the time left before the attempt counts as stuck, and the message for that case. While loading, each
+// sign of progress restarts the limit. A replayed round is such a sign. Waiting for a lease does not count.
 func (l *attempt) left(spec Spec) (time.Duration, string) {
 	switch {
 	case l.isUp.Load():
@@ -47,7 +46,7 @@ func (l *attempt) left(spec Spec) (time.Duration, string) {
 	return spec.LoadTimeout - l.gotOn.since(), "its model was not loaded after " + spec.LoadTimeout.String()
 }
 
-// note keeps what the launcher has to know when the attempt ends. A round told again is no progress.
+// note records what the launcher needs to know when the attempt ends. A replayed round is not progress.
 func (l *attempt) note(e event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,17 +56,17 @@ func (l *attempt) note(e event.Event) {
 	case event.TypeRound:
 		if !e.Replayed {
 			l.rounds++
-			l.step = nil // it had got through
+			l.step = nil // it recovered from the step
 		}
 	case event.TypeMemoryStep:
 		l.step = e.MemoryStep
 	}
 }
 
-// handle takes one event of a process; they come one at a time.
+// handle handles one event of a process. Events come one at a time.
 func (n *node) handle(l *attempt, e event.Event) {
 	<-l.spawned
-	if l.survives.Load() { // given up: nobody will take back what it asks for
+	if l.survives.Load() { // given up: nobody would release its leases
 		return
 	}
 	l.lastEvent.mark()
@@ -75,7 +74,7 @@ func (n *node) handle(l *attempt, e event.Event) {
 		n.adopt(l, e.PID)
 		return
 	}
-	if e.Type == event.TypeLoaded { // before others hear of it, who may end this process
+	if e.Type == event.TypeLoaded { // before the sink gets it, which may end this process
 		n.adopt(l, e.Loaded.EnginePID)
 	}
 	l.note(e)
@@ -83,7 +82,7 @@ func (n *node) handle(l *attempt, e event.Event) {
 	switch e.Type {
 	case event.TypeState:
 		l.gotOn.mark()
-		if e.State == event.StateReplaying { // its model is in memory: the next node may load
+		if e.State == event.StateReplaying { // its model is in memory, so the next node may load
 			n.swarm.loading.Release(lease.Key{Node: n.start.Node})
 		}
 	case event.TypeLoaded:
@@ -107,7 +106,7 @@ func (n *node) handle(l *attempt, e event.Event) {
 	}
 }
 
-// adopt makes the node's engine end with it at the latest.
+// adopt makes the node's engine end no later than the node.
 func (n *node) adopt(l *attempt, engine int) {
 	if engine <= 0 {
 		return
@@ -117,7 +116,7 @@ func (n *node) adopt(l *attempt, engine int) {
 	}
 }
 
-// recorded notes that a round was passed on, so that the node's next attempt need not tell of it again.
+// recorded notes that a round was passed on, so that the node's next attempt need not report it again.
 func (n *node) recorded(round int) {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
@@ -126,7 +125,7 @@ func (n *node) recorded(round int) {
 	}
 }
 
-// evaluated notes that an evaluation was passed on, as recorded does of a round.
+// evaluated notes that an evaluation was passed on, as recorded does for a round.
 func (n *node) evaluated(round int) {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()

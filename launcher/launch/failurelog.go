@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// failureLog is the failures of a node since it last got a round done, the latest of them: what a give-up is explained
-// with.
+// failureLog keeps the latest failures of a node since its last completed round. They explain why the node is given
+// up.
 type failureLog struct {
 	most int
 	all  []failure
@@ -19,7 +19,7 @@ type failure struct {
 	cause, message string
 }
 
-// add notes a failure after an attempt of so many rounds.
+// add records a failure after an attempt that completed this number of rounds.
 func (f *failureLog) add(at time.Time, cause, message string, rounds int) {
 	if rounds > 0 {
 		f.all = nil
@@ -28,7 +28,8 @@ func (f *failureLog) add(at time.Time, cause, message string, rounds int) {
 	f.all = f.all[max(0, len(f.all)-f.most):]
 }
 
-// counts are the causes with how often each was there, the most frequent first, of equals the latest.
+// counts returns the causes and their frequencies, most frequent first. Among equal frequencies, the latest comes
+// first.
 func (f *failureLog) counts() (causes []string, times map[string]int) {
 	times = map[string]int{}
 	for _, failure := range slices.Backward(f.all) {
@@ -40,7 +41,7 @@ func (f *failureLog) counts() (causes []string, times map[string]int) {
 	return causes, times
 }
 
-// main is the most frequent cause, of several the latest, with what was last said of it.
+// main returns the most frequent cause, of several the latest, and its last message.
 func (f *failureLog) main() (cause, message string) {
 	causes, _ := f.counts()
 	if len(causes) == 0 {
@@ -51,10 +52,10 @@ func (f *failureLog) main() (cause, message string) {
 			return failure.cause, failure.message
 		}
 	}
-	return "", "" // not reached: each cause is one of a failure
+	return "", "" // unreachable: each cause belongs to a failure
 }
 
-// String says how many failures there were, in what time and of what kind.
+// String returns the number of failures, their time span and their causes.
 func (f *failureLog) String() string {
 	causes, times := f.counts()
 	var kinds []string

@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// The test binary plays a node, or a launcher, when these are set.
+// The test binary acts as a node or a launcher if these are set.
 const (
 	playNode     = "LAUNCHER_TEST_NODE"     // node_0=normal;node_1=...
 	playLauncher = "LAUNCHER_TEST_LAUNCHER" // folder of the run
@@ -50,7 +50,7 @@ type fakeNode struct {
 	stop     chan struct{}
 	lastID   int64
 	behaving string
-	attempt  int // 0 in a node's first process, 1 in its second; of behaviours that go by it
+	attempt  int // 0 in a node's first process, 1 in its second; set only for behaviours that depend on it
 }
 
 func serveFakeNode() {
@@ -106,7 +106,7 @@ func (n *fakeNode) send(e event.Event) {
 
 func (n *fakeNode) state(s event.State) { n.send(event.Event{Type: event.TypeState, State: s}) }
 
-// firstLife is true once for a node's folder.
+// firstLife returns true once per node folder.
 func (n *fakeNode) firstLife() bool {
 	f, err := os.OpenFile(filepath.Join(n.start.Dir, "lived"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -115,7 +115,7 @@ func (n *fakeNode) firstLife() bool {
 	return err == nil
 }
 
-// countAttempt is 0 in a node's first process, 1 in its second.
+// countAttempt returns 0 in a node's first process, 1 in its second.
 func (n *fakeNode) countAttempt() int {
 	for i := 0; ; i++ {
 		f, err := os.OpenFile(filepath.Join(n.start.Dir, fmt.Sprintf("life_%d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -126,7 +126,7 @@ func (n *fakeNode) countAttempt() int {
 	}
 }
 
-// runOut is what a node does that has been down the whole ladder.
+// runOut does what a node does after the last step of its ladder.
 func (n *fakeNode) runOut(cause string) int {
 	n.send(event.Event{Type: event.TypeMemoryStep, MemoryStep: &event.MemoryStep{
 		Round: 4, Phase: "update", Cause: cause, Action: event.ActionRestartEngine, MicroBatch: 1, RequestedBytes: 2e9, UsedBytes: 3e9, CapBytes: 4e9,
@@ -136,7 +136,7 @@ func (n *fakeNode) runOut(cause string) int {
 }
 
 func (n *fakeNode) live() int {
-	// Before anything is reported: a node may be killed for what it reports.
+	// Count before any report, because a node may be killed for its report.
 	if strings.Contains(n.behaving, " attempts") || strings.HasPrefix(n.behaving, "is crowded out ") || n.behaving == "fails in two ways" {
 		n.attempt = n.countAttempt()
 	}
@@ -226,7 +226,7 @@ func (n *fakeNode) live() int {
 	return 0
 }
 
-// liveInMemory are the behaviours that have to do with memory and the GPU; done says that the process has ended.
+// liveInMemory has the behaviours about memory and the GPU. done means that the process has ended.
 func (n *fakeNode) liveInMemory() (code int, done bool) {
 	var attempts, cycles int
 	switch {
@@ -276,7 +276,7 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 	return 0, false
 }
 
-// replay is what a node does that comes back, before it is loaded.
+// replay does what a resumed node does before it is loaded.
 func (n *fakeNode) replay() {
 	var steps int
 	switch {
@@ -296,14 +296,14 @@ func (n *fakeNode) replay() {
 	}
 }
 
-// engine starts what stands for a node's engine: a process in a group of its own, which is stopped.
+// engine starts a substitute for a node's engine: a suspended process in a group of its own.
 func (n *fakeNode) engine() int {
 	if n.behaving != "has a stopped engine" && (n.behaving != "is killed with a stopped engine once" || !n.firstLife()) {
 		return 0
 	}
 	cmd := exec.Command("/bin/sleep", "1000")
-	// In a session of its own: a stopped group that loses its parent in the same session gets SIGHUP and SIGCONT from
-	// the kernel.
+	// In a session of its own: when a suspended group loses its parent in the same session, the kernel sends it
+	// SIGHUP and SIGCONT.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return 0
@@ -312,8 +312,7 @@ func (n *fakeNode) engine() int {
 	return cmd.Process.Pid
 }
 
-// liveHard are the behaviours of nodes to which something happens again and again; done says that the process has
-// ended.
+// liveHard has the behaviours of nodes with repeated failures. done means that the process has ended.
 func (n *fakeNode) liveHard() (code int, done bool) {
 	var attempts int
 	tell := func(round int, replayed bool) {
@@ -347,7 +346,7 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(namesOf(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
 		if n.firstLife() {
 			n.send(event.Event{Type: event.TypeEval, Eval: &event.Eval{Round: 0}})
-			n.send(event.Event{Type: event.TypeEval}) // nothing: it costs a warning
+			n.send(event.Event{Type: event.TypeEval}) // without content: causes a warning
 			tell(0, false)
 			tell(1, false)
 			tell(1, true)
@@ -380,7 +379,7 @@ func (n *fakeNode) release() {
 	n.send(event.Event{Type: event.TypeRelease, Lease: &event.Lease{ID: n.lastID}})
 }
 
-// strays returns the processes that carry a test's marker, zombies aside, without the test itself.
+// strays returns the processes with a test's marker, without zombies and the test itself.
 func strays(t *testing.T, id string) []string {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -409,7 +408,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 var quickLadder = supervise.Ladder{Grace: 300 * time.Millisecond, Term: 300 * time.Millisecond}
 
-// namesOf are the members' nodes, in order.
+// namesOf returns the members' nodes in order.
 func namesOf(members []protocol.Member) []string {
 	names := make([]string, len(members))
 	for i, m := range members {

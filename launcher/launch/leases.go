@@ -12,9 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading
-// ends with a self-test, which is like a small generation. A phase of which nobody knows anything gets the pool for
-// itself.
+// leaseBytes returns the size of a request: what the node declares, or else the plan's estimate for the phase.
+// Loading ends with a self-test, which needs about as much as a small generation. A phase of unknown size gets the
+// whole pool.
 func (n *node) leaseBytes(r event.Lease) int64 {
 	expected := n.start.Transient.GenerateBytes
 	if r.Phase == "update" {
@@ -29,7 +29,7 @@ func (n *node) leaseBytes(r event.Lease) int64 {
 	return lease.All
 }
 
-// requestLease queues a request and has it served. It must not wait: it is called by the events' reader.
+// requestLease queues a request and serves it in a goroutine. It must not block, because the event reader calls it.
 func (n *node) requestLease(l *attempt, r event.Lease) {
 	asked := n.leaseBytes(r)
 	ticket, err := n.pool.leases.Request(lease.Key{Node: n.start.Node, ID: r.ID}, asked)
@@ -45,8 +45,8 @@ func (n *node) requestLease(l *attempt, r event.Lease) {
 	n.grants.Go(func() { n.serveLease(l, r, ticket) })
 }
 
-// serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the
-// process at the latest, whose leases are then all returned.
+// serveLease sends the grant once the lease is available, and watches it until it is returned. Both waits end at
+// the latest with the process, because its leases are then returned.
 func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 	if ticket.Wait(context.Background()) != nil {
 		return
@@ -77,7 +77,7 @@ func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 	}
 }
 
-// waits names those who wait, the first few of them.
+// waits names the first few waiting nodes.
 func waits(waiting []lease.Entry) string {
 	const most = 4
 	var names []string

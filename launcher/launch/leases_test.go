@@ -21,7 +21,7 @@ func (st *swarmTest) mostAtOnce() *int {
 	held, most := map[string]bool{}, new(int)
 	st.on = func(e event.Event) {
 		switch e.Type {
-		case event.TypeRound: // done while the lease is held
+		case event.TypeRound: // completed while the lease is held
 			held[e.Node] = true
 			*most = max(*most, len(held))
 		case event.TypeRelease, event.TypeExit:
@@ -66,7 +66,7 @@ func TestLeasesAreWithinTheirBytes(t *testing.T) {
 					t.Errorf("%s: %d rounds", node, len(got))
 				}
 				warned := st.messages(node)
-				var want []string // once, not at each of its leases
+				var want []string // once per attempt, not per lease
 				if tt.name == "more than there is" {
 					want = []string{"wants 40.0 GB to generate, but the nodes on GPU 0 share 10.0 GB: it computes alone"}
 				}
@@ -102,7 +102,8 @@ func TestWhatALeaseCountsFor(t *testing.T) {
 	}
 }
 
-// A lease that is held for too long is told of once, with those who wait; the pools of others go on meanwhile.
+// A lease that is held for too long causes one warning, which names the waiting nodes. Other pools continue
+// meanwhile.
 func TestLongLeaseIsWarnedOf(t *testing.T) {
 	st := newSwarmTest(t, 4, "node_0=holds a lease and beats;*=normal")
 	st.onGPUs(fit.Room{LeaseBytes: 10e9}, fit.Room{LeaseBytes: 10e9}) // nodes 0 and 2 on GPU 0
@@ -139,7 +140,7 @@ func TestLongLeaseIsWarnedOf(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	for i, state := range []event.State{event.StateStopped, event.StateDone, event.StateStopped, event.StateDone} {
-		if i != 2 && result.Nodes[i].State != state { // the third can't answer: it waits for its grant
+		if i != 2 && result.Nodes[i].State != state { // the third cannot respond, because it waits for its grant
 			t.Errorf("%+v, want %s", result.Nodes[i], state)
 		}
 	}
@@ -183,8 +184,8 @@ func TestNodeWithoutARoom(t *testing.T) {
 	}
 }
 
-// BenchmarkLease is a lease from a node's request to the next: two pipes, two processes and the pool, without anything
-// in between.
+// BenchmarkLease measures the time from one request of a node to its next: two pipes, two processes and the pool,
+// without any work.
 func BenchmarkLease(b *testing.B) {
 	for _, nodes := range []int{1, 8} {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {

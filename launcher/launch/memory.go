@@ -9,11 +9,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// memoryDeaths decides what follows when a node dies because memory ran out. It has then tried everything it could do
-// itself, so that it is started once more; a second death before it has done a round would be followed by a third. A
-// death from which the node has learnt, so that its next attempt takes less at a time, is none of the two.
+// memoryDeaths decides what to do after a node has died out of memory. Such a node has already tried everything
+// itself, so it is restarted only once: a second death without a completed round would lead to a third. A death
+// does not count if the node has lowered its memory settings for its next attempt.
 type memoryDeaths struct {
-	inARow  int // without a round between them
+	inARow  int // deaths without a completed round between them
 	crowded *supervise.Failures
 }
 
@@ -21,12 +21,11 @@ func newMemoryDeaths(crowded supervise.Policy) *memoryDeaths {
 	return &memoryDeaths{crowded: supervise.NewFailures(crowded, rand.Float64)}
 }
 
-// add counts a death after an attempt of so many rounds. Where somebody else had filled the GPU, that one may go again:
-// it returns how long to wait for that, without counting the death. It returns false when starting the node again would
-// be in vain.
+// add counts a death after an attempt. If another process had filled the GPU, it does not count the death and
+// returns how long to wait for that memory. It returns false if a restart would be useless.
 func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	if l.crowdedOut() {
-		return m.crowded.Add(l.healthy, 0) // its rounds don't send the neighbour away
+		return m.crowded.Add(l.healthy, 0) // completed rounds do not free the neighbour's memory
 	}
 	if l.rounds > 0 {
 		m.inARow = 0
@@ -38,7 +37,7 @@ func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	return 0, m.inARow < 2
 }
 
-// lowered tells whether the last that the node did about its memory was to lower its sights for its next attempt
+// lowered reports whether the node's last memory step was to lower its settings for its next attempt
 // (node/ladder.go, fall).
 func (l *attempt) lowered() bool {
 	l.mu.Lock()
@@ -53,8 +52,8 @@ func outOfMemory(cause string) bool {
 	return cause == event.CauseOutOfMemory || cause == event.CauseHostOutOfMemory
 }
 
-// memoryStep is what the launcher does about a node that can't go on where it is, with what the node last said about
-// its memory.
+// memoryStep returns the event for an action of the launcher on a node that cannot continue, based on the node's
+// last memory step.
 func (l *attempt) memoryStep(action string) event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,21 +73,21 @@ func (l *attempt) memoryStep(action string) event.Event {
 	return event.Event{Type: event.TypeMemoryStep, MemoryStep: &step}
 }
 
-// crowdedOut tells whether the node's last word about its memory was that somebody else has it.
+// crowdedOut reports whether the node's last memory step says that another process holds the memory.
 func (l *attempt) crowdedOut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.verdict.Cause == event.CauseOutOfMemory && l.step != nil && l.step.Cause == event.MemoryNeighbour
 }
 
-// budget is the node's, in bytes; 0: none.
+// budget returns the node's budget in bytes; 0: none.
 func (n *node) budget() int64 {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	return n.start.BudgetBytes
 }
 
-// grow adds to the node's budget, if it has one, and tells it if it runs and announce is set.
+// grow adds to the node's budget, if it has one. With announce it also tells a running node.
 func (n *node) grow(bytes int64, announce bool) {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
@@ -105,7 +104,7 @@ func (n *node) grow(bytes int64, announce bool) {
 	}
 }
 
-// toCPU makes the node's next start one on the CPU: no GPU is seen there, and none of its limits hold.
+// toCPU makes the node's next attempt run on the CPU, where it sees no GPU and has no GPU limits.
 func (n *node) toCPU() {
 	n.swarm.host.enter(n)
 	n.sendMu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// onGPUs places a test's nodes on GPUs, by turns, with a budget of 9 GB each.
+// onGPUs assigns a test's nodes to GPUs in turn, with a budget of 9 GB each.
 func (st *swarmTest) onGPUs(pools ...fit.Room) {
 	for i := range pools {
 		pools[i].GPU = &i
@@ -37,7 +37,7 @@ func (st *swarmTest) messages(node string) (texts []string) {
 	return texts
 }
 
-// A node that no longer fits is started once more, then leaves; the others go on with its memory.
+// A node that no longer fits is restarted once, then leaves the swarm. The others continue with its memory.
 func TestNodeThatDoesNotFitIsShed(t *testing.T) {
 	tests := map[string]struct {
 		step  event.MemoryStep
@@ -54,7 +54,8 @@ func TestNodeThatDoesNotFitIsShed(t *testing.T) {
 			t.Parallel()
 			st := newSwarmTest(t, 3, "node_1="+behaviour+";*=waits for a budget")
 			st.spec.Restarts.MaxRestarts = 5
-			st.spec.CPUFallback = want.cause == event.CauseHostOutOfMemory // the host is what is full: it must not help
+			// the host is full, so the CPU must not be used
+			st.spec.CPUFallback = want.cause == event.CauseHostOutOfMemory
 			st.onGPUs(fit.Room{})
 			result, err := st.run(t, t.Context())
 			var lost *LostError
@@ -79,7 +80,7 @@ func TestNodeThatDoesNotFitIsShed(t *testing.T) {
 			if !slices.Equal(after, []event.Type{event.TypeRestart, event.TypeMemoryStep, event.TypeGiveUp}) {
 				t.Errorf("followed by %v", after)
 			}
-			for _, node := range []string{"node_0", "node_2"} { // 9 GB of their own and half of 9
+			for _, node := range []string{"node_0", "node_2"} { // 9 GB of their own and half of another 9
 				if got := st.messages(node); !slices.Equal(got, []string{"13500000000"}) {
 					t.Errorf("%s was told %v", node, got)
 				}
@@ -115,7 +116,7 @@ func TestNodeThatDoesNotFitGoesOnOnTheCPU(t *testing.T) {
 	}
 }
 
-// What a neighbour of the swarm took may come back: such deaths are waited out, and count for nothing.
+// Another process on the GPU may free its memory. The launcher waits after such deaths and does not count them.
 func TestNeighboursAreWaitedFor(t *testing.T) {
 	st := newSwarmTest(t, 1, "is crowded out 4 times")
 	st.spec.Restarts.MaxRestarts = 1
@@ -180,8 +181,8 @@ func TestMemoryDeaths(t *testing.T) {
 	}
 }
 
-// Whatever leaves a pool in whatever order: budgets are neither made nor lost (but for bytes of rounding), and the
-// leases grow by what was held between phases.
+// Whichever nodes leave a pool, in any order, the total of budgets stays the same (except for rounding), and the
+// leases grow by the memory held between phases.
 func TestLeavingSharesWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		byBytes := rapid.Bool().Draw(t, "by bytes")

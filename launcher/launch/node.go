@@ -18,26 +18,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// node is one place in the swarm; its process may change.
+// node is a member of the swarm. Its process may change.
 type node struct {
 	swarm  *swarm
 	index  int
-	pool   *devicePool   // changes between two attempts only
+	pool   *devicePool   // changes only between attempts
 	turn   *lease.Ticket // for loading
 	grants sync.WaitGroup
 
 	failures *supervise.Failures
 	memory   *memoryDeaths
-	cutOff   *supervise.Failures // from the exchange
+	cutOff   *supervise.Failures // failures to reach the exchange
 	history  failureLog
-	resident atomic.Int64 // bytes between phases, as it last measured them
+	resident atomic.Int64 // bytes between phases, as last measured
 
 	sendMu sync.Mutex
-	start  protocol.Start   // of the next process; its budget may change at any time
-	child  *supervise.Child // the one that has its start command; nil between attempts
+	start  protocol.Start   // for the next process; its budget may change at any time
+	child  *supervise.Child // the process that has its start command; nil between attempts
 }
 
-// serve keeps the node alive until it is done, stopped or given up.
+// serve keeps the node running until it is done, stopped or given up.
 func (n *node) serve(ctx context.Context) NodeResult {
 	n.forgive()
 	result := NodeResult{Node: n.start.Node}
@@ -71,7 +71,7 @@ func (n *node) serve(ctx context.Context) NodeResult {
 	}
 }
 
-// pause announces a restart and waits for its time; false says that ctx has ended.
+// pause announces a restart and waits. It returns false if ctx has ended.
 func (n *node) pause(ctx context.Context, next remedy) bool {
 	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeRestart, Message: next.message, Cause: next.cause, Seconds: next.wait.Seconds()})
 	timer := time.NewTimer(next.wait)
@@ -84,8 +84,8 @@ func (n *node) pause(ctx context.Context, next remedy) bool {
 	}
 }
 
-// awaitTurn returns when it is the node's turn to load and its pool is open, with the outage that may close it next; or
-// at once when the pool is lost, with what cost it. The error says that ctx has ended.
+// awaitTurn waits until the node may load and its pool is open. It returns the outage that may close the pool next.
+// If the pool is lost, it returns at once with the outage that lost it. The error means that ctx has ended.
 func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 	for {
 		if err := n.turn.Wait(ctx); err != nil {
@@ -95,7 +95,7 @@ func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 		if !o.strikes(ctx, 0) {
 			return o, nil
 		}
-		n.swarm.loading.Release(turn) // other pools may be open
+		n.swarm.loading.Release(turn) // let nodes of other pools load
 		if lost, err := o.await(ctx); err != nil || lost != "" {
 			return o, err
 		}
@@ -106,7 +106,7 @@ func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 	}
 }
 
-// live runs one process from its turn to load to its end.
+// live runs one process, from waiting for its turn to load to its end.
 func (n *node) live(ctx context.Context) *attempt {
 	s, name := n.swarm, n.start.Node
 	turn := lease.Key{Node: name}
@@ -115,7 +115,7 @@ func (n *node) live(ctx context.Context) *attempt {
 	l := &attempt{spawned: make(chan struct{}), loaded: make(chan struct{})}
 	var err error
 	if l.outage, err = n.awaitTurn(ctx, turn); err != nil {
-		s.emit(name, event.Event{Type: event.TypeState, State: event.StateStopped}) // it is queued for nothing any more
+		s.emit(name, event.Event{Type: event.TypeState, State: event.StateStopped}) // it is no longer queued
 		l.verdict = supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it was started"}
 		return l
 	}
@@ -145,7 +145,7 @@ func (n *node) live(ctx context.Context) *attempt {
 		l.verdict = supervise.Verdict{State: event.StateFailed, Cause: event.CauseStalled, Message: unkillable.Error()}
 		return l
 	}
-	n.pool.leases.ReleaseAll(name) // after Done no event can ask for more
+	n.pool.leases.ReleaseAll(name) // after Done no event can request more
 	n.grants.Wait()
 	exit := child.Exit()
 	l.verdict = exit.Verdict()
@@ -156,7 +156,7 @@ func (n *node) live(ctx context.Context) *attempt {
 	return l
 }
 
-// process returns the process to start for the node at its current place.
+// process returns the process to start for the node on its current pool.
 func (n *node) process() supervise.Process {
 	spec := n.swarm.spec
 	p := supervise.Process{
@@ -165,7 +165,7 @@ func (n *node) process() supervise.Process {
 		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName), StopLimit: spec.StopLimit,
 	}
 	if n.pool == n.swarm.host {
-		p.Env = append(p.Env, "CUDA_VISIBLE_DEVICES=") // none
+		p.Env = append(p.Env, "CUDA_VISIBLE_DEVICES=") // no GPU
 		return p
 	}
 	p.Env = append(p.Env, spec.Plan.Environment(n.index)...)
@@ -184,7 +184,7 @@ func notStarted(err error) supervise.Verdict {
 	return v
 }
 
-// command sends a fresh process its assignment. A failure shows as the process's end.
+// command sends a new process its assignment. A failure shows as the process's end.
 func (n *node) command(child *supervise.Child) {
 	if n.assign(child) {
 		if _, changed := n.swarm.members(); changed {
@@ -193,7 +193,7 @@ func (n *node) command(child *supervise.Child) {
 	}
 }
 
-// assign sends the start command under the lock, so that a budget that changes goes out with it or after it.
+// assign sends the start command under the lock, so that a changed budget is sent with it or after it.
 func (n *node) assign(child *supervise.Child) bool {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
@@ -206,8 +206,8 @@ func (n *node) assign(child *supervise.Child) bool {
 	return true
 }
 
-// sendMembers tells the node, if it runs, who is in the swarm. They are read under the lock, so that the last command
-// is never an old one.
+// sendMembers sends the list of members to the node if it is running. It reads the list under the lock, so that the
+// last command is always the newest.
 func (n *node) sendMembers() {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
@@ -220,13 +220,13 @@ func (n *node) sendMembers() {
 	}
 }
 
-// secondLook is how long a process that seems to be stuck may still speak up: what it said while this program itself
-// didn't run is read first.
+// secondLook is how long a process that seems stuck still has to report. Events from a time when this program
+// itself was suspended are read first.
 const secondLook = 2 * time.Second
 
-// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is
-// condemned, or its pool is struck. It calls loaded once the model is in memory, and returns an error only when the
-// process can't be killed.
+// watch waits for the process's end. It ends the process if ctx ends, if it does not load, falls silent or is
+// condemned, or if its pool has an outage. It calls loaded once the model is in memory. It returns an error only if
+// the process cannot be killed.
 func (n *node) watch(ctx context.Context, l *attempt, loaded func()) error {
 	spec := n.swarm.spec
 	timer := time.NewTimer(spec.LoadTimeout)

@@ -10,20 +10,20 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// outage is a time in which a pool's nodes must not run. A pool always has one: before it begins it is the next.
+// outage is a time in which a pool's nodes must not run. A pool always has a current or future outage.
 type outage struct {
-	begun   chan struct{} // closed when it begins
-	message string        // what it is; valid after begun
+	begun   chan struct{} // closed when it starts
+	message string        // description; valid after begun
 	over    chan struct{} // closed when it has ended
-	lost    string        // why no node will run there again, or empty; valid after over
-	fatal   chan string   // news, while it lasts, that it will not end well
+	lost    string        // why no node will run on the pool again, or empty; valid after over
+	fatal   chan string   // reports during the outage that it is permanent
 }
 
 func newOutage() *outage {
 	return &outage{begun: make(chan struct{}), over: make(chan struct{}), fatal: make(chan string, 1)}
 }
 
-// strikes tells whether the outage has begun, or does within a time.
+// strikes reports whether the outage has started or starts within the given time.
 func (o *outage) strikes(ctx context.Context, within time.Duration) bool {
 	select {
 	case <-o.begun:
@@ -44,7 +44,7 @@ func (o *outage) strikes(ctx context.Context, within time.Duration) bool {
 	return false
 }
 
-// await returns when the outage is over: why the pool is lost, or nothing.
+// await waits for the end of the outage. It returns why the pool is lost, or "".
 func (o *outage) await(ctx context.Context) (lost string, err error) {
 	select {
 	case <-o.over:
@@ -54,14 +54,14 @@ func (o *outage) await(ctx context.Context) (lost string, err error) {
 	}
 }
 
-// next is the outage that lasts, or the one to come.
+// next returns the current or next outage.
 func (r *devicePool) next() *outage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outage
 }
 
-// watchFaults closes the pools that have faults, and opens them again, until ctx ends.
+// watchFaults closes pools with faults and reopens them, until ctx ends.
 func (s *swarm) watchFaults(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -89,8 +89,8 @@ func (s *swarm) watchFaults(ctx context.Context) {
 	}
 }
 
-// strike begins an outage. It returns it when it has yet to be ended, with how long to wait once the fault is over, and
-// whether the fault is news: a pool that is closed can only be lost for good.
+// strike starts an outage. It returns the outage if open must end it, the wait after the fault is over, and whether
+// the fault is new. For a closed pool, only a fatal fault is new.
 func (r *devicePool) strike(f Fault) (open *outage, wait time.Duration, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,8 @@ func (r *devicePool) strike(f Fault) (open *outage, wait time.Duration, news boo
 	return o, wait, true
 }
 
-// open ends an outage: when the fault is over and a wait has passed, or when either takes too long.
+// open ends an outage after the fault is over and the wait has passed. The pool is lost if the fault takes longer
+// than limit.
 func (r *devicePool) open(ctx context.Context, o *outage, f Fault, wait, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -154,7 +155,7 @@ func (r *devicePool) open(ctx context.Context, o *outage, f Fault, wait, limit t
 	close(o.over)
 }
 
-// pause waits, unless the outage turns out to be fatal.
+// pause waits, unless the outage turns out to be permanent.
 func (o *outage) pause(ctx context.Context, wait time.Duration) (lost string) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

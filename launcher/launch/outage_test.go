@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// fakeSharer records what it is asked.
+// fakeSharer records its calls.
 type fakeSharer struct {
 	mu      sync.Mutex
 	budgets map[int][]int64 // by node index
@@ -38,7 +38,7 @@ func (s *fakeSharer) BeforeKill(pids []int) {
 	s.killed = append(s.killed, pids)
 }
 
-// once calls do after n events of a type from the nodes of a prefix.
+// once calls do after n events of a type from the given nodes.
 func (st *swarmTest) once(n int, t event.Type, nodes []string, do func()) {
 	before := st.on
 	st.on = func(e event.Event) {
@@ -53,7 +53,7 @@ func (st *swarmTest) once(n int, t event.Type, nodes []string, do func()) {
 	}
 }
 
-// A fault ends the nodes of its GPU, no others; they come back when it is over, and it is held against none of them.
+// A fault ends only the nodes of its GPU. They restart when it is over, and it does not count as their failure.
 func TestFaultIsOutlived(t *testing.T) {
 	st := newSwarmTest(t, 4, "node_0=hangs in 1 attempts;node_2=hangs in 1 attempts;*=normal")
 	sharer := &fakeSharer{}
@@ -64,7 +64,7 @@ func TestFaultIsOutlived(t *testing.T) {
 	on0 := []string{"node_0", "node_2"}
 	st.once(2, event.TypeLoaded, on0, func() { faults <- Fault{GPU: 0, Message: "MPS server: FAULT", Recovered: recovered} })
 	isOver := false
-	// Not before the other GPU is done: long enough to start too early.
+	// Not before the other GPU is done: enough time to restart too early.
 	st.once(4, event.TypeExit, append([]string{"node_1", "node_3"}, on0...), func() {
 		isOver = true
 		close(recovered)
@@ -100,7 +100,7 @@ func TestFaultIsOutlived(t *testing.T) {
 	}
 }
 
-// The processes on a GPU often notice its fault before those who watch it.
+// The processes on a GPU often notice its fault before its monitor does.
 func TestDeathsJustBeforeAFaultDoNotCount(t *testing.T) {
 	st := newSwarmTest(t, 2, "node_0=dies in its engine once;*=normal")
 	faults := make(chan Fault, 1)
@@ -135,7 +135,7 @@ func TestDeathWithoutAFaultIsTheNodesOwn(t *testing.T) {
 func TestLostGPU(t *testing.T) {
 	never := make(chan struct{})
 	tests := map[string]struct {
-		faults   []Fault // the first when all are loaded, the next one at each later load
+		faults   []Fault // the first when all are loaded, another at each later load
 		restarts int
 		says     string
 	}{
@@ -225,7 +225,8 @@ func TestClosedFaultsAreNone(t *testing.T) {
 	}
 }
 
-// Each node's process gets its own client's settings; what goes on, on the CPU, is no client and sees no GPU.
+// Each node's process gets its own client settings. A node that falls back to the CPU is not a client and sees no
+// GPU.
 func TestEnvironmentOfClients(t *testing.T) {
 	st := newSwarmTest(t, 2, "node_0=says what it sees;node_1=says what it sees")
 	st.spec.Sharer = &fakeSharer{}

@@ -13,38 +13,39 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// devicePool is a GPU, or the host, with the nodes that share it: their leases, their budgets and its faults.
+// devicePool is a GPU, or the host, with the nodes that share it, their leases and budgets, and its faults.
 type devicePool struct {
-	name     string // for a person
-	gpus     []int  // fit.GPU.Index; none: the host
-	resident int64  // bytes of a node between its phases, by the plan
+	name     string // for people
+	gpus     []int  // fit.GPU.Index; empty: the host
+	resident int64  // planned bytes of a node between its phases
 	leases   *lease.Pool
 	byBytes  bool // leases are limited by their bytes
 
 	mu       sync.Mutex
-	capacity lease.Capacity // of pool
-	nodes    []*node        // that are in it
-	outage   *outage        // the one that lasts, or the next one
+	capacity lease.Capacity // of leases
+	nodes    []*node        // current nodes
+	outage   *outage        // the current or next one
 	faults   *supervise.Failures
-	sound    time.Time // since when there was no fault
+	sound    time.Time // start of the time without faults
 }
 
 func newPool(name string, gpus []int, c lease.Capacity, spec Spec) *devicePool {
 	faults := spec.Restarts
-	faults.MaxRestarts = max(1, faults.MaxRestarts) // a fault is no failure of a node, which may have none
+	// faults of a GPU do not count as failures of a node, which may have a limit of 0
+	faults.MaxRestarts = max(1, faults.MaxRestarts)
 	return &devicePool{
 		name: name, gpus: gpus, resident: spec.Plan.PerNode.Resident, leases: lease.NewPool(c), byBytes: c.Bytes > 0, capacity: c,
 		outage: newOutage(), faults: supervise.NewFailures(faults, rand.Float64), sound: time.Now(),
 	}
 }
 
-// hostPool is a pool without limits.
+// hostPool returns a pool without limits.
 func hostPool(spec Spec) *devicePool { return newPool("the host", nil, lease.Capacity{}, spec) }
 
-// newPools returns a plan's pools, and each node's.
+// newPools returns a plan's pools, and the pool of each node.
 func newPools(spec Spec) (pools, of []*devicePool, err error) {
 	planned := spec.Plan.Rooms
-	if len(planned) == 0 { // one for all
+	if len(planned) == 0 { // one pool for all nodes
 		planned = []fit.Room{{Slots: spec.Plan.Slots}}
 	}
 	for _, p := range planned {
@@ -74,7 +75,7 @@ func newPools(spec Spec) (pools, of []*devicePool, err error) {
 	return pools, of, nil
 }
 
-// cover makes the faults of all GPUs of a node the pool's.
+// cover adds all GPUs of a node to the pool, so that the pool gets their faults.
 func (r *devicePool) cover(at fit.Placement) {
 	for _, g := range at.Cards() {
 		if !slices.Contains(r.gpus, g) {
@@ -92,7 +93,7 @@ func place(at fit.Placement) string {
 
 func (r *devicePool) isGPU() bool { return len(r.gpus) > 0 }
 
-// enter is called before a node's first process is started.
+// enter adds a node. Call it before the node's process starts.
 func (r *devicePool) enter(n *node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,11 +101,11 @@ func (r *devicePool) enter(n *node) {
 	r.nodes = append(r.nodes, n)
 }
 
-// leave takes a node out. Where the memory it had is free, the others share it: each node's budget grows by its part,
-// for its next start and, if announce is set, at once. That memory is the node's budget or, where leases govern what
-// phases take, what it took between them; the leases then share that much more.
+// leave removes a node. If its memory is free, the other nodes share it: each node's budget grows for its next
+// start, and at once with announce. The shared memory is the node's budget. With leases by bytes it is the node's
+// memory between phases, and the leases grow by the same amount.
 func (r *devicePool) leave(gone *node, free, announce bool) {
-	r.mu.Lock() // to the end: two that leave must not share out to each other
+	r.mu.Lock() // held to the end: two leaving nodes must not give memory to each other
 	defer r.mu.Unlock()
 	r.nodes = slices.DeleteFunc(r.nodes, func(n *node) bool { return n == gone })
 	if !free || len(r.nodes) == 0 {

@@ -9,18 +9,18 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// remedy is what follows the end of an attempt.
+// remedy is the decision after the end of an attempt.
 type remedy struct {
 	cause, message string
 	wait           time.Duration // before the next start
-	leave          bool          // the node can't go on where it is
-	spent          bool          // for it has failed too often
-	memory         bool          // for want of memory
-	elsewhere      bool          // it could on the CPU
-	free           bool          // what it had is free for the others
+	leave          bool          // the node cannot continue on its pool
+	spent          bool          // it has failed too often
+	memory         bool          // memory ran out
+	elsewhere      bool          // the node could continue on the CPU
+	free           bool          // the node's memory is free for the others
 }
 
-// forgive begins to count anew.
+// forgive resets the failure counts.
 func (n *node) forgive() {
 	spec := n.swarm.spec
 	n.failures = supervise.NewFailures(spec.Restarts, rand.Float64)
@@ -29,10 +29,10 @@ func (n *node) forgive() {
 	n.history = failureLog{most: max(spec.Restarts.MaxRestarts, spec.CutOff.MaxRestarts) + 1}
 }
 
-// remedy decides what to do after an attempt that ended otherwise than it should. It returns early when ctx ends.
+// remedy decides what to do after an attempt that did not end as it should. It returns early when ctx ends.
 //
-// Each node has its own count, so that what ends all of them at once, such as a kill -9 of everything, costs each one
-// failure of as many as it may have without getting a round done in between.
+// Each node has its own count. An event that ends all nodes, such as a kill -9 of everything, costs each node one
+// of its allowed failures without progress.
 func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	spec, v := n.swarm.spec, l.verdict
 	r := remedy{cause: v.Cause, message: v.Message, free: true}
@@ -44,7 +44,7 @@ func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	if spec.Faults == nil || !n.pool.isGPU() {
 		settle = 0
 	}
-	if l.outage.strikes(ctx, settle) { // whatever the process said: it was not its fault
+	if l.outage.strikes(ctx, settle) { // the fault caused the end, whatever the process reported
 		r.cause, r.message = event.CauseDevice, l.outage.message
 		if lost, err := l.outage.await(ctx); err == nil && lost != "" {
 			r.message, r.leave, r.elsewhere, r.free = lost, true, true, false
@@ -62,13 +62,13 @@ func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 		}
 	}
 	count := n.failures
-	if v.Cause == event.CauseExchange { // the node is well; what all of them need is not
+	if v.Cause == event.CauseExchange { // the node is fine, but the exchange is unreachable
 		count = n.cutOff
 	}
 	wait, again := count.Add(l.healthy, l.rounds)
 	r.wait, r.leave, r.spent = wait, !v.Heals || !again, v.Heals && !again
 	if l.healthy > 0 && count.First() && count == n.failures && !r.memory {
-		r.wait = 0 // it ran well. Memory and the exchange need the wait: a start changes nothing about them
+		r.wait = 0 // it ran well; memory and the exchange need the wait because a restart does not change them
 	}
 	if r.spent && !r.memory {
 		r.cause, r.message = n.history.main()
@@ -76,7 +76,7 @@ func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	return r
 }
 
-// fallBack moves a node that can't go on where it is to the CPU, if that is allowed and helps.
+// fallBack moves a node that cannot continue on its pool to the CPU, if that is allowed and helps.
 func (n *node) fallBack(l *attempt, next *remedy) bool {
 	if !n.swarm.spec.CPUFallback || !next.elsewhere || !n.pool.isGPU() {
 		return false
@@ -92,7 +92,7 @@ func (n *node) fallBack(l *attempt, next *remedy) bool {
 	return true
 }
 
-// giveUp takes the node out of the swarm and shares what it leaves among the others of its pool.
+// giveUp removes the node from the swarm and shares its memory among the others in its pool.
 func (n *node) giveUp(l *attempt, next remedy) {
 	if next.memory {
 		n.swarm.emit(n.start.Node, l.memoryStep(event.ActionShed))

@@ -14,17 +14,17 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL of a process left by an earlier launcher
+const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL for a process of an earlier launcher
 
-// Run runs every node of spec until all of them are done, given up or stopped, and leaves no process behind.
+// Run runs every node of spec until all of them are done, given up or stopped. It leaves no process behind.
 //
-// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup, the queued state,
-// warnings, and the memory_step of a node that leaves its GPU. It is never called concurrently and must not block for
-// long, since the nodes wait for it.
+// sink gets each event with its run and node set: the nodes' own events, and spawn, exit, restart, giveup, the
+// queued state, warnings, and the memory_step of a node that leaves its GPU. Calls of sink are never concurrent and
+// must not block for long, because the nodes wait for them.
 //
-// When ctx ends all nodes are stopped in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by spec.Stop;
-// closing spec.Now cuts that short. The error then wraps the context's cause. It is a *LostError when nodes were given
-// up. Result is valid with these errors.
+// When ctx ends, Run stops all nodes in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by
+// spec.Stop. Closing spec.Now cuts that short. The error then wraps the context's cause. If nodes were given up, it
+// is a *LostError. Result is valid with both errors.
 func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Logger) (Result, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -54,7 +54,7 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 		n := &node{swarm: s, index: i, start: start}
 		s.nodes = append(s.nodes, n)
 		of[i].enter(n)
-		// Here, so that nodes load in order whatever goroutine runs first.
+		// Request here, so that nodes load in order regardless of scheduling.
 		if n.turn, err = s.loading.Request(lease.Key{Node: start.Node}, 0); err != nil {
 			return Result{}, fmt.Errorf("launch %s: %w", start.Node, err)
 		}
@@ -96,13 +96,13 @@ func (s *swarm) outcome(ctx context.Context, result *Result) error {
 	return nil
 }
 
-// swarm is what the nodes of one Run share.
+// swarm is the state that the nodes of a Run share.
 type swarm struct {
 	spec    Spec
 	logger  *slog.Logger
 	nodes   []*node
 	pools   []*devicePool
-	host    *devicePool // of nodes that went on, on the CPU
+	host    *devicePool // for nodes that fell back to the CPU
 	loading *lease.Pool // one model load at a time
 
 	sinkMu sync.Mutex
@@ -113,7 +113,7 @@ type swarm struct {
 	others  []protocol.Member // on other hosts
 }
 
-// emit stamps an event and passes it on.
+// emit completes an event and passes it to the sink.
 func (s *swarm) emit(node string, e event.Event) {
 	e.Run, e.Node = s.spec.Run, node
 	if e.Time == 0 {
@@ -124,12 +124,12 @@ func (s *swarm) emit(node string, e event.Event) {
 	s.sink(e)
 }
 
-// members returns the swarm as it is now, and whether that is another than the nodes were started with: this host's
-// nodes but for those given up, then the others'.
+// members returns the current members of the swarm: this host's nodes without those given up, then other hosts'
+// nodes. changed reports whether they differ from the members that the nodes started with.
 func (s *swarm) members() (members []protocol.Member, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := map[string]int{} // place among members, -1: given up
+	own := map[string]int{} // index in members; -1: given up
 	for _, n := range s.nodes {
 		own[n.start.Node] = -1
 		if !s.givenUp[n.start.Node] {
@@ -148,7 +148,7 @@ func (s *swarm) members() (members []protocol.Member, changed bool) {
 	return members, len(s.givenUp) > 0 || s.others != nil
 }
 
-// giveUp takes a node out of the swarm and tells the others, so that they don't wait for it at the barrier.
+// giveUp removes a node from the members and tells the others, so that they do not wait for it at the barrier.
 func (s *swarm) giveUp(lost *node) {
 	s.mu.Lock()
 	if s.givenUp == nil {
@@ -163,7 +163,7 @@ func (s *swarm) giveUp(lost *node) {
 	}
 }
 
-// watchOthers tells this host's nodes of those on others, whenever these change, until ctx ends.
+// watchOthers tells this host's nodes about changes of nodes on other hosts, until ctx ends.
 func (s *swarm) watchOthers(ctx context.Context) {
 	if s.spec.Others == nil {
 		return

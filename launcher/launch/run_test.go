@@ -33,7 +33,7 @@ type swarmTest struct {
 	on   func(event.Event) // called for each event, if set
 }
 
-// newSwarmTest plans n nodes of one behaviour, or of several as node_0=...;node_1=... .
+// newSwarmTest plans n nodes with one behaviour, or with several as node_0=...;node_1=... .
 func newSwarmTest(t *testing.T, n int, behaviour string) *swarmTest {
 	t.Helper()
 	id := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
@@ -85,7 +85,7 @@ func (st *swarmTest) run(t *testing.T, ctx context.Context) (Result, error) {
 	return Run(ctx, st.spec, st.sink, slog.New(slog.DiscardHandler))
 }
 
-// of returns the events of a type from a node; "" is any.
+// of returns the events of some types from a node; "" means any node.
 func (st *swarmTest) of(node string, types ...event.Type) []event.Event {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -147,7 +147,7 @@ func TestNodesLoadOneAtATimeAndFinish(t *testing.T) {
 func TestLeasesAreWithinSlots(t *testing.T) {
 	st := newSwarmTest(t, 5, "normal")
 	held, most := map[string]int64{}, 0
-	st.on = func(e event.Event) { // a round is done while the lease is held
+	st.on = func(e event.Event) { // a round completes while the lease is held
 		switch e.Type {
 		case event.TypeRound:
 			held[e.Node]++
@@ -166,15 +166,16 @@ func TestLeasesAreWithinSlots(t *testing.T) {
 
 func TestDeathsAreHealed(t *testing.T) {
 	for behaviour, causes := range map[string][]string{
-		"dies before load once":  {event.CauseUnknown},
-		"dies in a round once":   {event.CauseOutOfMemory},
-		"dies with a lease once": {event.CauseUnknown, event.CauseHostOutOfMemory}, // should the kernel kill something at that very time
+		"dies before load once": {event.CauseUnknown},
+		"dies in a round once":  {event.CauseOutOfMemory},
+		// in case the kernel kills a process at the same time
+		"dies with a lease once": {event.CauseUnknown, event.CauseHostOutOfMemory},
 		"falls silent once":      {event.CauseStalled},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			st := newSwarmTest(t, 3, "node_1="+behaviour+";*=normal")
-			st.spec.Plan.Slots = 1 // a lease that does not return would stop the others
+			st.spec.Plan.Slots = 1 // a lease that is not returned would block the others
 			if behaviour == "falls silent once" {
 				st.spec.StallTimeout = time.Second
 			}
@@ -212,7 +213,8 @@ func TestGivingUp(t *testing.T) {
 			result, err := st.run(t, t.Context())
 			var lost *LostError
 			if !errors.Is(err, ErrLost) || !errors.As(err, &lost) || lost.Remaining != 2 || !strings.Contains(err.Error(), "node_1: ") ||
-				strings.Contains(err.Error(), "("+tt.cause+")") != (tt.cause != event.CauseUnknown) { // an unknown cause says nothing beside a known message
+				// the text of an unknown cause is left out beside a message
+				strings.Contains(err.Error(), "("+tt.cause+")") != (tt.cause != event.CauseUnknown) {
 				t.Fatalf("error %v", err)
 			}
 			wantState(t, result.Nodes[1], event.StateGivenUp, tt.restarts)
@@ -222,7 +224,7 @@ func TestGivingUp(t *testing.T) {
 			if got := st.of("node_1", event.TypeGiveUp); len(got) != 1 || got[0].Cause != tt.cause {
 				t.Errorf("giveup events %+v", got)
 			}
-			for _, node := range []string{"node_0", "node_2"} { // they wait for exactly this news
+			for _, node := range []string{"node_0", "node_2"} { // they wait for this list of members
 				if got := st.of(node, event.TypeWarning); len(got) != 1 || got[0].Message != "node_0 node_2" {
 					t.Errorf("%s was told %+v", node, got)
 				}
@@ -231,7 +233,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// Nodes are told of those on other hosts as they come and go; one of this host's own among them is no new one.
+// Nodes are told when nodes on other hosts join and leave. This host's own nodes in that list are not new members.
 func TestOthersJoin(t *testing.T) {
 	st := newSwarmTest(t, 2, "waits for peers")
 	var mu sync.Mutex
@@ -310,7 +312,7 @@ func TestStop(t *testing.T) {
 			t.Parallel()
 			st := newSwarmTest(t, 3, tt.behaviour)
 			if tt.state == event.StateStopped {
-				st.spec.Stop = supervise.Ladder{} // this one must not be cut short
+				st.spec.Stop = supervise.Ladder{} // the full default stop
 			}
 			now := make(chan struct{})
 			st.spec.Now = now
@@ -412,7 +414,8 @@ func launchUntilKilled(dir string) {
 	os.Exit(1)
 }
 
-// otherLauncher is a launcher in a process of its own, whose three nodes have loaded, and what it says from then on.
+// otherLauncher starts a launcher in a separate process and waits until its three nodes have loaded. said is its
+// further output.
 func otherLauncher(t *testing.T, dir, behaviour string) (launcher *exec.Cmd, id string, said *bufio.Scanner) {
 	t.Helper()
 	id = fmt.Sprintf("%s-%d", t.Name(), os.Getpid())
@@ -451,7 +454,7 @@ func TestKilledLauncherStrandsNothing(t *testing.T) {
 	eventually(t, "its nodes are gone", func() bool { return len(strays(t, id)) == 0 })
 }
 
-// Its nodes' engines are stopped: they see nothing of what happens to nodes and launcher.
+// Its nodes' engines are suspended, so they notice nothing of the nodes and the launcher.
 func TestKilledLaunchersEnginesAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	launcher, id, _ := otherLauncher(t, dir, "has a stopped engine")
@@ -466,21 +469,21 @@ func TestKilledLaunchersEnginesAreSwept(t *testing.T) {
 	if n := len(strays(t, id)); n != 3 {
 		t.Errorf("%d processes are left, want 3 engines", n)
 	}
-	st := &swarmTest{spec: fakeSpec(dir, 3, "*=normal")} // in the folders of the first
+	st := &swarmTest{spec: fakeSpec(dir, 3, "*=normal")} // in the folders of the killed launcher
 	if _, err := st.run(t, t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the engines are gone", func() bool { return len(strays(t, id)) == 0 })
 }
 
-// A launcher that didn't run for a while, as one that is stopped, must not take its nodes for silent.
+// A launcher that was suspended for a while must not take its nodes for silent.
 func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 	launcher, id, said := otherLauncher(t, t.TempDir(), "holds a lease and beats")
 	nodes := strays(t, id)
 	if err := launcher.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * launcherStall) // what is tested is that time goes by
+	time.Sleep(2 * launcherStall) // the test is about elapsed time
 	if err := launcher.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -504,8 +507,8 @@ func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 	}
 }
 
-// What others say of this host's nodes counts as far as Absent; who was given up stays out, and where a node begins its
-// assignment says.
+// Other hosts' reports about this host's nodes count only for Absent and Ahead. Given-up nodes stay out, and a
+// node's From is that of its assignment.
 func TestMembersTakeOverWhoIsAbsent(t *testing.T) {
 	own := func(name string, from int) *node {
 		return &node{start: protocol.Start{Node: name, From: from}}

@@ -1,6 +1,6 @@
-// Package launch runs one host's nodes: it loads them one at a time, keeps them alive, hands out the right to compute,
-// and ends them in order. It owns the processes of `swarm node` through supervise, and knows them by argv, stdin,
-// stdout and exit codes only: it imports configs and metrics/event, never node or metrics/store.
+// Package launch runs one host's nodes. It loads them one at a time, keeps them running, grants leases to compute,
+// and ends them in order. It owns the processes of `swarm node` through supervise, and depends only on their argv,
+// stdin, stdout and exit codes. It must not import node or metrics/store.
 package launch
 
 import (
@@ -18,82 +18,87 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// deviceCPU is protocol.Start.Device of a node on no GPU.
+// deviceCPU is protocol.Start.Device for a node without a GPU.
 const deviceCPU = "cpu"
 
-// graceShared makes up for what a Sharer may take before a kill, so that a stop with one is over as soon as one
-// without.
+// graceShared is a shorter grace that makes up for the time a Sharer may take before a kill, so that a stop takes
+// no longer with one.
 const graceShared = 14 * time.Second
 
-// ErrLost says that some nodes were given up (exit code 4). Errors that wrap it are a *LostError.
+// ErrLost reports that some nodes were given up (exit code 4). Errors that wrap it are *LostError.
 var ErrLost = errors.New("nodes lost")
 
-// Spec is a run on this host. Zero durations take the defaults.
+// Spec describes a run on this host. Zero durations mean the defaults.
 type Spec struct {
-	Run    string
-	Exe    string           // the program that serves as a node
-	Args   []string         // its arguments, such as "node"
-	Env    []string         // added to this process's environment
-	Files  []*os.File       // each node inherits them, the first as descriptor 3
-	Starts []protocol.Start // one a node, in order of loading; Dir is its folder, which also gets log.txt and pid.json; Transient 0: the plan's
-	Plan   fit.Plan         // Rooms share out leases, or Slots where there are none; Environment(i) goes to node i
+	Run   string
+	Exe   string     // the program to run as a node
+	Args  []string   // its arguments, such as "node"
+	Env   []string   // added to this process's environment
+	Files []*os.File // inherited by each node, starting with descriptor 3
+	// one per node, in loading order; Dir also gets log.txt and pid.json; Transient 0: the plan's
+	Starts []protocol.Start
+	Plan   fit.Plan // leases are per pool in Rooms, or Slots without Rooms; node i gets Environment(i)
 
-	Restarts     supervise.Policy
-	Crowded      supervise.Policy // of nodes whose GPU somebody else filled; 6 restarts, from 30 s to 5 min apart
-	CutOff       supervise.Policy // of nodes that don't reach the exchange; 12 restarts, from 1 s to 5 min apart
-	LoadTimeout  time.Duration    // of loading without a new state, a lease or the end of one; 10 min
-	StallTimeout time.Duration    // without any event, once loaded: nodes send some every 10 s whatever they do; 2 min
-	LeaseLimit   time.Duration    // a lease held for longer, while others wait, is warned of; 15 min
-	StopLimit    time.Duration    // how long a node may be stopped (SIGSTOP) before it is continued; 0: supervise's
-	Stop         supervise.Ladder // all in all at most 22 s by default, also with a Sharer
-	CPUFallback  bool             // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
+	Restarts supervise.Policy
+	// for nodes whose GPU another process has filled; default: 6 restarts, from 30 s to 5 min apart
+	Crowded supervise.Policy
+	// for nodes that cannot reach the exchange; default: 12 restarts, from 1 s to 5 min apart
+	CutOff       supervise.Policy
+	LoadTimeout  time.Duration    // loading without a new state, a lease or its return; default 10 min
+	StallTimeout time.Duration    // no event after loading, although nodes send one at least every 10 s; default 2 min
+	LeaseLimit   time.Duration    // warn about a lease held longer while others wait; default 15 min
+	StopLimit    time.Duration    // suspension (SIGSTOP) of a node before it is continued; 0: supervise's default
+	Stop         supervise.Ladder // by default at most 22 s in total, also with a Sharer
+	CPUFallback  bool             // a node that does not fit on its GPU continues on the CPU instead of leaving the swarm
 
-	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; of this host's own
-	// nodes among them only Absent counts. nil: there are none.
+	// Others returns the swarm's nodes on other hosts, and a channel that is closed when they change. For this
+	// host's own nodes in the list, only Absent and Ahead count. nil: no other hosts.
 	Others func() (members []protocol.Member, changed <-chan struct{})
 
-	Sharer       Sharer          // nil: GPUs are shared by the driver alone
-	Faults       <-chan Fault    // nil, or closed: none are looked for
-	FaultSettle  time.Duration   // how long after a death on a GPU its fault may still be announced; 3 s
-	FaultTimeout time.Duration   // from a fault to its recovery; 2 min
-	LogLimit     int64           // bytes of one node's log; 0: supervise's
-	Now          <-chan struct{} // closed after the context has ended: kill instead of waiting for an orderly stop
+	Sharer       Sharer        // nil: only the driver shares GPUs
+	Faults       <-chan Fault  // nil or closed: no faults are reported
+	FaultSettle  time.Duration // how long after a death on a GPU its fault may still be reported; default 3 s
+	FaultTimeout time.Duration // from a fault to its recovery; default 2 min
+	LogLimit     int64         // maximum bytes of a node's log; 0: supervise's default
+	// close after the context has ended to kill nodes instead of waiting for an orderly stop
+	Now <-chan struct{}
 }
 
-// Sharer is a service through which nodes share a GPU, such as NVIDIA's MPS. Its methods are called from several
-// goroutines, for nodes that run on a GPU only, and must return within seconds.
+// Sharer is a service through which nodes share a GPU, such as NVIDIA's MPS. Its methods are called concurrently,
+// only for nodes on a GPU, and must return within seconds.
 type Sharer interface {
-	// ClientEnv is what the process of Spec.Starts[index] needs in its environment; it is asked before each of its
-	// starts. budget is the GPU memory in bytes it may then take, 0 without a budget. A running client's limit can't be
-	// changed, so that budgets that grow while a Sharer is set wait for the node's next start.
+	// ClientEnv returns the environment variables for the process of Spec.Starts[index]. It is called before each
+	// start. budget is the GPU memory in bytes that the process may use; 0: no budget. The limit of a running
+	// client cannot change, so with a Sharer a grown budget takes effect at the node's next start.
 	ClientEnv(index int, budget int64) []string
 
-	// BeforeKill is called before the first signal that may end a node within a kernel: a node's process and all its
-	// descendants, of which some are clients. It makes the service let go of these; unknown pids are none of its
-	// business. It returns within supervise.AnnounceLimit.
+	// BeforeKill is called before the first signal that may end a node within a kernel. pids are a node's process
+	// and all its descendants, some of which are clients. The service must detach these and ignore unknown pids.
+	// BeforeKill must return within supervise.AnnounceLimit.
 	BeforeKill(pids []int)
 }
 
-// Fault is trouble of a GPU, or of what shares it. The nodes there are ended at once and started one by one when it is
-// over, from their last checkpoints; their deaths, also those up to Spec.FaultSettle before it, don't count as
-// failures.
+// Fault is a fault of a GPU or of its Sharer. The nodes there are ended at once. After the fault they restart one
+// by one from their last checkpoints. Their deaths do not count as failures, including deaths up to
+// Spec.FaultSettle before the fault.
 type Fault struct {
-	GPU       int             // fit.GPU.Index; below 0: all GPUs
-	Message   string          // one line for a person
-	Recovered <-chan struct{} // closed when nodes may be started again; nil: at once. It may wait until all of them are gone
-	Fatal     bool            // it will not be over: the nodes leave the swarm, or go on, on the CPU
+	GPU     int    // fit.GPU.Index; negative: all GPUs
+	Message string // one line for people
+	// closed when nodes may restart; nil: at once. The sender may first wait until all nodes have ended
+	Recovered <-chan struct{}
+	Fatal     bool // permanent: the nodes leave the swarm or continue on the CPU
 }
 
-// Result is what became of the nodes.
+// Result is the result for all nodes.
 type Result struct {
 	Nodes     []NodeResult
 	Remaining int // nodes that were not given up
 }
 
-// NodeResult is the end of one node.
+// NodeResult is the result for one node.
 type NodeResult struct {
 	Node     string
-	State    event.State // done, stopped, failed (asked to stop, and did not) or given_up
+	State    event.State // done, stopped, failed (did not stop when told to) or given_up
 	Cause    string      // one of event.Cause*; empty when done
 	Message  string
 	Restarts int
@@ -105,7 +110,7 @@ type LostError struct {
 	Remaining int
 }
 
-// Error names the nodes by what ended them: nodes of one machine mostly share their trouble.
+// Error groups the nodes by cause, because nodes on one machine usually share it.
 func (e *LostError) Error() string {
 	var reasons []string
 	nodes := map[string][]string{}
@@ -127,12 +132,12 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d of %s given up: %s", len(e.GivenUp), units.Plural(len(e.GivenUp)+e.Remaining, "node"), strings.Join(reasons, "; "))
 }
 
-// OutOfMemory tells whether want of memory is what ended each of them.
+// OutOfMemory reports whether lack of memory ended all of these nodes.
 func (e *LostError) OutOfMemory() bool {
 	return !slices.ContainsFunc(e.GivenUp, func(n NodeResult) bool { return !outOfMemory(n.Cause) })
 }
 
-// Is makes errors.Is(err, ErrLost) true.
+// Is matches ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 func (s Spec) withDefaults() (Spec, error) {

@@ -34,7 +34,7 @@ func TestStoppedNodeGoesOn(t *testing.T) {
 	}
 }
 
-// The memory that a killed node's engine holds must be free when the node comes back.
+// The memory of a killed node's engine must be free when the node restarts.
 func TestKilledNodesEngineIsGoneWhenItComesBack(t *testing.T) {
 	st := newSwarmTest(t, 1, "is killed with a stopped engine once")
 	sharer := &fakeSharer{}
@@ -68,14 +68,13 @@ func TestKilledNodesEngineIsGoneWhenItComesBack(t *testing.T) {
 	}
 }
 
-// runs tells whether a process is there and no zombie.
+// runs reports whether a process exists and is not a zombie.
 func runs(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(data), ") Z ")
 }
 
-// A node that dies before its model is loaded is no reason to wait, for those after it and for itself, and comes back
-// to its place.
+// If a node dies before its model is loaded, nodes behind it load at once. It then gets another turn.
 func TestDeathBeforeLoadHoldsUpNobody(t *testing.T) {
 	st := newSwarmTest(t, 3, "node_0=dies before load once;*=normal")
 	st.spec.LoadTimeout = time.Hour
@@ -106,14 +105,14 @@ func TestReturnedNodeKeepsItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, result.Nodes[1], event.StateDone, 1)
-	// It has told of two rounds and an evaluation, and need not again.
+	// It has reported two rounds and an evaluation, and need not report them again.
 	without := "ignored an event of type eval without its content"
 	if got, want := st.messages("node_1"), []string{"1 node_0,node_1 0 []", without, "1 node_0,node_1 2 [0]"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// A node that comes back after others were given up hears who is left.
+// A node that restarts after others were given up gets the list of the remaining members.
 func TestReturnedNodeHearsOfItsPeers(t *testing.T) {
 	st := newSwarmTest(t, 3, "node_0=has no torch;node_1=comes back and waits for peers;node_2=waits for peers")
 	result, err := st.run(t, t.Context())
@@ -128,7 +127,8 @@ func TestReturnedNodeHearsOfItsPeers(t *testing.T) {
 	}
 }
 
-// Replaying may take longer than loading: every round of it counts as getting on, and the model is in memory by then.
+// Replaying may take longer than loading. Every replayed round counts as progress, and the model is in memory by
+// then.
 func TestReplayIsNoStallAndHoldsUpNobody(t *testing.T) {
 	st := newSwarmTest(t, 3, "node_0=replays until node_1 has begun;node_1=replays 20 rounds of 100 ms;*=normal")
 	st.spec.LoadTimeout = time.Second
@@ -141,7 +141,7 @@ func TestReplayIsNoStallAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Whatever kills a node that gets on: it is started again.
+// A node that makes progress is restarted, whatever kills it.
 func TestNodeThatGetsOnIsNotGivenUp(t *testing.T) {
 	st := newSwarmTest(t, 1, "gets a round done in each of 40 attempts")
 	st.spec.Restarts.MaxRestarts = 1
@@ -161,7 +161,7 @@ func TestNodeThatOnlyTellsAgainIsGivenUp(t *testing.T) {
 	wantState(t, result.Nodes[0], event.StateGivenUp, 2)
 }
 
-// A node that had got on is started again at once, as often as that happens; one that never ran well waits.
+// A node that made progress is restarted at once, as often as that happens. A node that never ran well waits.
 func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
 	st := newSwarmTest(t, 1, "gets a round done in each of 5 attempts")
 	st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: time.Hour, Cap: time.Hour}
@@ -173,7 +173,8 @@ func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
 	}
 	wantState(t, result.Nodes[0], event.StateDone, 5)
 
-	for _, behaviour := range []string{"dies before load once", "dies in a round once"} { // the second for want of memory
+	// the second for lack of memory
+	for _, behaviour := range []string{"dies before load once", "dies in a round once"} {
 		st = newSwarmTest(t, 1, behaviour)
 		st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: 10 * time.Millisecond}
 		if _, err := st.run(t, ctx); err != nil {
@@ -185,7 +186,7 @@ func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The exchange may be gone for longer than a node may fail.
+// The exchange may be unreachable for longer than a node may fail.
 func TestExchangeIsWaitedFor(t *testing.T) {
 	st := newSwarmTest(t, 1, "does not reach the exchange in 6 attempts")
 	st.spec.Restarts.MaxRestarts = 1
@@ -205,7 +206,7 @@ func TestExchangeIsWaitedFor(t *testing.T) {
 	wantState(t, result.Nodes[0], event.StateGivenUp, 3)
 }
 
-// A give-up names what happened most, how often and in what time.
+// A give-up names the most frequent cause, the number of failures and the time span.
 func TestGiveUpIsExplained(t *testing.T) {
 	st := newSwarmTest(t, 1, "fails in two ways")
 	result, err := st.run(t, t.Context())
@@ -244,7 +245,7 @@ func TestFailureLog(t *testing.T) {
 	}
 }
 
-// Whatever has failed: the main cause is one of the most frequent, and its message one that was given with it.
+// For any failures, the main cause is one of the most frequent, and its message was reported with it.
 func TestMainCauseIsTheMostFrequent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := failureLog{most: rapid.IntRange(1, 9).Draw(t, "most")}
@@ -264,7 +265,7 @@ func TestMainCauseIsTheMostFrequent(t *testing.T) {
 	})
 }
 
-// A run's stop leaves a spot VM time to end, whether its GPU is shared by a service or not.
+// The stop of a run leaves time before a spot VM ends, with and without a Sharer.
 func TestStopFitsASpotNotice(t *testing.T) {
 	for name, sharer := range map[string]Sharer{"alone": nil, "with a sharer": &fakeSharer{}} {
 		spec := fakeSpec(t.TempDir(), 1, "*=normal")
@@ -279,7 +280,7 @@ func TestStopFitsASpotNotice(t *testing.T) {
 	}
 }
 
-// slowSharer takes all the time it may.
+// slowSharer takes the maximum time.
 type slowSharer struct{ fakeSharer }
 
 func (s *slowSharer) BeforeKill(pids []int) {
@@ -287,7 +288,7 @@ func (s *slowSharer) BeforeKill(pids []int) {
 	time.Sleep(supervise.AnnounceLimit)
 }
 
-// The worst case: nodes that ignore everything, engines that are stopped, a sharer that takes its time, all at once.
+// The worst case combines nodes that ignore everything, suspended engines and a slow sharer.
 func TestWorstStopOfARun(t *testing.T) {
 	st := newSwarmTest(t, 3, "node_0=ignores TERM;node_1=has a stopped engine;node_2=ignores stop")
 	st.spec.Sharer = &slowSharer{}
@@ -307,7 +308,7 @@ func TestWorstStopOfARun(t *testing.T) {
 	}
 }
 
-// What a run leaves in a node's folder is the node's; of the launcher it is the log alone.
+// In a node's folder the launcher itself leaves only the log.
 func TestOrderlyRunLeavesALogAlone(t *testing.T) {
 	st := newSwarmTest(t, 2, "normal")
 	if _, err := st.run(t, t.Context()); err != nil {
