@@ -17,35 +17,36 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Admission lets other hosts' nodes into a run: it says who may, and what becomes of what they send.
+// Admission lets other hosts' nodes into a run. It decides who may join, and handles what they send.
 type Admission struct {
 	options    Options
-	registry   *membership.Registry // nil with a folder, whose own access decides
+	registry   *membership.Registry // nil with a folder, where file access decides
 	server     *membership.AdmissionServer
 	transport  hostTransport
 	home       layout.Home
 	run        Run          // since Start
 	invitation string       // the command to type elsewhere
-	ending     atomic.Bool  // a worker's node says that it has done all its rounds
-	pace       atomic.Int64 // nanoseconds that a round took here last
+	ending     atomic.Bool  // a worker's node has reported that it has done all its rounds
+	pace       atomic.Int64 // nanoseconds of the last round on this host
 }
 
-// Options say how other hosts reach this one. One of Listen, NATS and Shared is set.
+// Options configure how other hosts reach this one. At most one of Listen, NATS and Shared is set.
 type Options struct {
-	Listen, Advertise string // host:port to listen on with TLS; hosts, with commas, by which others reach it (empty: its addresses)
-	Cert, Key         string // files of a certificate of one's own
-	NATS, Credentials string // URLs of a cluster, with commas; its credentials file
+	// host:port to listen on with TLS; comma-separated hosts under which others reach it (empty: its addresses)
+	Listen, Advertise string
+	Cert, Key         string // files with the user's own certificate and key
+	NATS, Credentials string // comma-separated URLs of a cluster; its credentials file
 	Shared            string // a synced folder
-	Compat            bool   // with Shared: also write the files that rl-swarm's nodes read
+	Compat            bool   // with Shared: also write files that rl-swarm's nodes read
 
-	NATSFile    string // a file with what NATS holds
-	Predecessor bool   // Shared is what GDRIVE_PATH says
+	NATSFile    string // a file with the value of NATS
+	Predecessor bool   // Shared comes from GDRIVE_PATH
 }
 
 // NewAdmission returns an Admission that admits no worker before Open and Start.
 func NewAdmission(o Options) *Admission { return &Admission{options: o} }
 
-// Start admits workers until ctx ends. The run has been recorded, and events are taken.
+// Start admits workers until ctx ends. The run must be recorded, and events must be ready.
 func (a *Admission) Start(ctx context.Context, run Run, events Events, logger *slog.Logger) error {
 	a.run = run
 	if err := a.open(ctx, events, logger); err != nil {
@@ -55,7 +56,7 @@ func (a *Admission) Start(ctx context.Context, run Run, events Events, logger *s
 	return nil
 }
 
-// open makes the admission server of what is recorded.
+// open creates the admission server from the recorded members.
 func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger) error {
 	known, err := a.run.Reader.Members(ctx, a.run.Name)
 	if err != nil {
@@ -99,7 +100,7 @@ func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger
 	return nil
 }
 
-// disconnect ends the connections of a worker that may not be here any more.
+// disconnect closes the connections of a worker that has lost its access.
 func (a *Admission) disconnect(worker string) {
 	if bus, ok := a.transport.(*busTransport); ok {
 		bus.server.Disconnect(worker)
@@ -121,15 +122,14 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	}
 }
 
-// Others are the workers' nodes. This host's own are waited for by each other whatever the admission server thinks of
-// them: equal seeds give equal results.
+// Others returns the workers' nodes. It leaves out this host's own nodes: they always wait for each other, whatever
+// the admission server reports about them, so that equal seeds give equal results.
 func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	members, changed := a.server.Members()
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
-// OnDelivered follows what workers deliver. What it says makes the coordinator look into its database, and is believed
-// no further.
+// OnDelivered follows the events that workers deliver. They only make the coordinator check its database.
 func (a *Admission) OnDelivered(e event.Event) {
 	last := e.Type == event.TypeRound && e.Round != nil && e.Round.Round >= a.run.Config.Rounds-1
 	if last || e.Type == event.TypeState && e.State == event.StateDone {
@@ -137,7 +137,7 @@ func (a *Admission) OnDelivered(e event.Event) {
 	}
 }
 
-// Observe follows this host's nodes.
+// Observe follows the events of this host's nodes.
 func (a *Admission) Observe(e event.Event) {
 	switch {
 	case e.Worker != "" || e.Node == "":
@@ -154,13 +154,13 @@ func (a *Admission) Observe(e event.Event) {
 	}
 }
 
-// farewell is how long workers get to hear of the end and to deliver the rest of what they have, over a network.
+// farewell is how long workers have to learn of the end and deliver the rest, over a network.
 const farewell = 30 * time.Second
 
-// Settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a
-// round behind, at a barrier, and for those that need no longer for the rest than a node would wait for them at one.
-// What is heard through a folder is old: a node may be done that is rounds behind by it. Others may be far behind, and
-// nobody pays for a GPU that waits for them: they are told to stop.
+// Settle waits for workers' nodes after this host's own are done, at most barrier_deadline. It waits for nodes in
+// step, about a round behind at a barrier, and for nodes that can finish within the deadline. Folder status lags: a
+// node shown rounds behind may already be finished. Other nodes may be far behind. Nobody pays for a GPU that waits
+// for them, so they are told to stop.
 func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	config := a.run.Config
 	if config.Async() {
@@ -185,16 +185,16 @@ func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-// doneSoon tells whether a node is in step, or has its rounds done within patience if they take as long as the last one
-// here; 0: none is known.
+// doneSoon reports whether a node is in step, or will be done within patience at the pace of the last round on this
+// host; pace 0: unknown.
 func doneSoon(n membership.NodeStatus, rounds int, pace, patience time.Duration) bool {
 	return !n.Absent || pace > 0 && float64(rounds-n.Round)*pace.Seconds() <= patience.Seconds()
 }
 
-// settleInterval is how often a run that is done here looks whether its workers are.
+// settleInterval is the time between checks of whether the workers are done.
 const settleInterval = 200 * time.Millisecond
 
-// working is how many nodes of workers that are here have rounds to do, of those that count.
+// working returns how many nodes of connected workers still have rounds to do, among those that counts selects.
 func (a *Admission) working(counts func(membership.NodeStatus) bool) (nodes int) {
 	for _, w := range a.server.Workers() {
 		for _, n := range w.Nodes {
@@ -206,7 +206,7 @@ func (a *Admission) working(counts func(membership.NodeStatus) bool) (nodes int)
 	return nodes
 }
 
-// silence is how long a worker may say nothing and still be there.
+// silence returns how long a worker may be silent before it counts as gone.
 func (a *Admission) silence() time.Duration {
 	if _, folder := a.transport.(*folderTransport); folder {
 		return sharedir.SilentAfter
@@ -214,7 +214,7 @@ func (a *Admission) silence() time.Duration {
 	return membership.SilentAfter
 }
 
-// Dismiss tells workers how the run ended, and waits until they have left, or now is closed.
+// Dismiss tells workers how the run ended, and waits until they have left or now is closed.
 func (a *Admission) Dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
 	a.server.End(state, message)
 	patience := max(farewell, a.silence())

@@ -16,13 +16,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// What a role of rl-swarm is called in each command.
+// Names of rl-swarm's roles.
 const (
 	RoleCoordinator = "coordinator"
 	RoleWorker      = "worker"
 )
 
-// predecessorsFolder is the folder that rl-swarm's variables name for a role; empty: none.
+// predecessorsFolder returns the folder that rl-swarm's variables name for a role, or "".
 func predecessorsFolder(role string) string {
 	if os.Getenv(resolve.RoleVariable) != role {
 		return ""
@@ -30,8 +30,8 @@ func predecessorsFolder(role string) string {
 	return os.Getenv(resolve.FolderVariable)
 }
 
-// Admission is what the options ask for. It refuses what can't go together, and is nil, nil where nobody is let in.
-// typed tells which flags were given: where none of them says how the swarm is carried, rl-swarm's variables may.
+// Admission returns the Admission for the options, or nil if no other host may join. It rejects conflicting
+// options. typed reports whether the user set a flag: if no flag selects a transport, rl-swarm's variables may.
 func (o *Options) Admission(typed func(flag string) bool) (*Admission, error) {
 	if err := o.readNATS(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (o *Options) Admission(typed func(flag string) bool) (*Admission, error) {
 	return NewAdmission(*o), nil
 }
 
-// listenAddress is host:port of what --listen names.
+// listenAddress returns the value of --listen as host:port.
 func listenAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -84,8 +84,8 @@ func listenAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// readNATS takes the cluster's URLs from the file that --nats-file names: others see a process's arguments, and a
-// unit's.
+// readNATS reads the cluster's URLs from the file that --nats-file names. Other users can read a process's
+// arguments and a unit.
 func (o *Options) readNATS() error {
 	if o.NATSFile == "" {
 		return nil
@@ -107,8 +107,8 @@ func (o *Options) readNATS() error {
 	return nil
 }
 
-// sharedFolder is the absolute path of what --shared names, or GDRIVE_PATH. It is never made here: an empty mount point
-// would be filled.
+// sharedFolder returns the absolute path of --shared or GDRIVE_PATH. It never creates the folder: that would fill
+// an empty mount point.
 func sharedFolder(text string, predecessor bool) (string, error) {
 	source := "--shared"
 	if predecessor {
@@ -124,7 +124,7 @@ func sharedFolder(text string, predecessor bool) (string, error) {
 	return dir, nil
 }
 
-// TellFolder says that nobody typed the folder, and how to do without.
+// TellFolder logs that the folder comes from rl-swarm's variables, and how to ignore it.
 func TellFolder(logger *slog.Logger, folder, role string) {
 	logger.Info("the swarm is carried through "+resolve.FolderVariable+", since "+resolve.RoleVariable+" is "+role+"; --shared '' leaves it alone", "folder", folder)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// QuestionFiles are the keys of files of which a worker has a copy where the coordinator has them: which questions are
-// a node's follows from their content.
+// QuestionFiles are the keys of files that a worker needs as exact copies of the coordinator's. Their content
+// determines a node's questions.
 var QuestionFiles = []string{"tasks.file", "tasks.words"}
 
-// SameFiles refuses files of questions with another content than the coordinator's: every rollout would be refused.
-// inputs are hashes by key.
+// SameFiles rejects question files whose content differs from the coordinator's, because the coordinator would
+// reject every rollout. inputs are hashes by key.
 func (w *Worker) SameFiles(inputs map[string]string) error {
 	for _, key := range QuestionFiles {
 		if is, there := inputs[key], w.welcome.Inputs[key]; is != there {
@@ -28,7 +28,7 @@ func (w *Worker) SameFiles(inputs map[string]string) error {
 	return nil
 }
 
-// Differences are what run, whose model is called so, has otherwise than the rest of the swarm, a line each.
+// Differences lists how run differs from the rest of the swarm, one line each. model is the name of run's model.
 func (w *Worker) Differences(run Run, model string) (lines []string) {
 	theirs, err := w.Config()
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *Worker) Differences(run Run, model string) (lines []string) {
 // requestTimeout bounds a worker's requests to a coordinator after the run has ended.
 const requestTimeout = 30 * time.Second
 
-// DeliverRest delivers what a run that is done here has not delivered yet.
+// DeliverRest delivers the remaining events of a run that is done on this host.
 func (w *Worker) DeliverRest(ctx context.Context, run Run) error {
 	outbox, err := membership.OpenOutbox(OutboxDir(run.Dir), run.Logger)
 	if err != nil {
@@ -72,8 +72,7 @@ func (w *Worker) DeliverRest(ctx context.Context, run Run) error {
 	return client.Drain(ctx)
 }
 
-// IsPart tells whether a run of a home is its part in another host's run: such a one reports through an outbox in its
-// folder.
+// IsPart reports whether a run of a home is part of another host's run. Such a run has an outbox in its folder.
 func IsPart(home layout.Home, run string) bool {
 	_, err := os.Stat(OutboxDir(home.Run(run)))
 	return err == nil

@@ -27,14 +27,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// CredentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it
-// got may have a number after it.
+// CredentialsPath returns the path of the credentials that an invitation gave this home for a requested name. The
+// assigned name may have a number appended.
 func CredentialsPath(home layout.Home, invitation membership.Invitation, name string) string {
 	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token + "\x00" + name))
 	return home.Path("joined", hex.EncodeToString(sum[:8])+".json")
 }
 
-// enrol returns this home's credentials with a coordinator: those that it has, or new ones.
+// enrol returns this home's credentials with a coordinator. It requests new ones if there are none.
 func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, error) {
 	path := CredentialsPath(o.Home, o.Invitation, o.Name)
 	var c membership.Credentials
@@ -76,15 +76,15 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 // ConnectOptions name the swarm to join and the worker's identity.
 type ConnectOptions struct {
 	Invitation          membership.Invitation // over a network
-	CAFile, Credentials string                // files: of the authority of the coordinator's certificate; of a NATS cluster
+	CAFile, Credentials string                // files: the CA of the coordinator's certificate; the credentials of a NATS cluster
 
 	Shared, Experiment string // through a folder
-	Compat             bool   // also write the files that rl-swarm's nodes read
+	Compat             bool   // also write files that rl-swarm's nodes read
 
-	Name         string // of the worker, as asked for; empty: the host's
-	NodeID       string // of its node; of several, what their names begin with
+	Name         string // requested name of the worker; empty: the host's name
+	NodeID       string // name of its node; of several nodes, their prefix
 	GenerateOnly bool
-	Wait         time.Duration // for the coordinator; 0: without end
+	Wait         time.Duration // for the coordinator; 0: no limit
 
 	Home    layout.Home
 	Version string // of this program
@@ -92,8 +92,7 @@ type ConnectOptions struct {
 	Logger  *slog.Logger
 }
 
-// Connect connects to the coordinator and asks what is trained. Errors are *membership.Refusal where the coordinator
-// says no.
+// Connect connects to the coordinator and asks what the swarm trains. A rejection is a *membership.Refusal.
 func Connect(ctx context.Context, o ConnectOptions) (*Worker, error) {
 	w, err := o.connect(ctx)
 	if err != nil {
@@ -105,7 +104,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Worker, error) {
 	return w, nil
 }
 
-// connect waits until the coordinator is there, as long as --wait says.
+// connect waits for the coordinator, at most the time of --wait.
 func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 	w := &Worker{nodeName: o.NodeID, generateOnly: o.GenerateOnly, process: rand.Text()}
 	var err error
@@ -140,14 +139,15 @@ func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 		return nil, err
 	}
 	experiment := ""
-	if o.Shared != "" { // an invitation names none
+	if o.Shared != "" { // an invitation does not name an experiment
 		experiment = o.Experiment
 	}
 	w.uplink = membership.Checked(w.uplink, w.credentials.Worker, experiment)
 	return w, nil
 }
 
-// hello asks what is trained. A former process of this worker, which was killed, counts as alive for a while.
+// hello asks what the swarm trains. A killed earlier process of this worker counts as alive for a while, so hello
+// waits and retries once.
 func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
 	host, _ := os.Hostname()
 	for again := false; ; again = true {
@@ -176,7 +176,7 @@ func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
 	}
 }
 
-// worker is this worker's name where nobody gives it one.
+// worker returns this worker's default name.
 func (o ConnectOptions) worker() string {
 	for _, name := range []string{o.Name, o.NodeID} {
 		if name != "" {
@@ -187,7 +187,7 @@ func (o ConnectOptions) worker() string {
 	return Name(host)
 }
 
-// Name makes a worker's name of any text: letters, digits, _ and - stay.
+// Name converts any text to a worker's name. It keeps letters, digits, _ and -.
 func Name(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
@@ -195,12 +195,12 @@ func Name(text string) string {
 		}
 		return '-'
 	}, strings.TrimSpace(text))
-	name = strings.Trim(name[:min(len(name), membership.MaxNameBytes-8)], "-") // room for a number after it
+	name = strings.Trim(name[:min(len(name), membership.MaxNameBytes-8)], "-") // leave space for a number
 	if name == "" {
 		return "worker"
 	}
 	return name
 }
 
-// Welcome is the coordinator's answer: what is trained.
+// Welcome returns the coordinator's answer, which describes what the swarm trains.
 func (w *Worker) Welcome() membership.Welcome { return w.welcome }

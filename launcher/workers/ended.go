@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// EndedError says that the coordinator has ended the run, and how.
+// EndedError reports that the coordinator has ended the run, and how.
 type EndedError struct{ State, Message string }
 
 func (e *EndedError) Error() string {
@@ -19,7 +19,7 @@ func (e *EndedError) Error() string {
 	return "the coordinator ended the run: " + e.State
 }
 
-// Verdict is how the command ends when the coordinator has ended the run.
+// Verdict returns the command's error after the coordinator has ended the run: nil if the run is done.
 func (e *EndedError) Verdict() error {
 	if e.State == store.RunDone {
 		return nil
@@ -27,8 +27,8 @@ func (e *EndedError) Verdict() error {
 	return fail.Hint(e, "the same command again, after the coordinator has continued")
 }
 
-// Refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a
-// name is the user's to mend.
+// Refused adds a remedy and an exit code to a coordinator's rejection. The user must fix the invitation, the
+// version or a name.
 func Refused(err error) error {
 	var no *membership.Refusal
 	if !errors.As(err, &no) {
@@ -55,8 +55,8 @@ func Refused(err error) error {
 	return err
 }
 
-// Remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too;
-// empty elsewhere.
+// Remedy returns what to do if the coordinator has banned this host or revoked its access, so that it would reject
+// the same command again. Otherwise it returns "".
 func (w *Worker) Remedy() string {
 	if w == nil {
 		return ""

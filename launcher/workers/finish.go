@@ -9,21 +9,21 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// hostInterval is how often a host without nodes looks whether the others' are done.
+// hostInterval is how often a host without nodes checks whether the others' nodes are done.
 const hostInterval = time.Second
 
-// lookShare bounds what the looks into the database take of a coordinator's time: one in so many parts.
+// lookShare bounds the time for database checks to 1/lookShare of the coordinator's time.
 const lookShare = 20
 
-// lookAnyway is how often the database is looked at though no worker says that it is done.
+// lookAnyway is the maximum time between database checks if no worker reports that it is done.
 const lookAnyway = time.Minute
 
-// stuckBarriers is for how many barrier deadlines a node may have no new round recorded and still be waited for at the
-// run's end.
+// stuckBarriers is the number of barrier deadlines without a new recorded round after which the run's end no longer
+// waits for a node.
 const stuckBarriers = 3
 
-// Wait waits until the database has all rounds of the workers' nodes that count: what a host without nodes of its own
-// does. A worker's own claims never end a run.
+// Wait waits until the database has all rounds of the workers' nodes that count. A host without nodes of its own
+// uses it. A worker's claims alone never end a run.
 func (a *Admission) Wait(ctx context.Context) error {
 	_, folder := a.transport.(*folderTransport)
 	f := finish{
@@ -32,7 +32,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(hostInterval)
 	defer ticker.Stop()
-	a.ending.Store(true) // by what an earlier process has recorded
+	a.ending.Store(true) // rounds recorded by an earlier process may suffice
 	for next, last := time.Now(), time.Now(); ; {
 		if now := time.Now(); (a.ending.Load() || now.Sub(last) > lookAnyway) && !now.Before(next) {
 			last = now
@@ -44,7 +44,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 				return nil
 			}
 			if !f.begun {
-				a.ending.Store(false) // no node has all its rounds: the next one that says so is looked at
+				a.ending.Store(false) // no node has all its rounds: check again when a node claims so
 			}
 			next = now.Add(lookShare * time.Since(now))
 		}
@@ -56,25 +56,26 @@ func (a *Admission) Wait(ctx context.Context) error {
 	}
 }
 
-// finish decides when the nodes of workers have done a run. It is pure.
+// finish decides when workers' nodes have completed a run. It is pure.
 type finish struct {
 	rounds   int
 	counted  bool          // shared rollouts pass through the coordinator, which counts them
-	settled  time.Time     // before it, workers may not have been heard of yet that are there
-	patience time.Duration // for a node of which no further round is recorded
+	settled  time.Time     // until then, the coordinator may not know of some connected workers
+	patience time.Duration // time without a new recorded round before a node counts as stuck
 	nodes    map[string]*finisher
 	begun    bool // a node has all its rounds
 }
 
-// finisher is what is known of a node's end.
+// finisher is what is known about a node's progress to the end.
 type finisher struct {
 	recorded int
 	moved    time.Time // when recorded last grew
 }
 
-// over tells whether the run is done: the database has all rounds of a node, and of every other that is there and gets
-// on. A node counts as through the rounds only if it shared the last one, too: rounds can be invented, but nobody can
-// share one before the swarm gets there. Where no node did, a run is done once nobody lacks a round.
+// over reports whether the run is done: the database has all rounds of one node, and all rounds of every other node
+// that is present and making progress. A node counts as through only if it also shared its last round. A worker can
+// invent rounds, but cannot share the last one before the swarm gets there. If no node shared it, the run is done
+// once no node lacks a round.
 func (f *finish) over(now time.Time, recorded map[string]int, nodes []membership.NodeStatus) bool {
 	through, working, lacking := false, false, false
 	f.begun = false

@@ -20,34 +20,33 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// How long a worker waits for the coordinator where nothing else is asked for: what goes through a folder takes as long
-// as that takes to be synced.
+// Default times to wait for the coordinator. Through a folder, everything takes as long as the synchronization.
 const (
 	DefaultWait = time.Minute
 	FolderWait  = 10 * time.Minute
 )
 
-// JoinOptions are what swarm join was told: whose swarm to join, by which way, and as whom.
+// JoinOptions are the options of swarm join: the swarm, the transport and the worker's identity.
 type JoinOptions struct {
-	URL, URLFile string // an invitation, or its file
+	URL, URLFile string // an invitation, or a file with one
 	Name         string
 	CAFile       string
-	Credentials  string // file, of a NATS cluster
+	Credentials  string // credentials file of a NATS cluster
 	Shared       string
-	SharedTyped  bool // --shared, though it may be empty
-	Predecessor  bool // Shared is GDRIVE_PATH's
+	SharedTyped  bool // --shared was set, possibly to ""
+	Predecessor  bool // Shared comes from GDRIVE_PATH
 	Experiment   string
 	NodeID       string
 	Compat       bool
 	GenerateOnly bool
-	Wait         time.Duration // for the coordinator; 0: without end
+	Wait         time.Duration // for the coordinator; 0: no limit
 	WaitTyped    bool
 
-	IgnoreRLSwarm bool     // its variables count for nothing
-	FromRLSwarm   []string // those that say what no flag says
+	IgnoreRLSwarm bool     // ignore rl-swarm's variables
+	FromRLSwarm   []string // rl-swarm's variables that took effect
 }
 
-// ReadRLSwarm takes what rl-swarm's variables say of a worker where no flag does, and keeps which of them took effect.
+// ReadRLSwarm uses rl-swarm's variables for settings without a flag, and records which took effect.
 func (o *JoinOptions) ReadRLSwarm(typed func(flag string) bool, getenv func(string) string) {
 	if o.IgnoreRLSwarm {
 		return
@@ -63,7 +62,7 @@ func (o *JoinOptions) ReadRLSwarm(typed func(flag string) bool, getenv func(stri
 	}
 }
 
-// Check refuses what can't go together. What rl-swarm's variables say counts where nothing else does.
+// Check rejects conflicting options. rl-swarm's variables select the folder if nothing else selects a transport.
 func (o *JoinOptions) Check() error {
 	invited := o.URL != "" || o.URLFile != ""
 	if !invited && !o.SharedTyped && os.Getenv(resolve.InvitationVariable) == "" && !o.IgnoreRLSwarm {
@@ -86,7 +85,7 @@ func (o *JoinOptions) Check() error {
 	return err
 }
 
-// Invitation is what was handed out, from wherever it was given.
+// Invitation returns the invitation from the argument, the file or the environment.
 func (o *JoinOptions) Invitation() (membership.Invitation, error) {
 	text, source := o.URL, "the argument"
 	switch {
@@ -115,7 +114,7 @@ func (o *JoinOptions) Invitation() (membership.Invitation, error) {
 	return invitation, nil
 }
 
-// CheckWait refuses a --wait that is no time.
+// CheckWait rejects a negative --wait.
 func (o *JoinOptions) CheckWait() error {
 	if o.Wait < 0 {
 		return &configs.Error{Key: "wait", Value: o.Wait.String(), Source: "--wait", Allowed: "a time such as 60s or 10m, or 0 to wait without end"}
@@ -123,7 +122,7 @@ func (o *JoinOptions) CheckWait() error {
 	return nil
 }
 
-// waitLimit is how long to wait for the coordinator; 0: without end.
+// waitLimit returns how long to wait for the coordinator; 0: no limit.
 func (o *JoinOptions) waitLimit() time.Duration {
 	if o.Shared != "" && !o.WaitTyped {
 		return FolderWait
@@ -131,7 +130,7 @@ func (o *JoinOptions) waitLimit() time.Duration {
 	return o.Wait
 }
 
-// Connect connects to the coordinator. version is this program's.
+// Connect connects to the coordinator. version is that of this program.
 func (o *JoinOptions) Connect(ctx context.Context, home layout.Home, version string, stderr io.Writer, logger *slog.Logger) (*Worker, error) {
 	to := ConnectOptions{
 		CAFile: o.CAFile, Credentials: o.Credentials, Shared: o.Shared, Experiment: o.Experiment, Compat: o.Compat,
@@ -147,11 +146,11 @@ func (o *JoinOptions) Connect(ctx context.Context, home layout.Home, version str
 	return Connect(ctx, to)
 }
 
-// JoinedBase is the coordinator's configuration as this host begins with it.
+// JoinedBase returns the coordinator's configuration as the base for this host's.
 func JoinedBase(c configs.Config, name string) resolve.Layer {
 	c.Experiment, c.Device, c.MicroBatch = name, "auto", 0
 	c.Models, c.Members = "", nil        // a worker's nodes have one model, by default the coordinator's first
-	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
+	c.Tasks.File, c.Tasks.Words = "", "" // paths on another host
 	l := resolve.Layer{Values: configs.Values(c), Sources: map[string]string{}, Mixture: c.Tasks.Mixture}
 	for key, value := range l.Values {
 		l.Sources[key] = "the coordinator's configuration"
@@ -162,7 +161,7 @@ func JoinedBase(c configs.Config, name string) resolve.Layer {
 	return l
 }
 
-// NeedsFiles refuses flags that leave out a copy of a file that the swarm's questions need.
+// NeedsFiles requires flags for the files that the swarm's questions need.
 func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
 	given, err := flags.Layer()
 	if err != nil {
@@ -177,8 +176,8 @@ func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
 	return nil
 }
 
-// TellLocalModel says that this host is about to load a model from a folder which the coordinator names and no flag
-// does: what lies there is this host's own, and may be anything.
+// TellLocalModel warns if this host is about to load a model from a folder whose name comes from the coordinator
+// and not from a flag. This host's folder of that name may contain anything.
 func (w *Worker) TellLocalModel(flags *resolve.Flags, logger *slog.Logger) error {
 	given, err := flags.Layer()
 	if err != nil {
@@ -197,7 +196,7 @@ func (w *Worker) TellLocalModel(flags *resolve.Flags, logger *slog.Logger) error
 	return nil
 }
 
-// localModel tells whether a model is named by a folder of this host, as node/model reads it.
+// localModel reports whether a name means a folder on this host, as node/model interprets it.
 func localModel(name string) bool {
 	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "/") {
 		return true

@@ -20,15 +20,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Listing is what workers -o json prints.
+// Listing is the output of swarm workers -o json.
 type Listing struct {
-	Run     string            `json:"run"`    // that this home coordinates; empty: none
+	Run     string            `json:"run"`    // run that this home coordinates; empty: none
 	Joined  string            `json:"joined"` // this home's newest part in another host's run; empty: none
 	Workers []stats.WorkerRow `json:"workers"`
 	Listed  []Listed          `json:"listed"`
 }
 
-// Listed is one who may join, or may not any more.
+// Listed is a worker or an invitation, with its right to join.
 type Listed struct {
 	Name     string  `json:"name"`
 	Kind     string  `json:"kind"` // worker, invitation
@@ -36,18 +36,18 @@ type Listed struct {
 	LastSeen float64 `json:"last_seen"` // 0: never
 	Host     string  `json:"host"`
 	Revoked  bool    `json:"revoked"`
-	Banned   string  `json:"banned"` // why; empty: not banned
+	Banned   string  `json:"banned"` // reason; empty: not banned
 	Once     bool    `json:"once"`
 	Used     bool    `json:"used"`
 
-	Uses       int     `json:"uses,omitempty"`       // of an invitation: how many workers it lets in; 0: any number
-	Workers    int     `json:"workers,omitempty"`    // of an invitation: how many it has let in
-	Expires    float64 `json:"expires,omitempty"`    // 0: never; of a worker: unless it is heard of before
-	Invitation string  `json:"invitation,omitempty"` // of a worker: with which it came; empty: not known
+	Uses       int     `json:"uses,omitempty"`       // for an invitation: maximum number of workers; 0: no limit
+	Workers    int     `json:"workers,omitempty"`    // for an invitation: number of workers admitted with it
+	Expires    float64 `json:"expires,omitempty"`    // 0: never; for a worker: extended while it is heard of
+	Invitation string  `json:"invitation,omitempty"` // for a worker: the invitation that it used; empty: unknown
 }
 
-// List lists the workers of a run, and who may join. name is that run's or its experiment's; empty: the newest that
-// this home coordinates.
+// List returns the workers of a run, and the right to join of workers and invitations. name is that of a run or an
+// experiment; empty: the newest run that this home coordinates.
 func List(ctx context.Context, home layout.Home, reader *store.Reader, name string) (Listing, error) {
 	document := Listing{Workers: []stats.WorkerRow{}, Listed: []Listed{}}
 	var err error
@@ -77,7 +77,7 @@ func List(ctx context.Context, home layout.Home, reader *store.Reader, name stri
 	return document, nil
 }
 
-// Print prints it as of now, in Unix seconds.
+// Print prints the listing. now is in Unix seconds.
 func (d Listing) Print(p *table.Page, now float64) {
 	switch {
 	case len(d.Workers) > 0:
@@ -133,7 +133,7 @@ func listedTable(rows []Listed, now float64) *table.Table {
 			state = "may join, by " + charset.Shown(e.Invitation)
 		}
 		seen := units.Ago(e.LastSeen, now)
-		if e.Kind == "invitation" { // of its use the workers tell
+		if e.Kind == "invitation" { // the workers show its use
 			seen = ""
 		}
 		t.Add(charset.Shown(e.Name), e.Kind, state, seen)
@@ -141,14 +141,14 @@ func listedTable(rows []Listed, now float64) *table.Table {
 	return t
 }
 
-// listedRun is the run whose workers are meant: of that name, or the newest that this home coordinates, empty where it
-// coordinates none. joined is this home's newest part in another host's run, which has its workers there.
+// listedRun returns the run with that name, or the newest run that this home coordinates, or "" if there is none.
+// joined is this home's newest part in another host's run.
 func listedRun(ctx context.Context, home layout.Home, reader *store.Reader, name string) (run, joined string, err error) {
 	runs, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
 		return "", "", err
 	}
-	slices.SortStableFunc(runs, func(a, b store.Totals) int { // newest first, by what was last begun of each
+	slices.SortStableFunc(runs, func(a, b store.Totals) int { // newest first, by the last start
 		return cmp.Compare(max(b.Started, b.Resumed), max(a.Started, a.Resumed))
 	})
 	for _, r := range runs {

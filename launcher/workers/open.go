@@ -21,13 +21,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// NATSPort is where NATS listens by convention.
+// NATSPort is the default port of NATS.
 const NATSPort = "4222"
 
-// InvitationPath is where a home keeps the line that was last handed out. Its folder is the owner's alone.
+// InvitationPath returns the path of the file with the last invitation. Only the owner can read its folder.
 func InvitationPath(home layout.Home) string { return filepath.Join(home.Workers(), "invitation") }
 
-// ReadInvitation is that line.
+// ReadInvitation returns the last invitation.
 func ReadInvitation(home layout.Home) (membership.Invitation, error) {
 	text, err := os.ReadFile(InvitationPath(home))
 	if err != nil {
@@ -36,7 +36,7 @@ func ReadInvitation(home layout.Home) (membership.Invitation, error) {
 	return membership.ParseInvitation(string(text))
 }
 
-// Open opens the transport that workers share. Of run it needs what is known before nodes are assigned.
+// Open opens the transport for workers. It uses the fields of run that are known before nodes are assigned.
 func (a *Admission) Open(ctx context.Context, run Run) (Transport, error) {
 	a.home = run.Home
 	if a.options.Shared != "" {
@@ -82,7 +82,7 @@ func (a *Admission) openFolder(run Run) (Transport, error) {
 	return a.transport, nil
 }
 
-// openCluster uses somebody's NATS cluster. What is handed out holds no password of its URLs.
+// openCluster uses an existing NATS cluster. The invitation does not contain passwords of its URLs.
 func (a *Admission) openCluster(ctx context.Context, run Run, invitation *membership.Invitation) (*busTransport, error) {
 	options := natsbus.ServerOptions{External: strings.Split(a.options.NATS, ","), Credentials: a.options.Credentials, Admit: a.registry.Check}
 	for _, server := range options.External {
@@ -128,7 +128,8 @@ func (a *Admission) openServer(ctx context.Context, run Run, invitation *members
 	return bus, nil
 }
 
-// certificate is the user's own, without a fingerprint: then the name is what counts; or one that this home keeps.
+// certificate returns the user's own certificate without a fingerprint, so that workers check the host name.
+// Otherwise it returns this home's certificate.
 func (a *Admission) certificate(home layout.Home, hosts []string) (tls.Certificate, string, error) {
 	if a.options.Cert == "" {
 		return natsbus.Certificate(home.Workers(), hosts)
@@ -140,8 +141,8 @@ func (a *Admission) certificate(home layout.Home, hosts []string) (tls.Certifica
 	return certificate, "", nil
 }
 
-// advertised are the hosts by which others reach this one: as told, as listened on, or its addresses that aren't
-// loopback, those of the default route first as far as the kernel's order tells.
+// advertised returns the hosts under which others reach this one: the values of told, or the listen address, or
+// else its non-loopback addresses. The kernel's order usually puts the default route's first.
 func advertised(listen, told string) []string {
 	if told != "" {
 		return strings.Split(told, ",")
@@ -163,7 +164,7 @@ func advertised(listen, told string) []string {
 	return hosts
 }
 
-// Hint says in a few words how others join: a live view is no place for a secret, nor wide enough for it.
+// Hint returns a short text on how others join, for a live view, which must not show a secret and has little space.
 func (a *Admission) Hint(invocation string) string {
 	if a.registry == nil {
 		return a.invitation
@@ -171,8 +172,8 @@ func (a *Admission) Hint(invocation string) string {
 	return invocation + " workers invite prints the line for it"
 }
 
-// Print says how others join. Where what is printed is logged, others may read it: it then names the file that holds
-// the secret.
+// Print prints how others join. With logged, others may read the output, so Print names the file with the secret
+// instead.
 func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
 	if a.registry != nil && logged {
 		fmt.Fprintf(to, "Others join with the line in %s\n", InvitationPath(a.home))
@@ -184,10 +185,10 @@ func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
 	}
 }
 
-// Invitation is the command that others type to join.
+// Invitation returns the command with which others join.
 func (a *Admission) Invitation() string { return a.invitation }
 
-// InvitationFile is the file that holds what is secret of Invitation; empty where nothing is.
+// InvitationFile returns the file with the secret in Invitation, or "" if there is none.
 func (a *Admission) InvitationFile() string {
 	if a.registry == nil {
 		return ""

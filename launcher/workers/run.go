@@ -12,14 +12,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Run is a run of this host, as both sides see it.
+// Run is a run of this host, as coordinator or as worker.
 type Run struct {
 	Name     string
 	Dir      string // its folder
 	Home     layout.Home
 	Config   configs.Config
-	Document json.RawMessage   // Config, as its nodes get it
-	Inputs   map[string]string // hashes of what is read beside the configuration
+	Document json.RawMessage   // Config as its nodes get it
+	Inputs   map[string]string // hashes of the run's inputs besides the configuration
 	Nodes    []string          // of this host
 	Version  string            // of this program
 	Reader   *store.Reader
@@ -27,11 +27,11 @@ type Run struct {
 	Logger   *slog.Logger
 }
 
-// Events is where both sides report what happens. Its methods may be called from several goroutines.
+// Events receives reports from both sides. Its methods are safe for concurrent use.
 type Events interface {
 	Record(e event.Event)
 
-	// Deliver takes what a worker's nodes reported: once it returns nil it is in the database for good.
+	// Deliver records what a worker's nodes reported. Once it returns nil, the events are durable in the database.
 	Deliver(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error
 
 	// Warn records a warning about the run itself.
@@ -40,6 +40,6 @@ type Events interface {
 	// Fail stops the run in order.
 	Fail(why error)
 
-	// Go runs work until the run ends; the run waits for it.
+	// Go runs work in a goroutine. The run waits for its end.
 	Go(work func())
 }

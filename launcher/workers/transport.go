@@ -1,7 +1,7 @@
-// Package workers connects other hosts to a run. On the coordinator's side, Admission lets their nodes in and records
-// what they deliver. On a worker's side, Worker joins another host's run, keeps what its nodes report in an outbox on
-// disk, and delivers it. The package takes a run's folder, database and configuration. It must not import what trains a
-// run (launcher/coordinator).
+// Package workers connects other hosts to a run. On the coordinator's side, Admission lets their nodes in and
+// records what they deliver. On a worker's side, Worker joins another host's run, keeps its nodes' events in an
+// outbox on disk, and delivers them. The package needs a run's folder, database and configuration. It must not
+// import packages that train a run (launcher/coordinator).
 package workers
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Transport carries a run's rollouts, seen from the process that runs some of the nodes.
+// Transport carries a run's rollouts, as seen by a process that runs some of the nodes.
 type Transport interface {
-	// Exchange is how this host's nodes reach the swarm.
+	// Exchange returns how this host's nodes reach the swarm.
 	Exchange() protocol.Exchange
 
-	// Purge drops what was shared before a round.
+	// Purge removes rollouts shared before a round.
 	Purge(ctx context.Context, before int) error
 
-	// Tend keeps what was shared available until ctx ends. find is what a node of this host shared in a round, by its
-	// journal.
+	// Tend keeps shared rollouts available until ctx ends. find returns what a node of this host shared in a round,
+	// from its journal.
 	Tend(ctx context.Context, nodes []string, find natsbus.Find) error
 
 	Close()
@@ -37,18 +37,18 @@ type hostTransport interface {
 	// serve answers workers' requests until ctx ends.
 	serve(ctx context.Context, admission membership.Admission) error
 
-	// store shares what a worker's node offers.
+	// store shares rollouts that a worker's node offers.
 	store(ctx context.Context, offer membership.Offer) error
 }
 
-// busTransport is a NATS server, of this process or of somebody else's.
+// busTransport is a NATS server of this process or of another.
 type busTransport struct {
 	server      *natsbus.Server
 	run         string
-	credentials string // file, of somebody else's
+	credentials string // credentials file for another's server
 }
 
-// Local opens the message bus of a run that no other host takes part in.
+// Local opens the message bus of a run without other hosts.
 func Local(ctx context.Context, run Run) (Transport, error) {
 	return openBus(ctx, run, natsbus.ServerOptions{})
 }
@@ -89,9 +89,9 @@ func (w *busTransport) store(ctx context.Context, offer membership.Offer) error 
 
 func (w *busTransport) Close() { w.server.Shutdown() }
 
-// folderTransport is a folder that something else keeps in step between hosts.
+// folderTransport is a folder that another program synchronizes between hosts.
 type folderTransport struct {
-	dir    string // of the experiment
+	dir    string // the experiment's folder
 	run    string
 	compat bool
 	logger *slog.Logger
@@ -105,7 +105,7 @@ func (w *folderTransport) Purge(ctx context.Context, before int) error {
 	return sharedir.Sweep(ctx, w.dir, w.run, before)
 }
 
-// Tend has nothing to do: what lies in the folder stays there.
+// Tend has nothing to do: files stay in the folder.
 func (w *folderTransport) Tend(ctx context.Context, _ []string, _ natsbus.Find) error {
 	<-ctx.Done()
 	return nil
@@ -121,7 +121,7 @@ func (w *folderTransport) store(ctx context.Context, offer membership.Offer) err
 
 func (w *folderTransport) Close() {}
 
-// workerTransport is the coordinator's, which keeps what is shared.
+// workerTransport is the coordinator's transport as seen by a worker. The coordinator maintains the rollouts.
 type workerTransport struct{ to protocol.Exchange }
 
 func (w *workerTransport) Exchange() protocol.Exchange { return w.to }

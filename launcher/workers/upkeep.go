@@ -9,10 +9,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// bookInterval is how often the database hears how workers fare.
+// bookInterval is the time between two records of the workers' states.
 const bookInterval = 5 * time.Second
 
-// book records how workers fare, until ctx ends.
+// book records the workers' states in the database until ctx ends.
 func (a *Admission) book(ctx context.Context, logger *slog.Logger) {
 	ticker := time.NewTicker(bookInterval)
 	defer ticker.Stop()
@@ -43,11 +43,11 @@ func (a *Admission) bookOnce(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// snapshotInterval is how often a copy of the run's records goes into a shared folder.
+// snapshotInterval is the time between copies of the run's records into a shared folder.
 const snapshotInterval = 10 * time.Minute
 
-// snapshots copies what is recorded of the run into the shared folder, now and then and at the end. The database stays
-// here: other runs and jobs of the home are not for everybody who has the folder.
+// snapshots copies the run's records into the shared folder at intervals and at the end. It does not copy the
+// database, whose other runs and jobs are not for everyone with access to the folder.
 func (a *Admission) snapshots(ctx context.Context, folder *folderTransport, logger *slog.Logger) {
 	ticker := time.NewTicker(snapshotInterval)
 	defer ticker.Stop()
@@ -67,10 +67,10 @@ func (a *Admission) snapshots(ctx context.Context, folder *folderTransport, logg
 	}
 }
 
-// foreignInterval is how often a shared folder is looked through for nodes of rl-swarm.
+// foreignInterval is the time between searches for rl-swarm's nodes in a shared folder.
 const foreignInterval = 30 * time.Second
 
-// foreigners admits the nodes of rl-swarm that write into the folder, until ctx ends.
+// foreigners admits rl-swarm's nodes that write into the folder, until ctx ends.
 func (a *Admission) foreigners(ctx context.Context, folder *folderTransport, logger *slog.Logger) {
 	ticker := time.NewTicker(foreignInterval)
 	defer ticker.Stop()

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	waitQuietly = time.Second      // a coordinator that answers within it is not waited for
-	waitLines   = 15 * time.Second // between two lines, where there is no terminal
+	waitQuietly = time.Second      // print nothing if the coordinator answers within this time
+	waitLines   = 15 * time.Second // between two lines without a terminal
 )
 
-// WaitedError says how long was waited in vain.
+// WaitedError reports how long a worker waited in vain.
 type WaitedError struct{ Limit time.Duration }
 
 func (e *WaitedError) Error() string { return "waited " + e.Limit.String() }
 
-// awaiting says on stderr what a worker waits for, from a second on, until end is called: a line that is rewritten on a
-// terminal, a line every 15 s elsewhere. The context ends at the limit with a *WaitedError as its cause; 0: it has no
-// limit.
+// awaiting prints on stderr what a worker is waiting for, from one second on until end is called. On a terminal it
+// rewrites one line. Elsewhere it prints a line every 15 s. The context ends at the limit with a *WaitedError as
+// its cause; 0: no limit.
 func awaiting(ctx context.Context, stderr io.Writer, what string, limit time.Duration) (_ context.Context, end func()) {
 	cancel := context.CancelFunc(func() {})
 	began := time.Now()
@@ -33,7 +33,7 @@ func awaiting(ctx context.Context, stderr io.Writer, what string, limit time.Dur
 	var telling sync.WaitGroup
 	telling.Go(func() {
 		line := screen.NewStatusLine(stderr, waitLines)
-		line.Soon() // the first one too
+		line.Soon() // the first line too
 		defer line.Clear()
 		tick := time.NewTicker(waitQuietly)
 		defer tick.Stop()
@@ -49,7 +49,7 @@ func awaiting(ctx context.Context, stderr io.Writer, what string, limit time.Dur
 			if limit > 0 {
 				text += fmt.Sprintf(" of %s (--wait)", limit)
 			}
-			line.Say(text + " for " + what) // the end is cut where the terminal is narrow
+			line.Say(text + " for " + what) // a narrow terminal cuts the end
 		}
 	})
 	return ctx, sync.OnceFunc(func() {

@@ -21,21 +21,21 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Worker is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it
-// reports there, through an outbox on disk. Beside that its run is as any: with a folder, a database and a live view of
-// its own.
+// Worker is this host's part in another host's swarm. It gets the configuration from the coordinator, and reports
+// its nodes' events through an outbox on disk. Otherwise its run is like any other, with its own folder, database
+// and live view.
 type Worker struct {
 	uplink       membership.Uplink
 	welcome      membership.Welcome
 	credentials  membership.Credentials
 	to           protocol.Exchange
-	nodeName     string // wished for by --node-id
+	nodeName     string // requested with --node-id
 	generateOnly bool
-	process      string // names this process to the coordinator
+	process      string // identifies this process to the coordinator
 
 	outbox      *membership.Outbox
 	assignments []membership.NodeAssignment
-	full        bool // the outbox took nothing of late
+	full        bool // the last write to the outbox failed
 	logger      *slog.Logger
 
 	mu       sync.Mutex
@@ -44,26 +44,26 @@ type Worker struct {
 	progress map[string]membership.Progress
 	order    []string
 	stop     context.CancelFunc
-	no       *membership.Refusal // why the coordinator won't have this host any more; nil: it does
+	no       *membership.Refusal // why the coordinator shut this host out; nil: it has not
 	serving  sync.WaitGroup
 	client   *membership.DeliveryClient
 }
 
-// LocalName names this host's part of a run in its own database: experiment and run there must not be those of the
-// coordinator, which may have the same home.
+// LocalName returns the name of this host's part of a run in its own database. It must differ from the
+// coordinator's names, because both may use the same home.
 func (w *Worker) LocalName() string {
 	name := w.welcome.Run + "." + w.credentials.Worker
-	if len(name) > 60 { // an experiment's name may have 64
+	if len(name) > 60 { // an experiment's name may have 64 bytes
 		sum := sha256.Sum256([]byte(name))
 		name = name[:50] + "." + hex.EncodeToString(sum[:4])
 	}
 	return name
 }
 
-// OutboxDir is where, in the folder of a run, a worker keeps what it has to report.
+// OutboxDir returns the outbox in the folder of a worker's run.
 func OutboxDir(run string) string { return filepath.Join(run, "outbox") }
 
-// Open opens the outbox, in the run's folder.
+// Open opens the outbox in the run's folder.
 func (w *Worker) Open(dir string, logger *slog.Logger) (Transport, error) {
 	var err error
 	w.logger = logger
@@ -71,21 +71,21 @@ func (w *Worker) Open(dir string, logger *slog.Logger) (Transport, error) {
 	return &workerTransport{w.to}, err
 }
 
-// Wanted are the nodes that a worker brings.
+// Wanted describes the nodes that a worker brings.
 type Wanted struct {
-	Device string // what they train on, for people
+	Device string // training device, for people
 	Model  string
 	Nodes  int
-	Held   []Held // of a run that goes on, in their order
+	Held   []Held // nodes of a resumed run, in order
 }
 
-// Held is a node that this host has had in the run before.
+// Held is a node that this host already had in the run.
 type Held struct {
 	Node   string
-	Rounds int // done, at least 1
+	Rounds int // rounds done, at least 1
 }
 
-// Join asks for this host's node assignments. It returns the nodes' names.
+// Join requests assignments for this host's nodes and returns the nodes' names.
 func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 	join := membership.Join{Protocol: membership.Protocol, Run: w.welcome.Run, Device: wanted.Device}
 	for i := range wanted.Nodes {
@@ -116,8 +116,8 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 	return w.order, nil
 }
 
-// Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may
-// have lost the last half second before a crash.
+// Assign turns a node's start into one in the other host's run. The node reports again what either database lacks:
+// each may have lost the last half second before a crash.
 func (w *Worker) Assign(start *protocol.Start) {
 	s := w.assignments[start.Index]
 	start.Run, start.From, start.Recorded = w.welcome.Run, s.From, min(start.Recorded, s.Recorded)
@@ -126,14 +126,15 @@ func (w *Worker) Assign(start *protocol.Start) {
 	start.Members, _ = w.Members()
 }
 
-// Members are the swarm as the coordinator last told, and a channel that is closed when that changes.
+// Members returns the swarm's members as the coordinator last reported them, and a channel that is closed when they
+// change.
 func (w *Worker) Members() ([]protocol.Member, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.roster, w.changed
 }
 
-// enter tells the local database where the nodes begin.
+// enter records in the local database at which rounds the nodes start.
 func (w *Worker) enter(record func(event.Event)) {
 	for _, s := range w.assignments {
 		record(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, RoundIndex: s.From,
@@ -141,7 +142,7 @@ func (w *Worker) enter(record func(event.Event)) {
 	}
 }
 
-// Start begins to report and to follow the roster. Settle ends it.
+// Start starts to report events and to follow the roster. Settle ends both.
 func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) {
 	w.logger = logger
 	w.enter(events.Record)
@@ -163,7 +164,7 @@ func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) 
 	if w.to.Kind == protocol.ExchangeDir {
 		w.client.Interval = sharedir.BeatEvery
 	}
-	// The nodes' last words are delivered after ctx has ended.
+	// The last events of the nodes are delivered after ctx has ended.
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.serving.Go(func() {
 		var refusal *membership.Refusal
@@ -188,7 +189,7 @@ func (w *Worker) progresses() []membership.Progress {
 	return list
 }
 
-// Observe puts what the nodes report into the outbox.
+// Observe puts the nodes' events into the outbox.
 func (w *Worker) Observe(e event.Event) {
 	if e.Node != "" {
 		w.mu.Lock()
@@ -213,11 +214,11 @@ func (w *Worker) Observe(e event.Event) {
 		return
 	}
 	if e.Node == "" {
-		return // this host's own affair
+		return // only of interest on this host
 	}
 	e.Run, e.Worker = w.welcome.Run, w.credentials.Worker
 	if err := w.outbox.Append(e); err != nil && !w.full {
-		// Rounds are told again out of the journals when the run goes on.
+		// When the run continues, its nodes report the rounds again from their journals.
 		w.full = true
 		w.logger.Warn("what happens here can't be kept for the coordinator", "error", err)
 	} else if err == nil {
@@ -225,10 +226,10 @@ func (w *Worker) Observe(e event.Event) {
 	}
 }
 
-// lastWords is how long the end of a run may be held up by the way to the coordinator.
+// lastWords is how long a slow connection to the coordinator may delay the end of a run.
 const lastWords = 20 * time.Second
 
-// patience is how long to wait for the coordinator. A folder needs time for its synchronization.
+// patience returns how long to wait for the coordinator. A folder needs time for its synchronization.
 func (w *Worker) patience(network time.Duration) time.Duration {
 	if w.to.Kind == protocol.ExchangeDir {
 		return max(network, sharedir.SilentAfter)
@@ -236,8 +237,8 @@ func (w *Worker) patience(network time.Duration) time.Duration {
 	return network
 }
 
-// Settle delivers what is left, as far as the coordinator can be reached, and leaves the run. Closing now cuts it
-// short.
+// Settle delivers the remaining events, as far as the coordinator is reachable, and leaves the run. Closing now
+// cuts it short.
 func (w *Worker) Settle(now <-chan struct{}) {
 	if w.client == nil {
 		return
@@ -252,10 +253,10 @@ func (w *Worker) Settle(now <-chan struct{}) {
 	w.serving.Wait()
 }
 
-// briefly is how long a command that failed tries to take leave.
+// briefly is how long a failed command tries to report that it leaves.
 const briefly = 2 * time.Second
 
-// Close ends the worker. Without Settle it leaves the run if the coordinator answers soon.
+// Close closes the worker. Without Settle, it reports that it leaves if the coordinator answers soon.
 func (w *Worker) Close() {
 	if w.outbox != nil {
 		if err := w.outbox.Close(); err != nil {
@@ -263,16 +264,17 @@ func (w *Worker) Close() {
 		}
 	}
 	if w.uplink != nil {
-		if w.client == nil { // its hello took a place, which is free at once rather than after a silence
+		if w.client == nil { // its hello occupies a slot, which this frees before the silence limit does
 			ctx, cancel := context.WithTimeout(context.Background(), briefly)
 			defer cancel()
 			_, _ = w.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: w.welcome.Run, Process: w.process, Time: event.Now(), Left: true})
 		}
-		_ = w.uplink.Close() // the process ends
+		_ = w.uplink.Close() // the process ends anyway
 	}
 }
 
-// Config is the coordinator's as it came. What a worker makes of it is checked like any.
+// Config returns the coordinator's configuration as received. The worker's own configuration is validated later
+// like any other.
 func (w *Worker) Config() (configs.Config, error) {
 	c := configs.Default()
 	if err := json.Unmarshal(w.welcome.Config, &c); err != nil {
