@@ -91,8 +91,8 @@ func DocumentWithoutFolders(text []byte) []byte {
 	return []byte(plain)
 }
 
-// Document applies Text to each text in a JSON document. A document without identifying data is returned unchanged,
-// byte for byte.
+// Document removes folders from each text and key of a JSON document, and replaces UUIDs of GPUs in its texts. A
+// document without such data is returned unchanged, byte for byte.
 func (n *Names) Document(text string) (string, error) {
 	if text == "" {
 		return "", nil
