@@ -28,7 +28,7 @@ WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
 INSERT INTO rounds (run, round, node, time, reward, completions, steps, trained_own, trained_external, late, non_finite)
 SELECT runs.run, i, node, i, 0.3 + 0.0001 * i, 32, 8, 4, 4, 0, '' FROM runs CROSS JOIN n CROSS JOIN nodes ON nodes.run = runs.run;`
 
-// BenchmarkCompareOfAMillionRounds: `swarm compare` over a database of 1,000,000 rounds is to take at most 0.5 s.
+// BenchmarkCompareOfAMillionRounds measures `swarm compare` over a database of 1,000,000 rounds. The limit is 0.5 s.
 func BenchmarkCompareOfAMillionRounds(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "swarm.db")
 	s, err := store.Open(b.Context(), path, store.Options{})

@@ -10,16 +10,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// CompareOptions choose what is compared, and how.
+// CompareOptions select the runs to compare, and how to compare them.
 type CompareOptions struct {
-	Names []string // experiments; none: all
+	Names []string // experiments; empty: all
 	stats.CompareOptions
 
 	// Alive reports whether the coordinator of a running run is alive, as far as this host can see; nil: all are.
 	Alive func(store.Snapshot) bool
 }
 
-// experiments are the names of the runs that are asked for; none: all.
+// experiments returns the names of the requested experiments; empty: all.
 func (o CompareOptions) experiments() []string {
 	switch {
 	case o.Study != nil:
@@ -30,13 +30,14 @@ func (o CompareOptions) experiments() []string {
 	return o.Names
 }
 
-// Runs reads the runs that are asked for, by start; of a study its arms' only, whatever Names are.
+// Runs reads the requested runs, by start time. For a study it reads only the runs of its arms, whatever Names
+// contains.
 func (o CompareOptions) Runs(ctx context.Context, reader *store.Reader) ([]store.Totals, error) {
 	return reader.Runs(ctx, store.Filter{Experiments: o.experiments()})
 }
 
-// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and
-// nodes, and with rounds only with Target or Tasks, or of runs that are longer than what they are compared with. The
+// Compare compares experiments (`swarm compare`). It reads sums that the store maintains. Its cost grows with runs and
+// nodes. It reads rounds only with Target or Tasks, or for runs that are longer than those they are compared with. The
 // error is an *UnknownError for a name without runs.
 func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
 	var runs stats.Runs
@@ -55,9 +56,9 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	}
 	names := o.Names
 	if o.Study != nil {
-		names = nil // what is missing, its verdict tells
+		names = nil // the study's verdict reports missing experiments
 	}
-	for _, name := range names { // with groups by configuration the baseline may be a group's name
+	for _, name := range names { // with groups by configuration, the baseline may be a group's name
 		if !slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == name }) {
 			return stats.Comparison{}, &UnknownError{name}
 		}
@@ -88,7 +89,7 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	return c, nil
 }
 
-// markCrashed gives runs whose coordinators died without a word the state that every status has of them.
+// markCrashed sets the state of running runs whose coordinator is gone, as every status does.
 func markCrashed(ctx context.Context, reader *store.Reader, runs []store.Totals, alive func(store.Snapshot) bool) error {
 	for i := range runs {
 		if alive == nil || runs[i].State != store.RunRunning {
@@ -105,13 +106,13 @@ func markCrashed(ctx context.Context, reader *store.Reader, runs []store.Totals,
 	return nil
 }
 
-// UnknownError is a name that no run has. It is a store.ErrNotFound.
+// UnknownError reports a name without runs. It is a store.ErrNotFound.
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("%q: %v", e.Name, store.ErrNotFound) }
 func (e *UnknownError) Unwrap() error { return store.ErrNotFound }
 
-// addPerRun reads what has to be read of each run that counts.
+// addPerRun reads the data of each counted run that the options require.
 func addPerRun(ctx context.Context, reader *store.Reader, runs *stats.Runs, o stats.CompareOptions) error {
 	if o.Target == 0 && !o.Tasks {
 		return nil
@@ -136,7 +137,7 @@ func addPerRun(ctx context.Context, reader *store.Reader, runs *stats.Runs, o st
 	return nil
 }
 
-// addNeeds reads what runs of different length need to be compared over what they have in common.
+// addNeeds reads the data to compare runs of different length over their common rounds.
 func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs stats.Needs, o stats.CompareOptions) error {
 	runs.Sums, runs.EvalRounds = map[string]map[int]store.RewardSum{}, map[string][]store.EvalTotal{}
 	runs.TaskCuts = map[string]map[int][]store.TaskTotal{}

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// ExperimentCurve reads a metric of an experiment's runs (event.MetricNames) against an axis of stats.Axes. The error
-// is store.ErrNotFound, wrapped, for an unknown metric.
+// ExperimentCurve reads a metric (event.MetricNames) of an experiment's runs against an axis of stats.Axes. An unknown
+// metric is a wrapped store.ErrNotFound.
 func ExperimentCurve(ctx context.Context, reader *store.Reader, group stats.Group, metric string, o stats.CurveOptions) (stats.ExperimentCurve, error) {
 	axis, err := stats.AxisOf(o.Per)
 	if err != nil {
@@ -42,8 +42,8 @@ func runSeries(ctx context.Context, reader *store.Reader, run store.Run, metrics
 	return s, err
 }
 
-// NamedCurves reads a metric's curves of a run, or of an experiment's runs that count in a comparison. The empty name
-// is the newest run's. The error is store.ErrNotFound, wrapped, for a name that no run has.
+// NamedCurves reads a metric's curves of a run, or of an experiment's runs that count in a comparison. An empty name
+// selects the newest run. A name without runs is a wrapped store.ErrNotFound.
 func NamedCurves(ctx context.Context, reader *store.Reader, name, metric string, o stats.CurveOptions) (stats.NamedCurves, error) {
 	var out stats.NamedCurves
 	snapshot, err := reader.Snapshot(ctx, name)

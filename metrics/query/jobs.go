@@ -8,18 +8,18 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// JobOptions say how jobs are looked at.
+// JobOptions hold what the database does not know about jobs.
 type JobOptions struct {
 	Now   float64              // Unix seconds
-	Alive func(store.Job) bool // whether the process of a job without an end still runs, as far as can be seen from here
+	Alive func(store.Job) bool // reports whether the process of a job without an end still runs, as far as this host can see
 }
 
 func (o JobOptions) describe(j store.Job) stats.Job {
 	return stats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
 }
 
-// RecentJobs reads the jobs that go on and those that ended, or were last heard of, after since, Unix seconds, of these
-// the newest limit. The newest come first.
+// RecentJobs reads running jobs, and at most limit of the newest jobs that ended or were last heard of after since, in
+// Unix seconds. Newest jobs come first.
 func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]stats.Job, error) {
 	found, err := reader.Jobs(ctx, store.JobFilter{Since: since})
 	if err != nil {
@@ -40,7 +40,7 @@ func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit 
 	return jobs, nil
 }
 
-// CompareJobs puts jobs beside each other (`swarm compare` of jobs), in the order given.
+// CompareJobs lists jobs side by side (`swarm compare` of jobs), in the given order.
 func CompareJobs(jobs []stats.Job) stats.JobComparison {
 	c := stats.CompareJobs(jobs)
 	wording.Jobs(&c)

@@ -13,14 +13,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 )
 
-// ConfigKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed
-// and name, the precision that it resolved to, its nodes and its rounds, and the contents of what it read beside:
-// weights, questions, a --node-command. Runs of equal keys are runs of one configuration.
+// ConfigKey identifies a run's configuration: everything that affects what its nodes learn and how much. It contains
+// the experiment's keys except seed and name, the resolved precision, the nodes and rounds, and the contents of its
+// inputs: weights, questions and a --node-command. Runs with equal keys are runs of one configuration.
 func ConfigKey(run store.Totals) string {
 	var c configs.Config
-	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.
+	// A file's folder has no effect and is unknown for imported runs. Its content is added below.
 	if err := json.Unmarshal(neutral.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
-		// Imported, or of another trainer: what the run's own row says.
+		// An import, or a run of another trainer: use the run's own row.
 		return fmt.Sprintf("%d/%d G %d, %s, %s, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
 			units.Plural(run.Nodes, "node"), units.Plural(run.Rounds, "round"), run.Model, run.Preset)
 	}
@@ -50,11 +50,11 @@ func ConfigKey(run store.Totals) string {
 	return b.String()
 }
 
-// versions are what of a run's versions its configuration and its settings tell of.
+// versions is the part of a run's versions that belongs to its configuration and settings.
 type versions struct {
 	Swarm  string            `json:"swarm"`
 	Torch  string            `json:"torch"`
 	Python string            `json:"python"`
 	Engine string            `json:"engine"`
-	Inputs map[string]string `json:"inputs"` // contents of what the run read, by name
+	Inputs map[string]string `json:"inputs"` // contents of the files that the run read, by name
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// lengths is a database of experiments that are equal but for their rounds: the reward grows by 0.01 a round, and after
-// every tenth round, before the first and at the end a node answers ten questions, as many of them right as it has done
-// rounds, and seed's more.
+// lengths returns a database of experiments that differ only in their number of rounds. The reward grows by 0.01 per
+// round. Before the first round, after every tenth and at the end, each node answers ten questions. The number of right
+// answers is its finished rounds plus the seed.
 func lengths(t *testing.T, rounds map[string]int) *store.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")
@@ -107,7 +107,7 @@ func TestWhatIsSummedUpToARoundIsTheRounds(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sums, 4)
 	for end, want := range map[int]store.RewardSum{
-		1: {NodeRounds: 2, Reward: 0.102}, 5: {NodeRounds: 10, Reward: 0.2 + 0.5 + 0.010 - 0.141}, // less the one that was no number
+		1: {NodeRounds: 2, Reward: 0.102}, 5: {NodeRounds: 10, Reward: 0.2 + 0.5 + 0.010 - 0.141}, // less the reward that is NaN
 		12: {NodeRounds: 24, Reward: 1.32 + 1.2 + 0.024 - 0.141}, 99: {NodeRounds: 24, Reward: 1.32 + 1.2 + 0.024 - 0.141},
 	} {
 		require.Equal(t, want.NodeRounds, sums[end].NodeRounds, end)

@@ -1,5 +1,5 @@
-// Package query reads the rows of a metrics/stats document from metrics/store and builds the document: commands,
-// report, dashboard and exports call the same function for the same number. It owns no formula and no SQL.
+// Package query reads rows from metrics/store and builds the documents of metrics/stats. Commands, report, dashboard
+// and exports call the same function for the same number. It contains no formulas and no SQL.
 package query
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Curve reads a metric of a run (event.MetricNames). The error is store.ErrNotFound, wrapped, for an unknown metric.
+// Curve reads a metric of a run (event.MetricNames). An unknown metric is a wrapped store.ErrNotFound.
 func Curve(ctx context.Context, reader *store.Reader, run store.Run, metric string, o stats.CurveOptions) (stats.Curve, error) {
 	values, err := reader.RoundValues(ctx, run.Run, metric, 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func Evaluations(ctx context.Context, reader *store.Reader, run store.Run, ks ..
 	return stats.NewEvaluations(run, evals, ks...), nil
 }
 
-// Tasks reads a run's rewards by task: whole, and over its rounds in at most so many steps.
+// Tasks reads a run's rewards by task: over the whole run, and over its rounds in at most steps steps.
 func Tasks(ctx context.Context, reader *store.Reader, run store.Run, steps int) (stats.TaskTable, error) {
 	snapshot, err := reader.Snapshot(ctx, run.Run)
 	if err != nil {
@@ -45,7 +45,7 @@ func Tasks(ctx context.Context, reader *store.Reader, run store.Run, steps int) 
 	return stats.NewTaskTable(run.Run, totals), nil
 }
 
-// Resources reads what a run of that status took of its machine so far: time, GPU-hours, money and energy.
+// Resources reads the time, GPU-hours, money and energy that a run has used so far. status is the run's current status.
 func Resources(ctx context.Context, reader *store.Reader, run store.Run, status stats.Status) (stats.Resources, error) {
 	devices, err := reader.Devices(ctx, run.Run, 0)
 	if err != nil {

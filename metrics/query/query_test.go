@@ -22,7 +22,7 @@ const (
 	rounds = 40
 )
 
-// database is one with experiments base (8/0) and x (4/4), three seeds of each, and a reader of it.
+// database returns a database with the experiments base (8/0) and x (4/4), three seeds of each, and a reader of it.
 func database(t testing.TB) (path string, reader *store.Reader) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "swarm.db")
@@ -127,7 +127,7 @@ func TestTargetIsReachedWhenTheWholeWindowIs(t *testing.T) {
 		require.NoError(t, err)
 		return *c.Rows[0].Target
 	}
-	// base: the mean of rounds k-9 … k is 0.01 (k - 4.5) + 0.01 + 0.001 seed
+	// base: the mean of rounds k-9 … k is 0.01 (k - 4.5) + 0.01 + 0.001 seed.
 	x := compare(0.2)
 	require.Equal(t, []int{3, 3}, []int{x.Reached, x.Runs})
 	require.InDelta(t, 25, *x.Rounds, 0, "round 24 is the first with 0.01 * 19.5 + 0.01 + 0.001 = 0.206 for seed 1; 23 has 0.196")

@@ -15,24 +15,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 )
 
-// sharing are the keys of how nodes share: SAPO's own, which a comparison is about.
+// sharing lists the keys that control how nodes share. They are SAPO's own settings, and always under study.
 var sharing = []string{
 	"num_train_samples", "num_transplant_trees", "zero_advantage_filter", "external_sampling", "external_advantage", "external_correction",
 	"external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every",
 }
 
-// Subjects of several keys, as `--despite` takes them.
+// Subjects of several keys, as accepted by `--despite`.
 const (
-	subjectTasks  = "tasks"  // tasks.mixture, tasks.file, tasks.words and what these files hold
-	subjectModel  = "model"  // with its weights, and the keys that are as its preset has them
+	subjectTasks  = "tasks"  // tasks.mixture, tasks.file, tasks.words and the contents of these files
+	subjectModel  = "model"  // with its weights, and the keys that equal the model's preset
 	subjectModels = "models" // with members.*
 )
 
-// facts are settings that a run has beside its configuration's keys.
+// facts are the settings of a run beside its configuration's keys.
 var facts = []string{"nodes", "gpu", "weights", "swarm", "torch"}
 
-// SettingNames are the settings that a comparison can be asked to overlook: the configuration's keys, what else a run
-// has, and subjects of several.
+// SettingNames lists the settings that a comparison can be told to ignore: the configuration's keys, the facts of a
+// run, and the subjects of several keys.
 func SettingNames() []string {
 	names := slices.Concat(configs.Keys(), facts, []string{subjectTasks})
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unlisted, name) })
@@ -40,10 +40,11 @@ func SettingNames() []string {
 	return slices.Compact(names)
 }
 
-// unlisted are keys that are no setting: rows are named after the experiment, and a row's runs differ in the seed.
+// unlisted are keys that do not count as settings: rows are named after the experiment, and the runs of a row differ in
+// the seed.
 var unlisted = []string{"experiment", "seed"}
 
-// CheckDespite refuses what is no setting. The error is a *configs.Error.
+// CheckDespite rejects names that are not settings. The error is a *configs.Error.
 func CheckDespite(names []string) error {
 	known := SettingNames()
 	for _, name := range names {
@@ -59,8 +60,8 @@ func CheckDespite(names []string) error {
 	return nil
 }
 
-// Differ returns a function that lists the settings in which two runs differ, by name, for stats.CompareOptions. It
-// keeps what it has read of runs, by their key.
+// Differ returns a function for stats.CompareOptions that lists the settings in which two runs differ, by name. The
+// function caches the settings of runs by key.
 func Differ() func(a, b store.Totals) []stats.RunDifference {
 	known := map[string]*settings{}
 	read := func(r store.Totals) *settings {
@@ -72,19 +73,19 @@ func Differ() func(a, b store.Totals) []stats.RunDifference {
 	return func(a, b store.Totals) []stats.RunDifference { return differences(read(a), read(b)) }
 }
 
-// settings are the settings of a run.
+// settings holds the settings of a run.
 type settings struct {
 	config   configs.Config
-	ours     bool   // its configuration is one of ours; else only the run's own row tells
+	ours     bool   // the configuration is in this program's format; else only the run's own row is used
 	text     string // of config
 	defaults map[string]any
 	facts    map[string]string
-	inputs   map[string]string // contents of what it read, by name
+	inputs   map[string]string // contents of the files that it read, by name
 }
 
 func newSettings(r store.Totals) *settings {
 	s := &settings{facts: map[string]string{}}
-	// Where a file lies decides nothing, and isn't known of imported runs.
+	// A file's folder has no effect and is unknown for imported runs.
 	err := json.Unmarshal(neutral.DocumentWithoutFolders(r.Config), &s.config)
 	s.ours = err == nil && s.config.Model != ""
 	s.config.Seed, s.config.Experiment = 0, ""
@@ -101,7 +102,7 @@ func newSettings(r store.Totals) *settings {
 	return s
 }
 
-// addFacts reads what the run's row, its plan and its versions tell.
+// addFacts adds facts from the run's row, plan and versions.
 func (s *settings) addFacts(r store.Totals) {
 	var plan struct {
 		Share string `json:"share"`
@@ -114,7 +115,7 @@ func (s *settings) addFacts(r store.Totals) {
 		} `json:"placement"`
 	}
 	var made versions
-	_ = json.Unmarshal(r.Plan, &plan) // of another trainer or program, or an import: then these aren't known
+	_ = json.Unmarshal(r.Plan, &plan) // fails for other trainers, other programs and imports, whose facts are then unknown
 	_ = json.Unmarshal(r.Versions, &made)
 	s.facts["nodes"] = strconv.Itoa(stats.UsedNodes(r))
 	device, _, _ := strings.Cut(r.Device, ":")
@@ -140,7 +141,8 @@ func (s *settings) addFacts(r store.Totals) {
 	}
 }
 
-// defaultsOf are the values that a model's preset has for its experiments, by key, and the program's where it has none.
+// defaultsOf returns the values of a model's preset for its experiments, by key, with the program's defaults for other
+// keys.
 func defaultsOf(model string) map[string]any {
 	m, err := configs.LoadModel(model)
 	if err != nil {
@@ -164,7 +166,7 @@ func differences(a, b *settings) []stats.RunDifference {
 	for _, key := range slices.Sorted(maps.Keys(a.facts)) {
 		x, y := a.facts[key], b.facts[key]
 		if x == y || (x == "" || y == "") && key != "gpu" || key == "gpu" && a.facts["device"] != b.facts["device"] {
-			continue // what isn't known of one isn't known to differ
+			continue // a value that is unknown on one side does not count as different
 		}
 		list = slices.DeleteFunc(list, func(d stats.RunDifference) bool { return d.Key == key })
 		list = append(list, stats.RunDifference{Key: key, Effect: factEffect(key, x, y), A: orNone(x), B: orNone(y)})
@@ -187,8 +189,8 @@ func differences(a, b *settings) []stats.RunDifference {
 	return list
 }
 
-// configDifferences are those of the configurations. Keys that are on both sides as the model's preset has them go with
-// the model.
+// configDifferences lists the differences between the configurations. Keys that equal the model's preset on both sides
+// belong to the subject of the model.
 func configDifferences(a, b *settings) []stats.RunDifference {
 	var list []stats.RunDifference
 	values := [2]map[string]any{configs.Values(a.config), configs.Values(b.config)}
@@ -213,7 +215,7 @@ func configDifferences(a, b *settings) []stats.RunDifference {
 	return list
 }
 
-// effect is what a difference in a key can do to a comparison: the table in docs/METRICS.md.
+// effect returns the effect of a difference in a key on a comparison, as in the table in docs/METRICS.md.
 func effect(d configs.Difference) string {
 	switch {
 	case slices.Contains(sharing, d.Key):
@@ -228,12 +230,12 @@ func effect(d configs.Difference) string {
 	return stats.EffectNone
 }
 
-// questions tells whether a key decides what is asked.
+// questions reports whether a key affects the questions.
 func questions(key string) bool {
 	return key == "tasks.file" || key == "tasks.words" || key == configs.MixtureKey || strings.HasPrefix(key, configs.MixtureKey+".")
 }
 
-// factEffect is the same of a fact. fp32 and tf32 learn alike; 16 bits may not.
+// factEffect returns the effect of a difference in a fact. fp32 and tf32 learn alike; 16-bit precision may not.
 func factEffect(key, a, b string) string {
 	full := []string{"fp32", "tf32"}
 	switch {
@@ -250,7 +252,7 @@ func orNone(text string) string {
 	return text
 }
 
-// digest is as much of a checksum as tells it from the other.
+// digest shortens a checksum, as far as it stays distinct from the other.
 func digest(sum, other string) string {
 	const usual = 8
 	if len(sum) > usual && len(other) > usual && sum[:usual] != other[:usual] {

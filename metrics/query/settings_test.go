@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// recorded is a finished run of a configuration.
+// recorded returns a finished run of a configuration.
 func recorded(t *testing.T, name string, c configs.Config) store.Totals {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -62,13 +62,13 @@ func nanoConfig() configs.Config {
 	return c
 }
 
-// sapoKeys are those of how nodes share, which are always what is studied.
+// sapoKeys are the keys that control how nodes share. They are always under study.
 var sapoKeys = []string{
 	"num_train_samples", "num_transplant_trees", "zero_advantage_filter", "external_sampling", "external_advantage", "external_correction",
 	"external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every",
 }
 
-// Whatever setting two runs differ in, the document lists it: every key of the configuration, each changed alone.
+// The document lists every setting in which two runs differ: each key of the configuration is changed alone.
 func TestEverySettingThatDiffersIsListed(t *testing.T) {
 	base := nanoConfig()
 	changed := 0
@@ -81,7 +81,7 @@ func TestEverySettingThatDiffersIsListed(t *testing.T) {
 				continue
 			}
 			if typ.Field(i).Type.Kind() == reflect.Slice {
-				continue // below
+				continue // tested below
 			}
 			changed++
 			after := nanoConfig()
@@ -146,11 +146,11 @@ func role(p stats.Pair, key string) string {
 	return ""
 }
 
-// What a run had beside its configuration is listed, too.
+// The facts of a run beside its configuration are also listed.
 func TestEveryFactThatDiffersIsListed(t *testing.T) {
 	for key, x := range map[string]struct {
 		change func(*store.Totals)
-		role   string // beside another I/J
+		role   string // role beside a difference in I/J
 		a, b   string
 	}{
 		"nodes":   {func(r *store.Totals) { r.NodesSeen = 8 }, stats.RoleConfounder, "4", "8"},
@@ -181,7 +181,7 @@ func TestEveryFactThatDiffersIsListed(t *testing.T) {
 	require.Equal(t, stats.RoleOther, role(p, "precision"))
 }
 
-// What a model's preset brings along goes with the model: it is one difference.
+// Keys that a model's preset sets belong to the model: they are one difference.
 func TestAModelsOwnDefaultsAreNoFurtherDifference(t *testing.T) {
 	of := func(model string) configs.Config {
 		c := nanoConfig()
@@ -204,7 +204,7 @@ func TestAModelsOwnDefaultsAreNoFurtherDifference(t *testing.T) {
 	require.Equal(t, stats.RoleConfounder, role(p, "learning_rate"))
 }
 
-// A study's arms may differ in what it compares, and in nothing else.
+// A study's arms may differ only in the settings that it compares.
 func TestAStudyDeclaresWhatItCompares(t *testing.T) {
 	design := &stats.StudyDesign{Name: "s", Baseline: "one", Keys: []string{"learning_rate", "beta"},
 		Arms: []stats.StudyArm{{Name: "one", Experiment: "one"}, {Name: "two", Experiment: "two"}}}

@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// Status is stats.NewStatus with what nobody recorded in words: every surface shows this one.
+// Status is stats.NewStatus with texts for what is not recorded. All surfaces show this status.
 func Status(s store.Snapshot, now float64, coordinatorAlive bool) stats.Status {
 	x := stats.NewStatus(s, now, coordinatorAlive)
 	wording.Status(&x)

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Workers reads the other hosts of a run and what their rollouts were worth, by name: none of a run without. What
-// others made of their rollouts is read from every round of the run.
+// Workers reads the other hosts of a run and the usefulness of their rollouts, by name. A run without workers has none.
+// It reads every round of a run with workers.
 func Workers(ctx context.Context, reader *store.Reader, run string) ([]stats.WorkerRow, error) {
 	snapshot, err := reader.Snapshot(ctx, run)
 	if err != nil || len(snapshot.Workers) == 0 {

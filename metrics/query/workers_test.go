@@ -13,7 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// joinedRun is a run of one node which anna has joined, whose rollouts it judged, and bob, of whom nobody had any.
+// joinedRun returns a run of one node that the workers anna and bob joined. Nodes judged anna's rollouts; no node
+// received any of bob's.
 func joinedRun(t *testing.T) *store.Reader {
 	t.Helper()
 	ctx := context.Background()
@@ -64,7 +65,7 @@ func TestARunWithoutWorkersHasNone(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-// A comparison says that others took part, and with which models.
+// A comparison names the workers that took part, and their models.
 func TestACompareTellsOfWorkers(t *testing.T) {
 	c, err := Compare(t.Context(), joinedRun(t), CompareOptions{})
 	require.NoError(t, err)
