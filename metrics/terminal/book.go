@@ -2,11 +2,11 @@ package terminal
 
 import "sync"
 
-// book is lines that come, clean and styled by nobody: one is numbered as it comes and keeps its number, the oldest are
-// forgotten. It is safe for concurrent use.
+// book stores lines of clean, unstyled text. Each line keeps the number that it gets on arrival, and the oldest lines
+// are dropped. It is safe for concurrent use.
 type book struct {
 	limit   int
-	changed chan struct{} // holds one where there are lines that nobody has been told of
+	changed chan struct{} // holds a value if there are lines that no reader was notified of
 
 	mu    sync.Mutex
 	first int // number of lines[0]
@@ -23,7 +23,7 @@ func (b *book) add(lines ...string) {
 	}
 	b.mu.Lock()
 	b.lines = append(b.lines, lines...)
-	if over := len(b.lines) - b.limit; over > b.limit/4 { // not at every line: what is kept is moved
+	if over := len(b.lines) - b.limit; over > b.limit/4 { // not for every line, because dropping moves all kept lines
 		b.first += over
 		n := copy(b.lines, b.lines[over:])
 		clear(b.lines[n:])
@@ -36,14 +36,14 @@ func (b *book) add(lines ...string) {
 	}
 }
 
-// span is the number of the first line and that after the last.
+// span returns the number of the first line and one past the last.
 func (b *book) span() (first, end int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first, b.first + len(b.lines)
 }
 
-// read returns the lines from one number to before another, as far as they are there.
+// read returns the stored lines with numbers from..to-1.
 func (b *book) read(from, to int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,8 +60,8 @@ func (b *book) last(n int) []string {
 	return b.read(end-n, end)
 }
 
-// find is the number of the next line with that text from one number on, down the book or up it, round its end; -1:
-// none has it.
+// find returns the number of the next line that contains query, searching from a line in steps of 1 or -1 and wrapping
+// around; -1: none.
 func (b *book) find(query string, from, step int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

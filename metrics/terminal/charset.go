@@ -2,7 +2,7 @@ package terminal
 
 import "github.com/sapo-swarm/swarm/internal/charset"
 
-// Capable tells whether a terminal of that environment can show a live view: one that can move its cursor.
+// Capable reports whether a terminal with that environment can move its cursor, which the live view needs.
 func Capable(environ []string) bool {
 	return charset.Value(environ, "TERM") != "dumb"
 }

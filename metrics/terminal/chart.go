@@ -11,12 +11,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// brailleDots are the bits of a braille sign's 2 × 4 dots, by row and column.
+// brailleDots are the bits of the 2 × 4 dots of a braille character, by row and column.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// chart draws values from left to right as a line of dots, in height rows of width cells, from the least to the
-// greatest of them. What is no finite number is a gap. Where there are more values than dots every value is drawn, over
-// its neighbours: none that stands out is lost.
+// chart draws values from left to right as a line of dots, in height rows of width cells. It is scaled from the least
+// to the greatest value. Non-finite values are gaps. If there are more values than dots, it draws every value over its
+// neighbors, so that extremes stay visible.
 func chart(values []float64, width, height int) []string {
 	width, height = max(1, width), max(1, height)
 	c := canvas{width: 2 * width, height: 4 * height, dots: make([]bool, 8*width*height)}
@@ -33,7 +33,7 @@ func chart(values []float64, width, height int) []string {
 		}
 		if high > low {
 			y = int(math.Round((high - v) / (high - low) * float64(c.height-1)))
-			y = max(0, min(c.height-1, y)) // of values so far apart that their distance is no number
+			y = max(0, min(c.height-1, y)) // for values whose difference overflows
 		}
 		if !pen {
 			x0, y0 = x, y
@@ -44,7 +44,7 @@ func chart(values []float64, width, height int) []string {
 	return c.rows()
 }
 
-// extent is the least and the greatest of the values that are numbers; 0 and 0 where there is none.
+// extent returns the least and the greatest finite value, or 0 and 0 without any.
 func extent(values []float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -58,13 +58,13 @@ func extent(values []float64) (low, high float64) {
 	return low, high
 }
 
-// canvas is a field of dots, row by row from the top.
+// canvas is a grid of dots, row by row from the top.
 type canvas struct {
 	width, height int
 	dots          []bool
 }
 
-// line sets the dots from one point to another, both within the canvas.
+// line sets the dots between two points, which must be within the canvas.
 func (c *canvas) line(x0, y0, x1, y1 int) {
 	steps := max(abs(x1-x0), abs(y1-y0))
 	for i := range steps + 1 {
@@ -99,11 +99,11 @@ func (c *canvas) rows() []string {
 	return out
 }
 
-// axis is how wide the figures left of a chart are.
+// axis is the width of the labels left of a chart.
 const axis = 6
 
-// Plot draws values as chart does, in height lines of at most width cells, with their greatest and their least left of
-// it, written by label.
+// Plot draws values as chart does, in height lines of at most width cells, with the greatest and least value left of
+// it, formatted by label.
 func Plot(values []float64, width, height int, label func(float64) string) []string {
 	low, high := extent(values)
 	top, bottom := label(high), label(low)
@@ -122,8 +122,8 @@ func Plot(values []float64, width, height int, label func(float64) string) []str
 	return rows
 }
 
-// rewardChart is a chart of rewards with their least and greatest left of it and the rounds below, in height rows at
-// least 2.
+// rewardChart draws a chart of rewards with the least and greatest value on the left and the rounds below, in height
+// rows. height must be at least 2.
 func rewardChart(st styles, first int, rewards []float64, width, height int) []string {
 	low, high := extent(rewards)
 	rows := chart(rewards, width-axis-1, height-1)

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// dotAt tells whether a chart has a dot there.
+// dotAt reports whether a chart has a dot at a position.
 func dotAt(rows []string, x, y int) bool {
 	return ([]rune(rows[y/4])[x/2]-charset.Braille)&brailleDots[y%4][x%2] != 0
 }
@@ -23,8 +23,7 @@ func TestCharts(t *testing.T) {
 	require.Equal(t, []string{"⠉⠀⣀"}, chart([]float64{1, 1, math.NaN(), math.NaN(), 0, 0}, 3, 1))
 }
 
-// However many values: the greatest and the least have their dot in the first and the last row, and no value crashes
-// it.
+// For any number of values, the greatest is in the first row and the least in the last. No value causes a panic.
 func TestChartsKeepExtremes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64(), 1, 500).Draw(t, "values")

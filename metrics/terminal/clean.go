@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// cleanStatus returns x with every text in it clean. What x refers to is left as it is.
+// cleanStatus returns a copy of x with all texts made safe for a terminal.
 func cleanStatus(x stats.Status) stats.Status {
 	for _, text := range []*string{&x.Experiment, &x.Run, &x.State, &x.Message, &x.Model, &x.Device, &x.PriceCurrency} {
 		*text = charset.Line(*text)
@@ -23,7 +23,7 @@ func cleanStatus(x stats.Status) stats.Status {
 	return x
 }
 
-// cleanGPUs returns x with every text in it clean. What x refers to is left as it is.
+// cleanGPUs returns a copy of x with all texts made safe for a terminal.
 func cleanGPUs(x GPUStatus) GPUStatus {
 	x.Driver = charset.Line(x.Driver)
 	reasons := strings.Split(x.Reason, "\n")

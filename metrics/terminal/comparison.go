@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns name those
-// of the table; of none, it has those that have something to say. An unknown column is a *configs.Error.
+// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns selects the
+// table's columns; empty: all columns with content. An unknown column is a *configs.Error.
 func PrintComparison(out *table.Page, c stats.Comparison, columns []string) error {
 	if err := PrintStudy(out, c.Study); err != nil {
 		return err
@@ -39,7 +39,7 @@ func PrintComparison(out *table.Page, c stats.Comparison, columns []string) erro
 	return nil
 }
 
-// PrintStudy prints a study's verdict and what it rests on, nothing of no study.
+// PrintStudy prints a study's verdict and its evidence. It prints nothing for nil.
 func PrintStudy(out io.Writer, study *stats.Study) error {
 	if study == nil {
 		return nil
@@ -55,8 +55,8 @@ func PrintStudy(out io.Writer, study *stats.Study) error {
 	return nil
 }
 
-// WriteComparisonCSV writes the rows of a comparison, numbers in full: the named columns, or all. An unknown column is
-// a *configs.Error.
+// WriteComparisonCSV writes the rows of a comparison with unrounded numbers: the named columns, or all. An unknown
+// column is a *configs.Error.
 func WriteComparisonCSV(out io.Writer, c stats.Comparison, columns []string) error {
 	chosen, err := comparisonColumns, error(nil)
 	if len(columns) > 0 {
@@ -78,7 +78,7 @@ func WriteComparisonCSV(out io.Writer, c stats.Comparison, columns []string) err
 	return nil
 }
 
-// comparisonTable has a row an experiment. Columns that were asked for are never left out.
+// comparisonTable returns a table with one row per experiment. Columns that the user selected are never dropped.
 func comparisonTable(rows []stats.Row, columns []comparisonColumn, asked bool) *table.Table {
 	t := table.New()
 	t.More = "--columns"

@@ -29,7 +29,7 @@ func improvementText(r stats.Row) string {
 	return signedPercent(r.Improvement) + percentInterval(r.CILow, r.CIHigh)
 }
 
-// percentInterval is " (+80.1 to +108.3)" in per cent, empty where there is none.
+// percentInterval formats an interval in percent as " (+80.1 to +108.3)". It is empty without an interval.
 func percentInterval(low, high *float64) string {
 	if low == nil || high == nil {
 		return ""
@@ -79,7 +79,7 @@ func targetOf(r stats.Row) stats.TargetRow {
 	return *r.Target
 }
 
-// targetReached is nil where nobody asked.
+// targetReached returns nil if no target was set.
 func targetReached(r stats.Row) *int {
 	if r.Target == nil {
 		return nil
@@ -116,7 +116,7 @@ func energyText(r stats.Row) string {
 	return "–"
 }
 
-// csvCell formats a value for CSV: numbers in full, nothing for null.
+// csvCell formats a value for CSV: numbers unrounded, null as an empty text.
 func csvCell(v any) string {
 	switch v := v.(type) {
 	case *float64:
@@ -135,7 +135,7 @@ func csvCell(v any) string {
 	return fmt.Sprint(v)
 }
 
-// pairLine is a verdict with its figures.
+// pairLine formats a pair's verdict with its figures.
 func pairLine(c stats.Comparison, p stats.Pair) string {
 	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
 	var facts []string

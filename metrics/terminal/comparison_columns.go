@@ -9,16 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// comparisonColumn is a column of `swarm compare`: as people read it, and as CSV has it.
+// comparisonColumn is a column of `swarm compare`, with its text for the table and its value for CSV.
 type comparisonColumn struct {
-	name    string // of --columns and of the CSV file: the field's name in JSON
+	name    string // for --columns and the CSV file: the field's name in JSON
 	heading string
-	format  string                 // of a number; empty: in full
+	format  string                 // of a number; empty: unrounded
 	raw     func(stats.Row) any    // string, int, float64, *float64, *int
-	text    func(stats.Row) string // instead of format; nil: none
+	text    func(stats.Row) string // replaces format; nil: none
 }
 
-// asPercent is the format of a ratio.
+// asPercent is the format of ratios.
 const asPercent = "percent"
 
 var comparisonColumns = []comparisonColumn{
@@ -64,14 +64,14 @@ var comparisonColumns = []comparisonColumn{
 	{"verdict", "verdict and why", "", func(r stats.Row) any { return r.Verdict }, nil},
 }
 
-// comparisonDrop says in which order usual columns are left out on a narrow terminal, the highest first. The others
-// stay: what is compared, by how much it differs, and the verdict.
+// comparisonDrop is the order in which default columns are dropped on a narrow terminal, highest number first. Columns
+// that are not listed stay: the compared value, the difference and the verdict.
 var comparisonDrop = map[string]int{
 	"paper_reward": 12, "guide_reward_low": 11, "target_energy_joules": 10, "target_gpu_hours": 9, "config": 8, "cumulative_reward": 7, "eval_reward": 6,
 	"rounds": 5, "rounds_compared": 5, "nodes": 4, "target_active_seconds": 3, "target_cost": 3, "target_rounds": 2, "runs": 2, "eval_pass_1": 1, "reward_per_node_round": 1,
 }
 
-// isNumber tells whether a column holds bare numbers.
+// isNumber reports whether a column holds bare numbers.
 func (c comparisonColumn) isNumber() bool {
 	switch c.raw(stats.Row{}).(type) {
 	case string, nil:
@@ -80,7 +80,7 @@ func (c comparisonColumn) isNumber() bool {
 	return c.text == nil
 }
 
-// show is a column's text of a row.
+// show returns the column's text for a row.
 func (c comparisonColumn) show(r stats.Row) string {
 	if c.text != nil {
 		return c.text(r)
@@ -101,7 +101,7 @@ func (c comparisonColumn) show(r stats.Row) string {
 	return "–"
 }
 
-// spanText is 1-40, empty where there is no round in it.
+// spanText formats a span as 1-40. It is empty without rounds.
 func spanText(s *stats.Span) string {
 	if s == nil {
 		return ""
@@ -109,13 +109,13 @@ func spanText(s *stats.Span) string {
 	return fmt.Sprintf("%d-%d", s.From, s.To)
 }
 
-// CheckComparisonColumns refuses a name that is no column's; the error is a *configs.Error.
+// CheckComparisonColumns rejects unknown column names. The error is a *configs.Error.
 func CheckComparisonColumns(names []string) error {
 	_, err := chooseColumns(names)
 	return err
 }
 
-// chooseColumns returns the columns of those names; an unknown one is a usage error.
+// chooseColumns returns the columns with those names. An unknown name is a usage error.
 func chooseColumns(names []string) ([]comparisonColumn, error) {
 	var chosen []comparisonColumn
 	for _, name := range names {
@@ -136,7 +136,7 @@ func columnNames(columns []comparisonColumn) []string {
 	return names
 }
 
-// ComparisonColumns names every column, a few a line.
+// ComparisonColumns lists all column names, five per line.
 func ComparisonColumns() string {
 	var b strings.Builder
 	for i, name := range columnNames(comparisonColumns) {
@@ -151,7 +151,7 @@ func ComparisonColumns() string {
 	return b.String()
 }
 
-// usualColumns are the table's columns where nobody chose any: those that have something to say.
+// usualColumns returns the default columns of the table: those with content.
 func usualColumns(c stats.Comparison) []string {
 	some := func(has func(stats.Row) bool) bool { return slices.ContainsFunc(c.Rows, has) }
 	names := []string{"experiment", "config", "runs", "nodes", "rounds"}

@@ -10,15 +10,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Of a curve a terminal shows a plot of so many lines and, beneath it, at most so many rounds.
+// Limits of a curve on a terminal: height and width of the plot, and rounds in the table below it.
 const (
 	plotHeight = 10
 	plotWidth  = 100
 	plotRounds = 20
 )
 
-// PrintCurves writes one name's curves against an axis: of one run against rounds with its lowest and highest node,
-// else with the interval over seeds.
+// PrintCurves writes the curves for one name against an axis. A single run against rounds shows its lowest and highest
+// node. Anything else shows the interval over seeds.
 func PrintCurves(p *table.Page, c stats.NamedCurves, per string, all bool) {
 	perRounds := per == stats.PerRounds
 	if len(c.Experiments) == 1 && len(c.Experiments[0].Runs) < 2 && perRounds {
@@ -47,8 +47,7 @@ func PrintCurves(p *table.Page, c stats.NamedCurves, per string, all bool) {
 	}
 }
 
-// PrintCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every
-// round.
+// PrintCurve writes a plot and about plotRounds rounds to a terminal. With all, or to a pipe, it writes every round.
 func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	smoothed := "moving average over " + units.Plural(c.Window, "round")
 	if c.Window == 1 {
@@ -75,8 +74,8 @@ func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	}
 }
 
-// PrintExperimentCurve writes a plot and a table of a mean over seeds with its 95 % interval, as PrintCurve does of a
-// run.
+// PrintExperimentCurve writes a plot and a table of a mean over seeds with its 95 % interval, in the form of
+// PrintCurve.
 func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 	smoothed := "moving average over " + units.Plural(c.Window, "round")
 	if c.Window == 1 {
@@ -123,7 +122,7 @@ func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 	}
 }
 
-// axisText is a place on a curve's axis.
+// axisText formats a value of a curve's axis.
 func axisText(c stats.ExperimentCurve, x float64) string {
 	switch c.Per {
 	case "seconds":

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// PrintEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody
-// knows, its only one.
+// PrintEvaluations prints a run's evaluations by round, and the newest one by task. With folder set, it prints the only
+// evaluation of a folder, whose run and rounds are unknown.
 func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 	last := e.Rows[len(e.Rows)-1]
 	if folder {
@@ -60,7 +60,7 @@ func tasksEvaluated(tasks []stats.TaskEvaluation, pass []stats.Pass) *table.Tabl
 	return t
 }
 
-// passColumns are pass@1, which always stays, and the others.
+// passColumns returns the columns of pass@k. pass@1 is never dropped.
 func passColumns(pass []stats.Pass) []table.Column {
 	columns := make([]table.Column, len(pass))
 	for i, p := range pass {
@@ -71,7 +71,7 @@ func passColumns(pass []stats.Pass) []table.Column {
 
 func reward3(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// passes are a row's values in the columns of another.
+// passes returns a row's values in the order of columns.
 func passes(has, columns []stats.Pass) []string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
@@ -85,7 +85,7 @@ func passes(has, columns []stats.Pass) []string {
 	return cells
 }
 
-// known formats a number that may not be one.
+// known formats an optional number.
 func known(format string, v *float64) string {
 	if v == nil {
 		return "-"
@@ -93,7 +93,7 @@ func known(format string, v *float64) string {
 	return fmt.Sprintf(format, *v)
 }
 
-// ChosenBecause says why a node answers; nothing of one that was asked for.
+// ChosenBecause explains why a node was chosen. It is empty if the user named the node.
 func ChosenBecause(c stats.Choice) string {
 	switch c.By {
 	case stats.ByHeldOut:

@@ -1,6 +1,6 @@
-// Package terminal shows a run to a person: a live view that redraws itself, plain lines where the output is no
-// terminal, and the summary at the end. It takes stats.Status values from a function and events through a Feed, owns no
-// data and computes no statistics; it must not import node, launcher or metrics/dashboard.
+// Package terminal shows a run to users: a live view, plain lines for output that is not a terminal, and the final
+// summary. A function supplies stats.Status values and a Feed supplies events. The package stores no data and computes
+// no statistics, and must not import node, launcher or metrics/dashboard.
 package terminal
 
 import (
@@ -14,56 +14,56 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// Config is what Live and Plain share.
+// Config is the configuration of Live and Plain.
 type Config struct {
-	// Poll returns the run's present status. It is called every Interval, never twice at once.
+	// Poll returns the run's current status. It is called every Interval, never concurrently.
 	Poll     func(context.Context) (stats.Status, error)
 	Interval time.Duration // default 1 s
 	Feed     *Feed         // events to show, may be nil
 
 	Out     io.Writer
-	Environ []string // of the terminal: TERM, NO_COLOR, COLORTERM, LC_ALL, LC_CTYPE, LANG
+	Environ []string // environment of the terminal: TERM, NO_COLOR, COLORTERM, LC_ALL, LC_CTYPE, LANG
 
 	// Live only.
 	In   io.Reader
-	Page string // where the run is shown in a browser; empty: nowhere
-	Join string // how others can join, as long as nobody has; empty: they can't
+	Page string // URL of the run's dashboard; empty: none
+	Join string // instruction for joining, shown until a worker joins; empty: joining is not possible
 
-	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an
-	// immediate one when ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and
-	// the run goes on.
+	// Interrupt requests an orderly stop on the first ctrl+c, or on q followed by s. It requests an immediate stop,
+	// with now set, on the second ctrl+c. It must not block. If it is nil, q and ctrl+c leave the view and the run
+	// continues.
 	Interrupt func(now bool)
 
-	// History returns what a Status doesn't tell of a node. It may be called twice at once for different nodes. May be
-	// nil.
+	// History returns the history of a node, which a Status lacks. It may be called concurrently for different nodes.
+	// It may be nil.
 	History func(ctx context.Context, node string) (NodeHistory, error)
 
-	// Logs hands over the newest lines of a node's log, or where node is empty of the coordinator's and every node's by
-	// time, last of each, and goes on with what is written until ctx ends or nobody writes any more. It has a goroutine
-	// of its own. May be nil.
+	// Logs emits the newest last lines of a node's log and then new lines, until ctx ends or the log is complete. With
+	// an empty node it merges the logs of the coordinator and of every node by time, starting with the newest last
+	// lines of each. It runs in its own goroutine. It may be nil.
 	Logs func(ctx context.Context, node string, last int, emit func(LogLine)) error
 
-	Location *time.Location   // of the times shown, default time.Local
+	Location *time.Location   // time zone of displayed times, default time.Local
 	Now      func() time.Time // default time.Now
 }
 
-// NodeHistory is how a node has fared.
+// NodeHistory is the history of a node.
 type NodeHistory struct {
 	First   int           // round of Rewards[0], from 0
 	Rewards []float64     // by round; NaN: none, or not finite
-	HeldOut []HeldOut     // of equal questions, by round
+	HeldOut []HeldOut     // evaluations of the same questions, by round
 	Events  []event.Event // the node's, oldest first
 }
 
-// HeldOut is a node's mean reward over held-out questions.
+// HeldOut is a node's mean reward on held-out questions.
 type HeldOut struct {
-	Round  int // rounds that its weights had seen; 0: none
+	Round  int // rounds that its weights were trained for; 0: none
 	Reward float64
 }
 
-// LogLine is a line of a log as it was written, without its end.
+// LogLine is a line of a log as written, without its line end.
 type LogLine struct {
-	Log  string // whose: a node's name, or the coordinator
+	Log  string // name of the node, or coordinator
 	Text string
 }
 
@@ -83,10 +83,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// feedLength is how many lines a Feed keeps for whoever is slow to read them.
+// feedLength is the number of lines that a Feed keeps for slow readers.
 const feedLength = 1000
 
-// Feed hands events from the coordinator to whatever shows them. Adding never blocks; lines nobody reads are forgotten,
+// Feed passes events from the coordinator to views. Adding never blocks. Lines that are not read in time are dropped,
 // oldest first.
 type Feed struct {
 	mu    sync.Mutex
@@ -102,7 +102,7 @@ type feedLine struct {
 // NewFeed returns an empty Feed.
 func NewFeed() *Feed { return &Feed{} }
 
-// Add notes e if it is one that people should see.
+// Add adds the text of e, unless the event is not shown to users.
 func (f *Feed) Add(e event.Event) {
 	text := wording.Event(e)
 	if text == "" {
@@ -117,7 +117,7 @@ func (f *Feed) Add(e event.Event) {
 	}
 }
 
-// since returns the lines added after the first `seen` ones, and how many there are now.
+// since returns the lines added after the first seen lines, and the total number of lines.
 func (f *Feed) since(seen int) ([]feedLine, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +125,7 @@ func (f *Feed) since(seen int) ([]feedLine, int) {
 	return append([]feedLine(nil), f.lines[len(f.lines)-n:]...), f.added
 }
 
-// stamped returns the line with its time of day in front.
+// stamped returns the line with its time of day as prefix.
 func (l feedLine) stamped(loc *time.Location) string {
 	at := time.UnixMilli(int64(l.time * 1000)).In(loc)
 	return at.Format(time.TimeOnly) + "  " + l.text

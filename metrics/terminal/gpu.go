@@ -13,16 +13,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// GPUStatus is what a GPU view shows. Memory is in bytes; what isn't known is -1, or empty.
+// GPUStatus is the content of a GPU view. Memory is in bytes. Unknown figures are -1, unknown texts empty.
 type GPUStatus struct {
 	Time    float64 // Unix seconds
 	Driver  string
-	Reason  string // why there is no GPU, or not every one; may be empty
+	Reason  string // why GPUs are missing; may be empty
 	Devices []GPUDevice
 	Nodes   []GPUNode // of running runs
 
 	HostTotal, HostUsed int64
-	HostTrend           []float64 // host memory in use over the session, oldest first
+	HostTrend           []float64 // used host memory over the session, oldest first
 
 	Warnings, Recommendations []string // one line each
 }
@@ -31,14 +31,14 @@ type GPUStatus struct {
 type GPUDevice struct {
 	Label        string // GPU 0
 	Name         string
-	Problem      string // why nothing else is known of it; empty where it is
+	Problem      string // why its other figures are unknown; empty if they are known
 	Total, Used  int64
-	Nodes        int64 // bytes in use by nodes
-	Unattributed int64 // bytes in use by nobody known
+	Nodes        int64 // memory held by nodes
+	Unattributed int64 // memory held by unknown processes
 	Utilization  float64
 	Power, Limit float64   // watts
 	Temperature  float64   // °C
-	Trend        []float64 // memory in use over the session, oldest first
+	Trend        []float64 // used memory over the session, oldest first
 }
 
 // GPUNode is one node of a GPUStatus.
@@ -51,7 +51,7 @@ type GPUNode struct {
 	Budget           int64 // 0: none
 }
 
-// PrintGPUs writes a GPUStatus once, whole, without colour.
+// PrintGPUs prints a GPUStatus once, without color.
 func PrintGPUs(p *table.Page, x GPUStatus) {
 	x = cleanGPUs(x)
 	nodes := x.Nodes
@@ -70,10 +70,10 @@ func PrintGPUs(p *table.Page, x GPUStatus) {
 	}
 }
 
-// noNode stands where there is no table of nodes.
+// noNode replaces the table of nodes if there are none.
 const noNode = "no node is running"
 
-// gpuBody is devices and nodes, with room for that many lines of the nodes' table.
+// gpuBody returns the lines of devices and nodes. The table of nodes has at most room lines.
 func gpuBody(st styles, x GPUStatus, width, room int) []string {
 	out := append(gpuDevices(st, x, width), "")
 	if len(x.Nodes) == 0 {
@@ -82,7 +82,7 @@ func gpuBody(st styles, x GPUStatus, width, room int) []string {
 	return append(out, gpuTable(st, x.Nodes, width, room)...)
 }
 
-// gpuDevices is the devices, or why there is none and the host's memory.
+// gpuDevices returns the lines of the devices. Without devices it returns the reason and the host's memory.
 func gpuDevices(st styles, x GPUStatus, width int) []string {
 	var out []string
 	for _, d := range x.Devices {
@@ -129,14 +129,14 @@ func gpuDevice(st styles, d GPUDevice, width int) []string {
 	return append(out, "  "+wording.Dotted(facts...))
 }
 
-// gpuMemoryLine is a bar of what is in use, and how it went.
+// gpuMemoryLine returns a bar of used memory with its trend.
 func gpuMemoryLine(st styles, label string, used, total int64, trend []float64, width int) string {
 	if used < 0 || total <= 0 {
 		return label + " not told"
 	}
 	share := float64(used) / float64(total)
 	style := st.good
-	if share > 70.0/80 { // as gpu.Advise warns
+	if share > 70.0/80 { // the threshold of the warning in gpu.Advise
 		style = st.bad
 	}
 	cells := max(8, min(30, width-50))
@@ -147,7 +147,7 @@ func gpuMemoryLine(st styles, label string, used, total int64, trend []float64, 
 	return text + st.faint.Render(trendIn(trend, text, min(width, ansi.StringWidth(text)+42)))
 }
 
-// gpuColumn is a column of the GPUs' nodes.
+// gpuColumn is a column of the table of nodes in the GPU view.
 type gpuColumn = columnOf[GPUNode]
 
 func gpuColumns(nodes []GPUNode) []gpuColumn {
@@ -208,7 +208,7 @@ func gpuTable(st styles, nodes []GPUNode, width, room int) []string {
 	return out
 }
 
-// gpuNotes is the advice, wrapped to width where that is above 0.
+// gpuNotes returns the advice, wrapped to width if width is above 0.
 func gpuNotes(st styles, x GPUStatus, width int) []string {
 	var out []string
 	add := func(label string, style func(...string) string, notes []string) {
@@ -230,8 +230,8 @@ func gpuNotes(st styles, x GPUStatus, width int) []string {
 	return out
 }
 
-// gpuFrame draws at most height lines of at most width cells. When room is short the nodes' table gives way first, then
-// the advice, last of all the devices.
+// gpuFrame draws at most height lines of at most width cells. If the height is too small, it cuts the table of nodes
+// first, then the advice, and the devices last.
 func gpuFrame(st styles, x GPUStatus, known bool, trouble, help string, width, height int, location *time.Location) string {
 	width = max(1, width)
 	at := ""

@@ -10,19 +10,20 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// GPUConfig is what LiveGPUs needs.
+// GPUConfig is the configuration of LiveGPUs.
 type GPUConfig struct {
-	// Poll returns the present status. It is called every Interval, never twice at once.
+	// Poll returns the current status. It is called every Interval, never concurrently.
 	Poll     func(context.Context) (GPUStatus, error)
 	Interval time.Duration
 
 	Out      io.Writer
 	In       io.Reader
-	Environ  []string       // of the terminal: TERM, NO_COLOR, COLORTERM
-	Location *time.Location // of the times shown, default time.Local
+	Environ  []string       // environment of the terminal: TERM, NO_COLOR, COLORTERM
+	Location *time.Location // time zone of displayed times, default time.Local
 }
 
-// LiveGPUs shows the GPUs in the whole terminal until ctx ends, which is no error, or until the view is left by key.
+// LiveGPUs shows the GPUs on the whole terminal until the user leaves the view or ctx ends. The end of ctx is not an
+// error.
 func LiveGPUs(ctx context.Context, cfg GPUConfig) error {
 	if cfg.Location == nil {
 		cfg.Location = time.Local
@@ -35,7 +36,7 @@ type gpuMsg struct {
 	err    error
 }
 
-// gpuModel is the GPU view's state. Its frame is drawn when something changed.
+// gpuModel is the state of the GPU view. It draws its frame after each change.
 type gpuModel struct {
 	ctx           context.Context //nolint:containedctx // bubbletea's commands take none
 	cfg           GPUConfig
@@ -44,7 +45,7 @@ type gpuModel struct {
 	known         bool // status was polled at least once
 	trouble       string
 	width, height int
-	ascii         bool // the terminal has no other signs
+	ascii         bool // the terminal supports only ASCII
 	frame         string
 }
 

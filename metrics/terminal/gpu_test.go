@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 )
 
-// someGPUs is a card with that many nodes, a lost one and an idle one of an old driver.
+// someGPUs returns a GPU with that many nodes, a lost GPU, and an idle one with an old driver.
 func someGPUs(nodes int) GPUStatus {
 	x := GPUStatus{
 		Time: 1756719000, Driver: "550.54.15", HostTotal: 128e9, HostUsed: 40e9,

@@ -1,6 +1,6 @@
 package terminal
 
-// helpBook is every key. `docs/CLI.md` has the same.
+// helpBook lists every key, as does `docs/CLI.md`.
 var helpBook = newBook(100,
 	"everywhere",
 	"  q               leave, the run goes on; in swarm up: stop, after a question",

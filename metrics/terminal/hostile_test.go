@@ -18,10 +18,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// hostile is what a model could write to have the terminal obey it.
+// hostile is text with control sequences that a model could write to take over the terminal.
 const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b2J\u009b2J\r\n\ttab\u202eevil\u2028x\x00漢字\x1bPq\x1b\\end\xff"
 
-// styling is what our own styles write.
+// styling matches the sequences that our own styles write.
 var styling = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func requireHarmless(t require.TestingT, text string) {

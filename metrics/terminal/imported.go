@@ -9,14 +9,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// importOutcomes are words for people.
+// importOutcomes are the texts of outcomes.
 var importOutcomes = map[string]string{
 	store.ImportNew: "imported", store.ImportReplaced: "imported again, because it has changed", store.ImportUnchanged: "imported before",
 	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
 	store.ImportGoing: "left out: it had not ended",
 }
 
-// ImportedText is a line a run, and how many were taken.
+// ImportedText lists one run per line, and the number of imported runs.
 func ImportedText(runs []store.ImportedRun, dry bool) string {
 	var b strings.Builder
 	taken, would, did := 0, "", "imported"

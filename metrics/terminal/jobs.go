@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// JobTable has a row a job.
+// JobTable returns a table with one row per job.
 func JobTable(rows []stats.JobRow) *table.Table {
 	t := table.New(
 		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4}, table.Column{Title: "BATCH", Drop: 2},
@@ -28,7 +28,7 @@ func JobTable(rows []stats.JobRow) *table.Table {
 	return t
 }
 
-// PrintJob shows one job and each of its attempts.
+// PrintJob prints one job and its attempts.
 func PrintJob(b *table.Page, j stats.Job) {
 	fmt.Fprintln(b, strings.Join(append([]string{charset.Shown(j.Job)}, jobFacts(j)...), " · "))
 	if j.Reason != "" {
@@ -61,13 +61,13 @@ func PrintJob(b *table.Page, j stats.Job) {
 	}
 }
 
-// jobFacts are what the first line of a job says of it.
+// jobFacts returns the facts in the first line of a job.
 func jobFacts(j stats.Job) []string {
 	facts := []string{j.State}
 	if j.ExitCode != nil && j.State != store.JobDone {
 		facts = append(facts, "exit "+strconv.Itoa(*j.ExitCode))
 	}
-	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // else nobody knows how long it ran
+	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // otherwise its duration is unknown
 		facts = append(facts, units.Elapsed(j.ElapsedSeconds))
 	}
 	if j.AttemptCount > 0 {
@@ -82,7 +82,7 @@ func jobFacts(j stats.Job) []string {
 	return facts
 }
 
-// savings are the steps beyond a smaller batch.
+// savings lists the memory-saving steps beside a smaller batch.
 func savings(a stats.JobAttempt) string {
 	var steps []string
 	if a.GradientCheckpointing {
@@ -97,10 +97,10 @@ func savings(a stats.JobAttempt) string {
 	return strings.Join(steps, ", ")
 }
 
-// placeText is where an attempt ran: its GPU's name, else its device.
+// placeText names the device of an attempt: its GPU's name, else its kind.
 func placeText(gpuName, device string) string { return cellText(cmp.Or(gpuName, device, "–")) }
 
-// endText is how an attempt ended.
+// endText describes the end of an attempt.
 func endText(a stats.JobAttempt) string {
 	text := a.State
 	switch {
@@ -114,7 +114,7 @@ func endText(a stats.JobAttempt) string {
 	return text
 }
 
-// attemptNotes say what was changed before an attempt, and what memory there was when it ran out.
+// attemptNotes describes the change before an attempt, and the memory figures of a shortage.
 func attemptNotes(a stats.JobAttempt) string {
 	var facts []string
 	for _, fact := range []struct {
@@ -134,7 +134,7 @@ func attemptNotes(a stats.JobAttempt) string {
 	return strings.Join(notes, "; ")
 }
 
-// CommandLine is a command as its user would type it, in one line that a terminal can show.
+// CommandLine formats a command as its user would type it, in one line that is safe for a terminal.
 func CommandLine(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -147,7 +147,7 @@ func CommandLine(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// batchText is 32 × 4: batch size and accumulation steps.
+// batchText formats batch size and accumulation steps as 32 × 4.
 func batchText(batch, accumulate *int) string {
 	switch {
 	case batch == nil:
@@ -158,7 +158,7 @@ func batchText(batch, accumulate *int) string {
 	return fmt.Sprintf("%d × %d", *batch, *accumulate)
 }
 
-// optionalText is a number, – where nobody knows it.
+// optionalText formats an optional number. An unknown one is –.
 func optionalText[T any](v *T, text func(T) string) string {
 	if v == nil {
 		return "–"
@@ -166,7 +166,7 @@ func optionalText[T any](v *T, text func(T) string) string {
 	return text(*v)
 }
 
-// PrintJobComparison puts jobs beside each other.
+// PrintJobComparison prints jobs side by side.
 func PrintJobComparison(p *table.Page, c stats.JobComparison) {
 	p.Table(jobComparison(c.Jobs))
 	for i, note := range c.Notes {
@@ -177,7 +177,7 @@ func PrintJobComparison(p *table.Page, c stats.JobComparison) {
 	}
 }
 
-// jobComparison has a row a job.
+// jobComparison returns a table with one row per job.
 func jobComparison(rows []stats.JobRow) *table.Table {
 	t := table.New(
 		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4},
@@ -193,5 +193,5 @@ func jobComparison(rows []stats.JobRow) *table.Table {
 	return t
 }
 
-// cellText is text that neither leaves its cell nor speaks to the terminal.
+// cellText makes a text safe for a terminal and for a table cell.
 func cellText(text string) string { return strings.ReplaceAll(charset.Shown(text), "\t", " ") }

@@ -5,7 +5,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// key takes a key, with the text that it types.
+// key handles a key press. text is the text that the key types.
 func (m *model) key(key, text string) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
@@ -58,7 +58,7 @@ func (m *model) open(p page) {
 	m.pages = append(m.pages, p)
 }
 
-// back shows the page from which this one was opened.
+// back closes the current page and shows the page from which it was opened.
 func (m *model) back() {
 	if len(m.pages) > 1 {
 		m.shown().leave()
@@ -66,7 +66,8 @@ func (m *model) back() {
 	}
 }
 
-// interrupt is ctrl+c: it leaves a view beside the run, else stops the run, again at once.
+// interrupt handles ctrl+c. A view that does not control the run is closed. Otherwise the run stops in order, and
+// immediately after a second ctrl+c.
 func (m *model) interrupt() tea.Cmd {
 	m.asking = false
 	if m.cfg.Interrupt == nil {
@@ -79,7 +80,7 @@ func (m *model) interrupt() tea.Cmd {
 	return nil
 }
 
-// quit is q: it leaves a view beside the run, and asks in the run's own.
+// quit handles q. A view that does not control the run is closed. Otherwise the view asks for confirmation.
 func (m *model) quit() tea.Cmd {
 	if m.cfg.Interrupt == nil {
 		return tea.Quit
@@ -88,7 +89,7 @@ func (m *model) quit() tea.Cmd {
 	return nil
 }
 
-// answer is the key after q.
+// answer handles the key after q.
 func (m *model) answer(key string) {
 	switch key {
 	case "s":
@@ -98,7 +99,7 @@ func (m *model) answer(key string) {
 	}
 }
 
-// foot tells what is wrong, what can be typed, and what is being typed.
+// foot returns the lines with the current problem, the available keys, and the typed input.
 func (m *model) foot(width int) []string {
 	var out []string
 	if m.trouble != "" {
@@ -148,7 +149,7 @@ func (m *model) hints(width int) string {
 	return line
 }
 
-// hints puts middle dots between as many of the parts as width cells hold, at least the first.
+// hints joins as many parts as fit width cells with middle dots. The first part is always included.
 func hints(width int, parts ...string) string {
 	line := parts[0]
 	for _, p := range parts[1:] {

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// special are the keys that type nothing.
+// special are the keys that do not type text.
 var special = map[string]tea.Key{
 	"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "left": {Code: tea.KeyLeft},
 	"right": {Code: tea.KeyRight}, "pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome},
 	"end": {Code: tea.KeyEnd}, "backspace": {Code: tea.KeyBackspace}, "space": {Code: tea.KeySpace, Text: " "}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
 }
 
-// press types keys, each by its name, and returns the last one's command.
+// press sends keys by name and returns the last key's command.
 func press(m *model, keys ...string) (cmd tea.Cmd) {
 	for _, k := range keys {
 		key, ok := special[k]
@@ -72,7 +72,7 @@ func TestQuitKeys(t *testing.T) {
 	}
 }
 
-// Every key on every page: none may crash, none may leave what its terminal holds.
+// No key on any page may cause a panic or a frame larger than the terminal.
 func TestAnyKeyAnywhere(t *testing.T) {
 	keys := []string{"a", "g", "G", "j", "k", "n", "N", "f", "e", "l", "?", "/", "b"}
 	for name := range special {

@@ -14,20 +14,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// framesPerSecond bounds how often the terminal is written to: a run changes slowly, and the GPU's host has better to
-// do.
+// framesPerSecond bounds the rate of terminal writes. A run changes slowly, and drawing takes CPU time from training.
 const framesPerSecond = 5
 
 const defaultWidth, defaultHeight = 80, 24
 
-// Live shows the run in the whole terminal until ctx ends, which is no error, or until the view is left by key.
+// Live shows the run on the whole terminal until the user leaves the view or ctx ends. The end of ctx is not an error.
 func Live(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	return show(ctx, cfg.In, cfg.Out, cfg.Environ, func(ctx context.Context) tea.Model { return newModel(ctx, cfg) })
 }
 
-// show runs a program of bubbletea's until ctx ends, which is no error, or until it is left by key. What makes the
-// model gets a context that ends with the view.
+// show runs a bubbletea program until the user leaves it or ctx ends, which is not an error. start receives a context
+// that ends with the view.
 func show(ctx context.Context, in io.Reader, out io.Writer, environ []string, start func(context.Context) tea.Model) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -48,7 +47,7 @@ func show(ctx context.Context, in io.Reader, out io.Writer, environ []string, st
 	return nil
 }
 
-// knownSize stands in for terminals that report no size, as those of notebooks and serial lines do.
+// knownSize replaces the size of terminals that report none, as in notebooks and on serial lines.
 func knownSize(_ tea.Model, msg tea.Msg) tea.Msg {
 	if size, ok := msg.(tea.WindowSizeMsg); ok && (size.Width <= 0 || size.Height <= 0) {
 		return tea.WindowSizeMsg{Width: defaultWidth, Height: defaultHeight}
@@ -64,38 +63,38 @@ type statusMsg struct {
 	took   time.Duration
 }
 
-// page is a part of the live view that has the terminal to itself.
+// page is a full-screen page of the live view.
 type page interface {
 	// body draws the page in at most height lines of at most width cells.
 	body(m *model, width, height int) []string
-	// key takes a key that means the same on no other page.
+	// key handles a key that is specific to this page.
 	key(m *model, key string) tea.Cmd
-	// hints are its keys for the foot, the most useful first.
+	// hints lists the page's keys for the foot, most useful first.
 	hints(m *model) []string
-	// find goes to what the search is for: step 1 to the next place, -1 to the one before, 0 to here or the next. It is
-	// false where there is none.
+	// find moves to a match of query: step 1 to the next, -1 to the previous, 0 to the current or next. It returns
+	// false if there is no match.
 	find(m *model, query string, step int) bool
-	// leave ends what the page began.
+	// leave stops what the page started.
 	leave()
 }
 
-// model is the live view's state. Its frame is drawn when something changed, not whenever it is asked for.
+// model is the state of the live view. It draws its frame after each change, not on each request.
 type model struct {
 	ctx    context.Context //nolint:containedctx // bubbletea's commands take none
 	cfg    Config
 	styles styles
-	ascii  bool // the terminal has no other signs
+	ascii  bool // the terminal supports only ASCII
 
-	screen screen // the run, its size the terminal's less the foot
+	screen screen // the run; its size is the terminal's without the foot
 	events *book
-	pages  []page // opened one from the other; the last is shown
+	pages  []page // stack of opened pages; the last one is shown
 	search search
 
 	width, height int
-	trouble       string // why there are no news; empty where there are
-	seen          int    // lines taken from the feed
-	asking        bool   // whether q is meant
-	asked         int    // how often a stop was asked for
+	trouble       string // error of the last poll; empty: none
+	seen          int    // lines read from the feed
+	asking        bool   // the confirmation after q is shown
+	asked         int    // number of stop requests
 	frame         string
 }
 
@@ -161,7 +160,7 @@ func (m *model) polled(msg statusMsg) {
 	}
 }
 
-// chosen is the node at the cursor, empty where there are none yet.
+// chosen returns the node at the cursor, or an empty text without nodes.
 func (m *model) chosen() string {
 	if nodes := m.screen.status.Nodes; m.screen.cursor >= 0 && m.screen.cursor < len(nodes) {
 		return nodes[m.screen.cursor].ID
@@ -169,7 +168,7 @@ func (m *model) chosen() string {
 	return ""
 }
 
-// choose puts the cursor on a node, if it is there.
+// choose moves the cursor to a node, if it exists.
 func (m *model) choose(id string) {
 	for i, n := range m.screen.status.Nodes {
 		if n.ID == id {
@@ -180,7 +179,7 @@ func (m *model) choose(id string) {
 	m.step(0)
 }
 
-// step moves the cursor by so many nodes, as far as there are any.
+// step moves the cursor by a number of nodes, within the list.
 func (m *model) step(by int) {
 	m.screen.cursor = max(0, min(m.screen.cursor+by, len(m.screen.status.Nodes)-1))
 }
@@ -199,8 +198,8 @@ func (m *model) draw() {
 	}
 }
 
-// View implements tea.Model. The mouse is left to the terminal, for selecting text; most turn its wheel into arrow keys
-// here.
+// View implements tea.Model. It does not capture the mouse, so that users can select text. Most terminals translate the
+// wheel into arrow keys.
 func (m *model) View() tea.View {
 	v := tea.NewView(m.frame)
 	v.AltScreen = true

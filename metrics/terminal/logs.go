@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	logLength  = 3000 // lines of logs kept for a page
-	leastLines = 10   // of each log to begin with, however many there are
+	logLength  = 3000 // log lines kept per page
+	leastLines = 10   // minimum initial lines per log, for any number of logs
 	logsEvery  = time.Second / framesPerSecond
 )
 
-// bookMsg tells that a book has new lines; ctx ends with whoever shows them.
+// bookMsg reports new lines in a book. ctx ends when the page that shows them is left.
 type bookMsg struct {
 	ctx  context.Context //nolint:containedctx // as model's
 	book *book
 }
 
-// logsMsg tells that no lines will come into a book any more, err why if that is no good reason.
+// logsMsg reports that a book is complete. err is the reason if the log could not be read.
 type logsMsg struct {
 	book *book
 	err  error
 }
 
-// openLog opens the log of a node, or with no node those of the run.
+// openLog opens the log of a node. An empty node opens all logs of the run.
 func (m *model) openLog(node string) tea.Cmd {
 	if m.cfg.Logs == nil {
 		return nil
@@ -44,7 +44,7 @@ func (m *model) openLog(node string) tea.Cmd {
 	return m.tail(ctx, p.book, node, last)
 }
 
-// tail writes a log, its newest last lines first, into a book until ctx ends.
+// tail copies a log into a book until ctx ends, starting with its newest last lines.
 func (m *model) tail(ctx context.Context, b *book, node string, last int) tea.Cmd {
 	name := len("coordinator")
 	for _, n := range m.screen.status.Nodes {
@@ -61,8 +61,7 @@ func (m *model) tail(ctx context.Context, b *book, node string, last int) tea.Cm
 	return tea.Batch(read, await(ctx, b, 0))
 }
 
-// brief is a log line with what slog wrote first made short: `09:30:01 INFO "round done" round=12`. Other lines stay as
-// they are.
+// brief shortens the prefix that slog writes: `09:30:01 INFO "round done" round=12`. It returns other lines unchanged.
 func brief(line string, location *time.Location) string {
 	rest, ok := strings.CutPrefix(line, "time=")
 	if !ok {
@@ -80,7 +79,7 @@ func brief(line string, location *time.Location) string {
 	return at.In(location).Format(time.TimeOnly) + " " + rest
 }
 
-// await tells of new lines in a book, not before some time has passed.
+// await returns a command that reports new lines in a book after at least the given time.
 func await(ctx context.Context, b *book, after time.Duration) tea.Cmd {
 	return func() tea.Msg {
 		select {
@@ -96,7 +95,7 @@ func await(ctx context.Context, b *book, after time.Duration) tea.Cmd {
 	}
 }
 
-// logged notes on the pages that show a book why nothing more comes.
+// logged shows on all pages of a book why it is complete.
 func (m *model) logged(msg logsMsg) {
 	why := "ended"
 	if msg.err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// costLine tells what a run costs: `$4.10 so far · about $27 in all · $1.29/h`; empty without a price.
+// costLine describes the cost of a run: `$4.10 so far · about $27 in all · $1.29/h`. It is empty without a price.
 func costLine(x stats.Status) string {
 	if x.Cost == nil || x.PricePerHour == nil {
 		return ""
@@ -18,7 +18,7 @@ func costLine(x stats.Status) string {
 	return wording.Dotted(so, all, units.PerHour(*x.PricePerHour, x.PriceCurrency))
 }
 
-// resumed tells how often a run was taken up again; empty if never.
+// resumed describes how often a run was resumed. It is empty if it never was.
 func resumed(x stats.Status) string {
 	if x.Attempts < 2 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// aResumed is a run with a price that was taken up twice, one of whose nodes is still applying logged updates.
+// aResumed returns a run with a price that was resumed twice. Nodes are still reapplying logged updates.
 func aResumed() stats.Status {
 	x := aStatus(4)
 	x.Attempts, x.ActiveSeconds, x.ReplayedRounds = 3, 11440, 5

@@ -15,7 +15,7 @@ import (
 
 const memoryBarWide = 30
 
-// facts are the lines above the chart.
+// facts returns the lines above the chart.
 func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width int) []string {
 	round := fmt.Sprintf("%s of %s done", fmt.Sprint(n.Round), units.Plural(x.Rounds, "round"))
 	if event.State(n.State) == event.StateReplaying {
@@ -66,7 +66,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 	return out
 }
 
-// heldOut tells the newest held-out reward, and the first one to compare it with; empty where there is none.
+// heldOut describes the newest held-out reward beside the first one. It is empty without evaluations.
 func heldOut(rewards []HeldOut) string {
 	tell := func(h HeldOut) string {
 		if h.Round == 0 {
@@ -84,7 +84,7 @@ func heldOut(rewards []HeldOut) string {
 	}
 }
 
-// memoryFacts tells what the node takes, against its budget where it has one.
+// memoryFacts describes the node's memory, relative to its budget if it has one.
 func memoryFacts(st styles, n stats.NodeStatus, width int) string {
 	parts := []string{"peak " + units.BytesMeasured(n.PeakMemoryBytes)}
 	if n.ResidentBytes > 0 {

@@ -10,24 +10,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// nodePage is a node with its rewards, its memory, what happened to it, and the end of its log.
+// nodePage shows a node with its rewards, memory, events and the end of its log.
 type nodePage struct {
 	id   string
 	ctx  context.Context //nolint:containedctx // ends with the page
 	stop context.CancelFunc
 
-	log        *book // nil: logs can't be read
+	log        *book // nil: logs are not available
 	logTrouble string
 	history    NodeHistory
-	events     []string // lines for those of history
-	trouble    string   // why the history isn't known
+	events     []string // texts of the events in history
+	trouble    string   // why the history is unknown
 }
 
 const (
-	tailLength   = 200             // lines of its log that a page keeps
-	historyEvery = 2 * time.Second // between looks, at least
-	chartRows    = 9               // with its caption, at most
-	nodeEvents   = 4               // at most
+	tailLength   = 200             // log lines kept per page
+	historyEvery = 2 * time.Second // minimum interval between reads
+	chartRows    = 9               // maximum, including the caption
+	nodeEvents   = 4               // maximum
 	leastChart   = 3
 )
 
@@ -40,7 +40,7 @@ type historyMsg struct {
 
 type historyTick struct{ page *nodePage }
 
-// openNode opens a node's page, in place of another node's.
+// openNode opens a node's page. It replaces the page of another node.
 func (m *model) openNode(id string) tea.Cmd {
 	if _, ok := m.shown().(*nodePage); ok {
 		m.back()
@@ -56,7 +56,7 @@ func (m *model) openNode(id string) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// remember asks for a node's history, unless its page has been left.
+// remember reads a node's history, unless its page was closed.
 func (m *model) remember(p *nodePage) tea.Cmd {
 	if m.cfg.History == nil || p.ctx.Err() != nil {
 		return nil
@@ -68,7 +68,7 @@ func (m *model) remember(p *nodePage) tea.Cmd {
 	}
 }
 
-// remembered takes a history, and asks again later.
+// remembered stores a history and schedules the next read.
 func (m *model) remembered(msg historyMsg) tea.Cmd {
 	p := msg.page
 	if p.ctx.Err() != nil {
@@ -89,7 +89,7 @@ func (m *model) remembered(msg historyMsg) tea.Cmd {
 	return tea.Tick(pause(max(historyEvery, m.cfg.Interval), msg.took), func(time.Time) tea.Msg { return historyTick{p} })
 }
 
-// written draws again, and waits for more unless the book's page has been left.
+// written redraws and waits for more lines, unless the page was closed.
 func (m *model) written(msg bookMsg) tea.Cmd {
 	if msg.ctx.Err() != nil {
 		return nil
@@ -126,7 +126,7 @@ func (p *nodePage) body(m *model, width, height int) []string {
 	return fitted(out, width, height)
 }
 
-// logLines are the newest lines of its log, at most room with their caption.
+// logLines returns the newest lines of the log, at most room lines with the caption.
 func (p *nodePage) logLines(st styles, room int) []string {
 	switch {
 	case p.log == nil || room < 2:
@@ -171,7 +171,7 @@ func (p *nodePage) hints(m *model) []string {
 	return []string{"←→ other node", "l log", "/ search it"}
 }
 
-// find isn't reached: a search from here is one of the node's log.
+// find is never called: a search on this page searches the node's log.
 func (p *nodePage) find(*model, string, int) bool { return false }
 
 func (p *nodePage) leave() { p.stop() }

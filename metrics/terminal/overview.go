@@ -5,7 +5,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// overview is the first page: the run, its nodes and what happened last.
+// overview is the first page: the run, its nodes and its newest events.
 type overview struct{}
 
 func (overview) body(m *model, width, height int) []string {
@@ -47,7 +47,7 @@ func (overview) hints(m *model) []string {
 	return []string{"enter node", "l logs", "e events"}
 }
 
-// find goes to a node by its name, its state or its trouble.
+// find moves to a node by name, state or cause of failure.
 func (overview) find(m *model, query string, step int) bool {
 	nodes := m.screen.status.Nodes
 	for i := range nodes {

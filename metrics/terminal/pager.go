@@ -9,19 +9,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// pager is a page of lines to scroll through, which may still come.
+// pager is a page of lines to scroll through. Lines may still be added.
 type pager struct {
 	title  string
 	book   *book
-	grows  bool               // lines may come
-	stop   context.CancelFunc // of who writes them; nil: nobody, or somebody else's
-	status string             // why none come any more
+	grows  bool               // lines may be added
+	stop   context.CancelFunc // stops the writer; nil: there is none, or it belongs to another page
+	status string             // why no more lines are added
 
 	top    int  // number of the first line shown
-	follow bool // the newest are shown
-	shift  int  // cells left out at the left
-	found  int  // number of the line that the search came to
-	width  int  // as last drawn
+	follow bool // shows the newest lines
+	shift  int  // cells scrolled off at the left
+	found  int  // number of the line that the search found
+	width  int  // of the last frame
 	rows   int
 }
 
@@ -53,7 +53,7 @@ func (p *pager) body(m *model, width, height int) []string {
 	return out
 }
 
-// settle keeps what is shown within the book.
+// settle limits the visible part to the book.
 func (p *pager) settle() {
 	first, end := p.book.span()
 	last := max(first, end-p.rows)
@@ -99,7 +99,7 @@ func (p *pager) key(_ *model, key string) tea.Cmd {
 	return nil
 }
 
-// scroll moves by so many lines. Whoever comes to the newest follows.
+// scroll moves by a number of lines. Scrolling down to the newest line resumes following.
 func (p *pager) scroll(by int) {
 	p.settle()
 	p.top, p.follow = p.top+by, false
@@ -112,7 +112,7 @@ func (p *pager) hints(*model) []string {
 	return []string{"↑↓ scroll", "/ search", "n next", "f follow"}
 }
 
-// find puts the line at the top, or as near to it as there are lines.
+// find moves to the next match and puts it at the top, or as close as possible.
 func (p *pager) find(_ *model, query string, step int) bool {
 	p.settle()
 	from := p.found + step

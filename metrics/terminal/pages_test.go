@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// settle carries out the commands of a key that opened a page, but not those that these lead to. A log must have a
-// line: it is waited for.
+// settle runs the commands of a key that opened a page, but not the commands that follow from these. A log must have at
+// least one line, because settle waits for it.
 func settle(t *testing.T, m *model, cmd tea.Cmd) {
 	t.Helper()
 	if cmd == nil {
@@ -50,7 +50,7 @@ func aHistory(rounds int) NodeHistory {
 	return h
 }
 
-// shown is a model of a run with logs and histories, polled once.
+// shown returns a model of a run with logs and histories, polled once.
 func shown(t *testing.T, nodes, width, height int) *model {
 	t.Helper()
 	status := aStatus(nodes)
@@ -75,7 +75,7 @@ func shown(t *testing.T, nodes, width, height int) *model {
 	return m
 }
 
-// requireFits checks that a frame is within its terminal.
+// requireFits checks that a frame fits its terminal.
 func requireFits(t *testing.T, m *model) {
 	t.Helper()
 	lines := strings.Split(m.View().Content, "\n")
@@ -108,7 +108,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestEverySizeFits draws what nobody designed for.
+// TestEverySizeFits draws terminals of unusual sizes.
 func TestEverySizeFits(t *testing.T) {
 	for name, keys := range everyPage {
 		m := shown(t, 24, 80, 24)
@@ -205,7 +205,7 @@ func TestScrollingALog(t *testing.T) {
 	require.Equal(t, []page{overview{}}, m.pages)
 }
 
-// Whoever leaves a log's page ends what reads it.
+// Leaving a log's page stops its reader.
 func TestLeavingALogStopsReadingIt(t *testing.T) {
 	m := shown(t, 2, 80, 24)
 	ended := make(chan error, 1)
@@ -288,7 +288,7 @@ func TestANodesPageGoesToItsNeighbours(t *testing.T) {
 	require.Equal(t, "node_0", m.chosen())
 }
 
-// A run in the whole terminal says where a browser shows it: the line that up printed before is hidden by then.
+// The live view shows the dashboard's URL, because it hides the line that up printed before.
 func TestTheFirstPageSaysWhereTheDashboardIs(t *testing.T) {
 	for _, page := range []string{"http://127.0.0.1:8420/", ""} {
 		m := newModel(t.Context(), Config{Page: page, Feed: NewFeed(), Poll: func(context.Context) (stats.Status, error) { return aStatus(2), nil }})

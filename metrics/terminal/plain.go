@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	plainEvery = 10 * time.Second // between the lines of two rounds, at least
-	plainQuiet = time.Minute      // without a line, at most
-	lastPoll   = 2 * time.Second  // for the final status
+	plainEvery = 10 * time.Second // minimum interval between lines of rounds
+	plainQuiet = time.Minute      // maximum interval without a line
+	lastPoll   = 2 * time.Second  // limit of the final poll
 )
 
-// Plain writes a line at the start, one for completed rounds, at most one each 10 s, one a minute when nothing happens,
-// and every event at once, until ctx ends, which is no error; then what has happened since. A failing poll is told
-// once.
+// Plain writes one line at the start, one for completed rounds at most every 10 s, one per minute if nothing happens,
+// and every event immediately. It runs until ctx ends, which is not an error, and then writes what has happened since.
+// It reports a failing poll once.
 func Plain(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	p := plain{location: cfg.Location}
@@ -61,12 +61,13 @@ func Plain(ctx context.Context, cfg Config) error {
 type plain struct {
 	location *time.Location
 	started  bool
-	round    int // of the newest line
+	round    int // round of the newest line
 	at       time.Time
 	trouble  string
 }
 
-// step returns the lines for a poll's result, empty or ending in a newline. With last set, what was held back is told.
+// step returns the lines for a poll's result, empty or ending in a newline. With last set, it includes rounds that were
+// held back.
 func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.Time, last bool) string {
 	var b strings.Builder
 	if pollErr == nil && !p.started {
@@ -97,23 +98,24 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 	return b.String()
 }
 
-// noNews tells in one line why a poll failed.
+// noNews describes in one line why a poll failed.
 func noNews(err error) string {
 	return "no news: " + strings.Join(strings.Fields(charset.Line(err.Error())), " ")
 }
 
 const (
-	pollShare = 30               // a poll may take one part of so many of the time
-	pollMost  = 10 * time.Second // between polls, however long one takes
+	pollShare = 30               // a poll may take this fraction of the time: 1/pollShare
+	pollMost  = 10 * time.Second // maximum pause between polls, however long a poll takes
 )
 
-// pause is how long to wait after a poll that took so long: the host of a large swarm has better to do than to be
-// asked.
+// pause returns the time to wait after a poll that took a given time, so that polling a large swarm does not slow down
+// its host.
 func pause(interval, took time.Duration) time.Duration {
 	return max(interval, min((pollShare-1)*took, pollMost))
 }
 
-// progressLine tells where the run is: `round 12/40 · reward 0.214 · 8/8 nodes · 3.1 s/round · eta 1m27s · mem 1.9 GB`.
+// progressLine describes the progress of the run: `round 12/40 · reward 0.214 · 8/8 nodes · 3.1 s/round · eta 1m27s ·
+// mem 1.9 GB`.
 func progressLine(x stats.Status) string {
 	pace, eta, what, cost := "", "", "", ""
 	if x.SecondsPerRound != nil {
@@ -135,7 +137,7 @@ func progressLine(x stats.Status) string {
 		"mem "+units.BytesMeasured(x.MemoryBytes), cost)
 }
 
-// states counts the nodes by what they do, in the order of the first.
+// states counts the nodes by state, in the order of first occurrence.
 func states(nodes []stats.NodeStatus) string {
 	var order []string
 	counts := map[string]int{}

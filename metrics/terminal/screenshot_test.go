@@ -29,7 +29,7 @@ const (
 	livePage = "live-view.png"
 )
 
-// liveFrame is the live view of a real run that goes on: docs/images/live.db.gz is an export made while it did.
+// liveFrame returns the live view of a real, running run: docs/images/live.db.gz is an export made during the run.
 func liveFrame(t *testing.T) string {
 	t.Helper()
 	reader, err := store.OpenFile(t.Context(), filepath.Join(images, "live.db.gz"))
@@ -57,8 +57,8 @@ func liveFrame(t *testing.T) string {
 	return m.View().Content
 }
 
-// TestThePictureIsOfThisView compares the hash that was noted with docs/images/live-view.png with the frame's. With
-// SWARM_TEST_IMAGES=1 it makes the picture.
+// TestThePictureIsOfThisView compares the hash recorded for docs/images/live-view.png with that of the frame. With
+// SWARM_TEST_IMAGES=1 it renders the picture.
 func TestThePictureIsOfThisView(t *testing.T) {
 	frame := liveFrame(t)
 	sum := sha256.Sum256([]byte(frame))
@@ -75,7 +75,7 @@ func TestThePictureIsOfThisView(t *testing.T) {
 
 var styled = regexp.MustCompile(`\x1b\[([\d;]*)m`)
 
-// markup is a frame as HTML: weight and colour of the terminal as classes.
+// markup converts a frame to HTML: weight and color of the terminal become classes.
 func markup(frame string) string {
 	var b strings.Builder
 	classes := map[string]bool{}
@@ -104,7 +104,7 @@ func markup(frame string) string {
 	return b.String()
 }
 
-// paint draws a frame in Chromium as a terminal shows it.
+// paint renders a frame in Chromium as a terminal would show it.
 func paint(t *testing.T, frame, path string) {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -133,7 +133,7 @@ pre { margin: 0; padding: 18px 22px; color: #dfe3e8; font: 15px/1.3 "DejaVu Sans
 	require.NoError(t, os.WriteFile(path, picture, 0o644)) //nolint:gosec // a picture of the documentation
 }
 
-// noteSource notes the hash of what a picture was made from.
+// noteSource records the hash of a picture's source.
 func noteSource(t *testing.T, name, hash string) {
 	t.Helper()
 	path := filepath.Join(images, "SOURCES")

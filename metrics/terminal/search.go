@@ -8,15 +8,15 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// search is what is looked for on a page.
+// search is the state of the search on a page.
 type search struct {
 	typing bool
-	draft  string // as far as it is typed
-	query  string // looked for; empty: nothing
-	failed bool   // nothing has it
+	draft  string // typed so far
+	query  string // current query; empty: none
+	failed bool   // no match
 }
 
-// index is where text has query, in bytes, or -1. A query in small letters finds capital ones too.
+// index returns the byte offset of query in text, or -1. A query in lowercase ignores case.
 func index(text, query string) int {
 	if query == "" {
 		return -1
@@ -32,7 +32,7 @@ func index(text, query string) int {
 	return -1
 }
 
-// mark puts a style on every place where text has query.
+// mark applies a style to every match of query in text.
 func mark(text, query string, style func(...string) string) string {
 	var b strings.Builder
 	for {
@@ -46,8 +46,7 @@ func mark(text, query string, style func(...string) string) string {
 	}
 }
 
-// typed takes a key while the query is being typed: done once it is complete, with the query; kept is false where it
-// was given up.
+// typed handles a key while the query is being typed. done reports that input has ended, kept that a query was entered.
 func (s *search) typed(key, text string) (done, kept bool) {
 	switch key {
 	case "enter":

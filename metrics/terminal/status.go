@@ -13,13 +13,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// printedWidth is how wide bars and trends are drawn where there is no terminal.
+// printedWidth is the width for bars and trends if the output is not a terminal.
 const printedWidth = 100
 
-// leastTrend is the shortest trend that is worth its cells.
+// leastTrend is the shortest trend that is drawn.
 const leastTrend = 8
 
-// PrintStatus writes a run's status once: the live view's header and its nodes, without colour.
+// PrintStatus prints a run's status once, as the live view's header and nodes, without color.
 func PrintStatus(p *table.Page, x stats.Status) {
 	x = cleanStatus(x)
 	s := screen{status: x, known: true, width: drawnWidth(p), height: roomy, cursor: none}
@@ -36,7 +36,7 @@ func PrintStatus(p *table.Page, x stats.Status) {
 	}
 }
 
-// drawnWidth is how wide bars and trends may be.
+// drawnWidth returns the maximum width of bars and trends.
 func drawnWidth(p *table.Page) int {
 	if p.Width > 0 {
 		return p.Width
@@ -44,13 +44,13 @@ func drawnWidth(p *table.Page) int {
 	return printedWidth
 }
 
-// nodesTable has a row a node, with the columns of the live view.
+// nodesTable returns a table with one row per node and the columns of the live view.
 func nodesTable(x stats.Status) *table.Table {
 	columns := withModels(nodeColumns(x.Workers > 0), x.Nodes)
 	return notedTable(append(columns, column{"NOTE", minNote, true, 0, func(n stats.NodeStatus) string { return wording.Colons(trouble(n), n.Message) }}), x.Nodes)
 }
 
-// notedTable has a row a node. The last column holds notes, and is not there without any.
+// notedTable returns a table with one row per node. The last column holds notes, and is omitted if all are empty.
 func notedTable(columns []column, nodes []stats.NodeStatus) *table.Table {
 	t := tableOf(columns, nodes)
 	last := &t.Columns[len(columns)-1]
@@ -58,7 +58,7 @@ func notedTable(columns []column, nodes []stats.NodeStatus) *table.Table {
 	return t
 }
 
-// trendIn is the sparkline of values that fits behind text in width cells; nothing where there is hardly room.
+// trendIn returns a sparkline of values that fits behind text in width cells. It is empty if there is too little space.
 func trendIn(values []float64, text string, width int) string {
 	room := min(60, width-ansi.StringWidth(text)-2)
 	if room < leastTrend {

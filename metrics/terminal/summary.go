@@ -13,14 +13,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Place says where a run's data is and what to type next.
+// Place holds the location of a run's data and suggested next commands.
 type Place struct {
 	Database string   // path
-	Folder   string   // of the run: checkpoints and logs
+	Folder   string   // folder of the run: checkpoints and logs
 	Next     []string // commands
 }
 
-// Summary writes what a run came to. It uses neither colour nor the terminal's width, so that it can go anywhere.
+// Summary writes the results of a run. It uses neither color nor the terminal's width, so that the output suits files
+// and logs.
 func Summary(w io.Writer, s stats.Summary, place Place) error {
 	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
@@ -64,7 +65,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fmt.Fprintln(&b)
 	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
-	for _, line := range notedTable(columns, s.Nodes).Lines(table.Screen{}) { // nothing is cut: it may go anywhere
+	for _, line := range notedTable(columns, s.Nodes).Lines(table.Screen{}) { // not cut to a width, because the output may not be a terminal
 		fmt.Fprintln(&b, line)
 	}
 	fmt.Fprintln(&b)
@@ -85,7 +86,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	return nil
 }
 
-// inState counts the nodes of a state.
+// inState counts the nodes in a state.
 func inState(nodes []stats.NodeStatus, state event.State) int {
 	n := 0
 	for _, node := range nodes {
@@ -96,7 +97,7 @@ func inState(nodes []stats.NodeStatus, state event.State) int {
 	return n
 }
 
-// summaryColumns are the facts that last.
+// summaryColumns returns the columns that remain meaningful after the run.
 func summaryColumns(shared bool) []column {
 	columns := []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
@@ -114,7 +115,8 @@ func summaryColumns(shared bool) []column {
 	return columns
 }
 
-// heldOutReward tells what the newest evaluation came to, beside the first of the same questions; nothing without one.
+// heldOutReward describes the newest evaluation beside the first of the same questions. It is empty without
+// evaluations.
 func heldOutReward(x stats.Status) string {
 	if x.EvalReward == nil {
 		return ""

@@ -14,19 +14,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// columnOf is a column of a table with a row an N.
+// columnOf is a column of a table whose rows are values of type N.
 type columnOf[N any] struct {
 	title string
-	width int // without the gap before it
+	width int // without the gap before the column
 	left  bool
-	drop  int // on a narrow terminal the highest goes first; 0: never
+	drop  int // on a narrow terminal, columns with the highest number are dropped first; 0: never
 	text  func(N) string
 }
 
-// column of the table of nodes.
+// column is a column of the table of nodes.
 type column = columnOf[stats.NodeStatus]
 
-// tableOf has a row each, as wide as its cells.
+// tableOf returns a table with one row per value. Columns are as wide as their cells.
 func tableOf[N any](columns []columnOf[N], rows []N) *table.Table {
 	t := table.New()
 	for _, c := range columns {
@@ -44,8 +44,8 @@ func tableOf[N any](columns []columnOf[N], rows []N) *table.Table {
 
 const roundWidth = 6
 
-// nodeColumns returns the columns of the live view; together they take 75 cells, and with those of other hosts' nodes
-// 84.
+// nodeColumns returns the columns of the live view. Together they take 75 cells, or 84 with the columns for other
+// hosts' nodes.
 func nodeColumns(shared bool) []column {
 	columns := []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
@@ -69,7 +69,7 @@ func nodeColumns(shared bool) []column {
 	return columns
 }
 
-// withModels adds a column of models where nodes have different ones.
+// withModels adds a column of models if nodes have different ones.
 func withModels(columns []column, nodes []stats.NodeStatus) []column {
 	if !slices.ContainsFunc(nodes, func(n stats.NodeStatus) bool { return n.Model != "" }) {
 		return columns
@@ -77,13 +77,12 @@ func withModels(columns []column, nodes []stats.NodeStatus) []column {
 	return slices.Insert(columns, 1, column{"MODEL", 8, true, 6, modelName})
 }
 
-// modelName is a preset's name, or what a folder is called.
+// modelName returns the name of a preset, or the last part of a folder.
 func modelName(n stats.NodeStatus) string {
 	return n.Model[strings.LastIndexByte(n.Model, '/')+1:]
 }
 
-// roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them:
-// 12/17.
+// roundOf formats a node's finished rounds. For a node that reapplies logged updates it formats its progress: 12/17.
 func roundOf(n stats.NodeStatus) string {
 	if event.State(n.State) != event.StateReplaying {
 		return fmt.Sprint(n.Round)
@@ -95,7 +94,7 @@ func roundOf(n stats.NodeStatus) string {
 	return at
 }
 
-// trouble is why a node ended. That it was stopped its state says, or it was done before.
+// trouble returns the cause of a node's end. It omits CauseStopped, which the state already shows.
 func trouble(n stats.NodeStatus) string {
 	if n.Cause == event.CauseStopped {
 		return ""
@@ -103,10 +102,10 @@ func trouble(n stats.NodeStatus) string {
 	return n.Cause
 }
 
-// minNote is the narrowest column for a node's trouble.
+// minNote is the minimum width of the column of notes.
 const minNote = 20
 
-// fit drops columns until the rest fits width cells, and adds one for notes where there is room.
+// fit drops columns until the rest fits width cells, and adds a column of notes if there is space.
 func fit(columns []column, width int) []column {
 	for {
 		total, worst := len(columns)-1, -1
@@ -131,7 +130,7 @@ func fit(columns []column, width int) []column {
 	}
 }
 
-// cell fits text into width cells.
+// cell pads or cuts text to width cells.
 func cell(text string, width int, left bool) string {
 	text = ansi.Truncate(text, width, "…")
 	pad := strings.Repeat(" ", width-ansi.StringWidth(text))
@@ -141,7 +140,7 @@ func cell(text string, width int, left bool) string {
 	return pad + text
 }
 
-// row renders one line of the table, n == nil for its head.
+// row renders one line of the table. A nil n renders the header.
 func row(columns []column, n *stats.NodeStatus) string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {

@@ -128,7 +128,7 @@ func TestNoColor(t *testing.T) {
 	}
 }
 
-// safeBuffer is written to by the renderer while the test reads it.
+// safeBuffer allows the renderer to write while the test reads.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -171,7 +171,7 @@ func TestLiveFromKeyToEnd(t *testing.T) {
 	}
 }
 
-// A view of a run where nothing happens writes nothing, however often it looks.
+// A view of a run without changes writes nothing, for any number of polls.
 func TestAnIdleViewWritesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -233,12 +233,12 @@ func TestPlainSteps(t *testing.T) {
 	step(0, 0, nil, nil, false)
 	step(3*time.Second, 0, nil, nil, false) // nothing new
 	step(58*time.Second, 0, nil, nil, false)
-	step(4*time.Second, 1, lines, nil, false) // events at once, the round is held back
+	step(4*time.Second, 1, lines, nil, false) // events appear immediately, the round is held back
 	step(7*time.Second, 2, nil, nil, false)
 	step(time.Second, 2, nil, errors.New("locked"), false)
-	step(time.Second, 2, nil, errors.New("locked"), false) // told once
+	step(time.Second, 2, nil, errors.New("locked"), false) // reported once
 	step(time.Second, 39, nil, nil, false)
-	step(time.Second, 40, nil, nil, false) // the last round isn't held back
+	step(time.Second, 40, nil, nil, false) // the last round is not held back
 	step(time.Second, 40, nil, nil, true)
 	golden(t, "plain.txt", out.String())
 }
@@ -308,7 +308,7 @@ func TestBarAndSparkline(t *testing.T) {
 	require.Equal(t, "███░", bar(0.75, 4))
 }
 
-// BenchmarkFrame is what a look at the run costs the live view, beside the database's part.
+// BenchmarkFrame measures the cost of one poll and frame of the live view, without the database.
 func BenchmarkFrame(b *testing.B) {
 	for _, nodes := range []int{24, 1000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {

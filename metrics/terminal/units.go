@@ -14,13 +14,13 @@ func reward(r *float64) string {
 	return fmt.Sprintf("%.3f", *r)
 }
 
-// bar draws a share, 0..1, of width cells.
+// bar draws a share, 0..1, as a bar of width cells.
 func bar(share float64, width int) string {
 	full := int(math.Round(min(1, max(0, share)) * float64(width)))
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
 }
 
-// sparkline draws the last width values between their own least and greatest.
+// sparkline draws the last width values, scaled from their least to their greatest.
 func sparkline(values []float64, width int) string {
 	values = values[max(0, len(values)-max(0, width)):]
 	if len(values) == 0 {

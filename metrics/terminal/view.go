@@ -19,7 +19,7 @@ type styles struct {
 	title, faint, good, bad, mark lipgloss.Style
 }
 
-// newStyles returns the styles for a terminal; without colour they differ in weight alone.
+// newStyles returns the styles for a terminal. Without color, styles differ only in weight.
 func newStyles(color bool) styles {
 	s := styles{
 		title: lipgloss.NewStyle().Bold(true), faint: lipgloss.NewStyle().Faint(true), mark: lipgloss.NewStyle().Reverse(true),
@@ -32,29 +32,29 @@ func newStyles(color bool) styles {
 	return s
 }
 
-// screen is everything that a frame shows of a run.
+// screen is the state of the page of a run.
 type screen struct {
 	status stats.Status
 	known  bool     // status was polled at least once
 	lines  []string // events, newest last
-	page   string   // where a browser shows the run; empty: nowhere
-	join   string   // how others can join, as long as nobody has; empty: they can't
+	page   string   // URL of the run's dashboard; empty: none
+	join   string   // instruction for joining, shown until a worker joins; empty: joining is not possible
 
-	cursor int // the node chosen; none: nobody chooses
-	top    int // the first node shown
-	rows   int // nodes shown, as last drawn
+	cursor int // selected node; none: no selection
+	top    int // first visible node
+	rows   int // visible nodes in the last frame
 
 	width, height int
 }
 
-// none is the cursor of a screen that is printed.
+// none is the cursor of a printed screen.
 const none = -1
 
 const (
 	shownLines = 5 // events at the bottom
 
-	// Lower than roomy a screen has no space between its parts and one event, lower than tight the line of the run and
-	// its nodes alone.
+	// A screen lower than roomy has no space between its parts and only one event. A screen lower than tight shows only
+	// the line of the run and its nodes.
 	roomy, tight = 16, 10
 )
 
@@ -81,7 +81,7 @@ func (s *screen) render(st styles) []string {
 	return fitted(out, s.width, s.height)
 }
 
-// events is how many of them the screen has room for.
+// events returns the number of events that fit the screen.
 func (s *screen) events() int {
 	switch {
 	case s.height >= roomy:
@@ -143,7 +143,7 @@ func (s *screen) header(st styles) []string {
 	return out
 }
 
-// paceLine tells how fast the run is and what it uses.
+// paceLine describes the speed of the run and its memory.
 func paceLine(x stats.Status) string {
 	pace, eta, restarts := "", "", ""
 	if x.SecondsPerRound != nil {
@@ -159,10 +159,10 @@ func paceLine(x stats.Status) string {
 }
 
 func perRound(s float64) string {
-	return units.Span(s) + "/round" // 3.1 s/round, 42s/round
+	return units.Span(s) + "/round" // for example 3.1 s/round, 42s/round
 }
 
-// alive counts the active nodes, or for an ended run those that took part.
+// alive counts the active nodes. For an ended run it counts the nodes that took part.
 func alive(x stats.Status) string {
 	nodes := units.Plural(max(x.NodesPlanned, len(x.Nodes)), "node")
 	if over(x) {
@@ -171,12 +171,12 @@ func alive(x stats.Status) string {
 	return fmt.Sprintf("%d/%s", x.NodesAlive, nodes)
 }
 
-// over tells whether nobody needs to be there any more, and nobody is missing.
+// over reports whether all nodes have finished, so that absent nodes are not missing.
 func over(x stats.Status) bool {
 	return x.State != store.RunRunning && x.State != store.RunLost || x.Rounds > 0 && x.Round >= x.Rounds
 }
 
-// workers counts the hosts that joined; nothing where none has.
+// workers counts the hosts that joined. It is empty if there are none.
 func workers(x stats.Status) string {
 	switch {
 	case x.Workers == 0:
@@ -187,7 +187,7 @@ func workers(x stats.Status) string {
 	return fmt.Sprintf("%d/%s", x.WorkersConnected, units.Plural(x.Workers, "worker"))
 }
 
-// table draws the nodes around the cursor in at most room lines, at least two.
+// table draws the nodes around the cursor in at most room lines. room must be at least 2.
 func (s *screen) table(st styles, room int) []string {
 	gutter := 0
 	if s.cursor != none {
@@ -200,7 +200,7 @@ func (s *screen) table(st styles, room int) []string {
 	nodes := s.status.Nodes
 	s.rows = min(len(nodes), room-1)
 	if s.rows < len(nodes) && room > 3 {
-		s.rows-- // a line for those that don't fit
+		s.rows-- // the line for nodes that do not fit
 	}
 	s.top = scrolled(s.top, s.cursor, s.rows, len(nodes))
 	for i, n := range nodes[s.top : s.top+s.rows] {
@@ -219,8 +219,8 @@ func (s *screen) table(st styles, room int) []string {
 
 const narrow, longestName = 34, 24
 
-// nameWidth is how wide the names of nodes are: as usual, wider for long ones, and on a narrow terminal only as wide as
-// need be.
+// nameWidth returns the width of the column of names: usual, more for long names, and on a narrow terminal only as much
+// as needed.
 func (s *screen) nameWidth(usual int) int {
 	width := len("NODE")
 	for _, n := range s.status.Nodes {
@@ -251,7 +251,7 @@ func (s *screen) row(st styles, columns []column, n stats.NodeStatus, i int) str
 	return "  " + line
 }
 
-// scrolled is the first of n rows to show, near to top, so that the cursor is among those shown.
+// scrolled returns the first of n rows to show. It is close to top, and keeps the cursor visible.
 func scrolled(top, cursor, shown, n int) int {
 	if cursor >= 0 {
 		top = max(min(top, cursor), cursor-shown+1)

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// sharedStatus is a run of four local nodes and two of other hosts, one of which is away.
+// sharedStatus is a run of four local nodes and two nodes of other hosts. One of the latter is away.
 func sharedStatus() stats.Status {
 	s := aStatus(6)
 	s.Workers, s.WorkersConnected, s.NodesAlive, s.NodesPlanned = 2, 1, 5, 6
@@ -63,7 +63,7 @@ func TestASummaryCountsOnlyThoseWhoGaveUp(t *testing.T) {
 	require.Contains(t, b.String(), "WORKER")
 }
 
-// Once a run is over nobody needs to be there: who has left took part all the same.
+// After a run is over, nodes that have left count as participants.
 func TestARunThatIsOverCountsWhoTookPart(t *testing.T) {
 	s := sharedStatus()
 	require.Contains(t, progressLine(s), "5/6 nodes · 1/2 workers")
@@ -80,7 +80,7 @@ func TestARunThatIsOverCountsWhoTookPart(t *testing.T) {
 	}
 }
 
-// As long as nobody has joined, the live view says how: what was printed before it is hidden.
+// The live view shows how to join until a worker joins, because it hides what was printed before.
 func TestTheLiveViewSaysHowToJoinUntilSomebodyHas(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		config := testConfig(aStatus(2))
