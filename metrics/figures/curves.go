@@ -9,14 +9,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// Bounds on points, so that no figure is larger than 300 kB however long and many the runs are. Extremes stay.
+// Limits on points keep every figure below 300 kB for any length and number of runs. Extremes stay.
 const (
-	figurePoints = 14000 // of all lines of a figure
-	linePoints   = 400   // of one
+	figurePoints = 14000 // sum over all lines of a figure
+	linePoints   = 400   // per line
 	fewestPoints = 8
 )
 
-// limitOf is how many points each of so many lines may have.
+// limitOf returns the maximum points per line for a number of lines.
 func limitOf(lines int) int { return max(fewestPoints, min(linePoints, figurePoints/max(1, lines))) }
 
 // over is a mean with its band.
@@ -25,7 +25,7 @@ type over struct {
 	mean, low, high []float64
 }
 
-// thinned leaves points out, at the same places of all three.
+// thinned drops points at the same places of all three series.
 func (o over) thinned(points int) over {
 	kept := stats.KeepExtremes([][]float64{o.mean, o.low, o.high}, points)
 	return over{pick(o.x, kept), pick(o.mean, kept), pick(o.low, kept), pick(o.high, kept)}
@@ -39,7 +39,7 @@ func pick(values []float64, at []int) []float64 {
 	return out
 }
 
-// points pairs rounds with values.
+// points pairs x with y values.
 func points(x, y []float64) []xy {
 	out := make([]xy, len(x))
 	for i := range x {
@@ -48,7 +48,7 @@ func points(x, y []float64) []xy {
 	return out
 }
 
-// line is a curve's mean over its rounds, thinned.
+// line returns a curve's values over its rounds, thinned.
 func line(c stats.Curve, values stats.Values, limit int) []xy {
 	kept := stats.KeepExtremes([][]float64{values}, limit)
 	out := make([]xy, len(kept))
@@ -58,7 +58,8 @@ func line(c stats.Curve, values stats.Values, limit int) []xy {
 	return out
 }
 
-// perSeed is a value of each seed, by seed: the mean over its runs that have any. Runs of one seed repeat each other.
+// perSeed returns one value per seed, by seed: the mean over the runs that have a value. Runs of one seed repeat each
+// other.
 func (c Config) perSeed(value func(Seed) (float64, bool)) []float64 {
 	var out []float64
 	for _, group := range chunked(c.Seeds) {
@@ -75,7 +76,7 @@ func (c Config) perSeed(value func(Seed) (float64, bool)) []float64 {
 	return out
 }
 
-// chunked groups runs, which are by seed, by seed.
+// chunked groups runs by seed. The runs must be in the order of seeds.
 func chunked(runs []Seed) (out [][]Seed) {
 	for i, s := range runs {
 		if i == 0 || s.Seed != runs[i-1].Seed {
@@ -86,14 +87,14 @@ func chunked(runs []Seed) (out [][]Seed) {
 	return out
 }
 
-// withRewards tells whether any run did a round.
+// withRewards reports whether any run finished a round.
 func (d *Data) withRewards() bool {
 	return slices.ContainsFunc(d.Configs, func(c Config) bool {
 		return slices.ContainsFunc(c.Seeds, func(s Seed) bool { return len(s.Raw.Round) > 0 })
 	})
 }
 
-// seedsText says how many seeds the configurations have: "3 seeds", "2 to 3 seeds".
+// seedsText describes the number of seeds per configuration: "3 seeds", "2 to 3 seeds".
 func (d *Data) seedsText() string {
 	low, high := 0, 0
 	for i, c := range d.Configs {

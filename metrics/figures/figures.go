@@ -1,36 +1,36 @@
-// Package figures draws the figures of a study, in the way of the paper's, as SVG files: rewards of every node,
-// smoothed rewards by configuration, held-out results over rounds, at the end and by task, and how adaptive runs moved
-// their split.
+// Package figures draws a study's figures, in the style of the paper's, as SVG files: rewards of every node, smoothed
+// rewards by configuration, held-out results over rounds, at the end and by task, and the split of adaptive runs over
+// time.
 //
-// It owns which figures there are and how they look. Every number comes from metrics/stats by way of metrics/query. The
-// same runs give the same bytes: nothing depends on a clock, on the order of a map, or on what fonts the machine has.
+// It defines the set of figures and their appearance. All numbers come from metrics/stats through metrics/query. Equal
+// runs produce equal bytes, independent of clocks, the order of maps and installed fonts.
 package figures
 
 import "github.com/sapo-swarm/swarm/metrics/stats"
 
 // Figure is one drawing.
 type Figure struct {
-	Name string // of its file, without the ending: rewards-by-node
+	Name string // file name without extension: rewards-by-node
 	SVG  []byte
 }
 
-// Data is what the figures show.
+// Data is the content of the figures.
 type Data struct {
 	Window  int        // of smoothed curves, in rounds
-	Per     stats.Axis // of curves; the zero value: rounds
-	Single  bool       // each run's line, too
+	Per     stats.Axis // x axis of curves; zero value: rounds
+	Single  bool       // include the line of each run
 	Configs []Config
 }
 
-// Config is an experiment with its runs, one line or panel of a figure.
+// Config is an experiment with its runs. It is one line or panel of a figure.
 type Config struct {
 	Experiment string
-	Label      string // short: what it has in common with the others' names is left out
-	Seeds      []Seed // ascending; of a seed that ran twice, both
+	Label      string // short: without the part that all names share
+	Seeds      []Seed // ascending; includes every run of a repeated seed
 	Curve      stats.ExperimentCurve
 }
 
-// Draw draws the figures that there is something to show in, in the paper's order: rewards first.
+// Draw draws all figures that have data, in the paper's order: rewards first.
 func (d *Data) Draw() []Figure {
 	var out []Figure
 	for _, f := range []struct {

@@ -37,7 +37,7 @@ func names(figures []Figure) (out []string) {
 	return out
 }
 
-// texts are the lines of text of a drawing, which has to be well-formed XML.
+// texts returns the lines of text of a drawing. The drawing must be well-formed XML.
 func texts(t testing.TB, svg []byte) (out []string) {
 	t.Helper()
 	decoder := xml.NewDecoder(bytes.NewReader(svg))
@@ -113,7 +113,7 @@ func TestLongRunsStayFiguresOfAFewHundredKilobytes(t *testing.T) {
 	}
 }
 
-// Against any axis a figure of a study has a line an experiment, and single runs only where they are asked for.
+// For every axis, a study's figure has one line per experiment. Single runs appear only on request.
 func TestFiguresAreOfExperimentsAgainstTheAxisAskedFor(t *testing.T) {
 	path := paper(3, 2, 12).write(t)
 	for _, axis := range stats.Axes()[:4] { // these runs have no price
@@ -182,7 +182,7 @@ func TestTheSplitsPathIsDrawnWhereRunsHaveOne(t *testing.T) {
 	require.NotContains(t, all, "4 local / 4 external", "its split is fixed")
 }
 
-// The final figure's marks are where the statistics say: pixels back to numbers.
+// The final figure's marks match the statistics: the test converts pixels back to numbers.
 func TestTheFinalFigureShowsTheStatistics(t *testing.T) {
 	path := paper(3, 1, 12).write(t)
 	reader := open(t, path)
@@ -232,7 +232,7 @@ func TestTicksAreRoundAndWithin(t *testing.T) {
 	})
 }
 
-// Names are a stranger's where a database is.
+// Names in a database may be untrusted.
 func TestHostileNamesStayText(t *testing.T) {
 	hostile := `</title><script>x()</script>&"'`
 	c := stats.Curve{Round: []int{0, 1}, Mean: stats.Values{0, 1}, Low: stats.Values{0, 1}, High: stats.Values{0, 1}}

@@ -14,15 +14,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// study is what a test's database holds.
+// study is the content of a test database.
 type study struct {
-	experiments          map[string]float64 // and how much their rewards grow
+	experiments          map[string]float64 // growth of rewards by experiment
 	order                []string
 	seeds, nodes, rounds int
-	evalEvery, questions int // questions of a task
+	evalEvery, questions int // questions per task
 	tasks                []string
 	externals            map[string]int // J
-	adaptive             string         // the experiment whose split isn't fixed
+	adaptive             string         // experiment whose split is not fixed
 }
 
 func paper(seeds, nodes, rounds int) study {
@@ -92,7 +92,7 @@ func (s study) run(t testing.TB, db *store.Store, experiment string, seed int, s
 	record(event.Event{Type: event.TypeRunEnded, Time: started + 3*float64(s.rounds) + 2, State: store.RunDone})
 }
 
-// eval is an evaluation in which a completion is right with that chance, more often in some tasks than in others.
+// eval returns an evaluation in which a completion is right with a given chance, scaled by task.
 func (s study) eval(r *rand.Rand, round int, chance float64) *event.Eval {
 	x := &event.Eval{Round: round, Set: "held-out", Generations: 4, Temperature: 1, FormatRate: 0.5, MeanLength: 14, Seconds: 1}
 	for k, task := range s.tasks {

@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// evalSet is the questions that are compared: those of the first configuration that answered any, at the end. Others'
-// answers to other questions are left out.
+// evalSet returns the set of questions to compare: the last set that the first configuration with evaluations answered.
+// Answers to other sets are left out.
 func (d *Data) evalSet() string {
 	for _, c := range d.Configs {
 		for _, s := range c.Seeds {
@@ -29,7 +29,7 @@ func (d *Data) evalSet() string {
 	return ""
 }
 
-// passOf is pass@1 of an evaluation.
+// passOf returns pass@1 of an evaluation.
 func passOf(passes []stats.Pass) (float64, bool) {
 	for _, p := range passes {
 		if p.K == 1 {
@@ -39,7 +39,7 @@ func passOf(passes []stats.Pass) (float64, bool) {
 	return 0, false
 }
 
-// finalPass is a run's pass@1 in its last evaluation, where that is of the set.
+// finalPass returns a run's pass@1 in its last evaluation, if that uses the set.
 func finalPass(set string) func(Seed) (float64, bool) {
 	return func(s Seed) (float64, bool) {
 		rows := s.Evaluations.Rows
@@ -50,7 +50,7 @@ func finalPass(set string) func(Seed) (float64, bool) {
 	}
 }
 
-// passAt is a run's pass@1 after so many rounds.
+// passAt returns a run's pass@1 after a number of rounds.
 func passAt(set string, round int) func(Seed) (float64, bool) {
 	return func(s Seed) (float64, bool) {
 		for _, row := range slices.Backward(s.Evaluations.Rows) {
@@ -62,7 +62,7 @@ func passAt(set string, round int) func(Seed) (float64, bool) {
 	}
 }
 
-// intervalText says what intervals are over, and that there are none.
+// intervalText describes the intervals, or says that there are none.
 func (d *Data) intervalText() string {
 	if text := d.seedsText(); text != "1 seed" {
 		return "95 % interval over seeds, by Student's t (" + text + ")"
@@ -70,7 +70,7 @@ func (d *Data) intervalText() string {
 	return "one seed: no interval"
 }
 
-// heldOutOverRounds draws pass@1 by the rounds that the weights hold.
+// heldOutOverRounds draws pass@1 over the rounds that the weights were trained for.
 func (d *Data) heldOutOverRounds() []byte {
 	set := d.evalSet()
 	if set == "" {
@@ -93,7 +93,7 @@ func (d *Data) heldOutOverRounds() []byte {
 		var x, mean, low, high2 []float64
 		for _, round := range slices.Sorted(maps.Keys(rounds)) {
 			values := c.perSeed(passAt(set, round))
-			if len(values) < len(chunked(c.Seeds)) { // of other seeds than the rounds beside it
+			if len(values) < len(chunked(c.Seeds)) { // covers fewer seeds than other rounds
 				continue
 			}
 			m, l, h := sample.MeanInterval(values)
@@ -123,7 +123,7 @@ func (d *Data) heldOutOverRounds() []byte {
 	return s.svg()
 }
 
-// placeOf is where on the axis an evaluation after so many rounds is, as the mean over runs.
+// placeOf returns the position on the axis of an evaluation after a number of rounds, as the mean over runs.
 func (d *Data) placeOf(c Config, rounds int) float64 {
 	if d.overText() == stats.PerRounds {
 		return float64(rounds)
@@ -137,13 +137,13 @@ func (d *Data) placeOf(c Config, rounds int) float64 {
 	return sample.Mean(places)
 }
 
-// overText names the axis as titles do.
+// overText names the axis in titles.
 func (d *Data) overText() string { return cmp.Or(d.Per.Name, stats.PerRounds) }
 
-// rowHeight is the room of one configuration in heldOutFinal.
+// rowHeight is the height of one configuration in heldOutFinal.
 const rowHeight = vg.Length(26)
 
-// heldOutFinal draws pass@1 of the last evaluation: every seed a dot, and the mean with its interval.
+// heldOutFinal draws pass@1 of the last evaluation: each seed as a dot, and the mean with its interval.
 func (d *Data) heldOutFinal() []byte {
 	set := d.evalSet()
 	if set == "" {

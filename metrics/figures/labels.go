@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// splitName is how presets are named that differ in I and J.
+// splitName matches the names of presets that differ in I and J.
 var splitName = regexp.MustCompile(`^(\d+)loc(\d+)ext$`)
 
-// shortNames are labels of experiments: without the words that all begin with, parted by "-".
+// shortNames returns labels for experiments: their names without the common first words, which "-" separates.
 func shortNames(names []string) []string {
 	words := make([][]string, len(names))
 	for i, name := range names {
@@ -30,7 +30,7 @@ func shortNames(names []string) []string {
 	return out
 }
 
-// splitLabel writes the name of a split as the paper does, and leaves others alone.
+// splitLabel formats the name of a split as in the paper. Other names stay unchanged.
 func splitLabel(name string) string {
 	if m := splitName.FindStringSubmatch(name); m != nil {
 		return m[1] + " local / " + m[2] + " external"

@@ -10,11 +10,11 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// written is a line of text as vgsvg writes it: weight, size and the text itself.
+// written matches a line of text as written by vgsvg: weight, size and the text itself.
 var written = regexp.MustCompile(`(<text [^>]*?)(\s+style="font-family:)Liberation Sans(;[^"]*?font-weight:(\w+);[^"]*?font-size:([\d.]+)px[^"]*">)([^<]*)</text>`)
 
-// lettered makes text take the room that the drawing was measured with, whatever font a viewer has: Arial and Helvetica
-// have the same widths, and others are narrowed or widened.
+// lettered fixes the width of text to the width that the layout used, for any font of the viewer. Arial and Helvetica
+// have the same widths; other fonts are compressed or stretched.
 func lettered(svg []byte) []byte {
 	return written.ReplaceAllFunc(svg, func(line []byte) []byte {
 		m := written.FindSubmatch(line)

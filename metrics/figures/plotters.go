@@ -11,10 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// xy is a point of a plot; a y that is no number is a gap.
+// xy is a point of a plot. A non-finite y is a gap.
 type xy struct{ x, y float64 }
 
-// lineOf joins points, but for gaps. It isn't clipped: axes have room for all that is drawn.
+// lineOf connects points, except across gaps. It is not clipped, because the axes cover all points.
 type lineOf struct {
 	points []xy
 	style  draw.LineStyle
@@ -62,7 +62,7 @@ func (b bandOf) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return rangeOf(append(append([]xy{}, b.low...), b.high...))
 }
 
-// newBand is the area between values over the same x; where one of two isn't a number there is none.
+// newBand returns the area between two series over the same x. It has a gap where either value is not finite.
 func newBand(x, low, high []float64, fill color.Color) bandOf {
 	b := bandOf{fill: fill}
 	for i := range x {
@@ -75,12 +75,12 @@ func newBand(x, low, high []float64, fill color.Color) bandOf {
 	return b
 }
 
-// marks are points, each with an interval where it has one.
+// marks are points, optionally with intervals.
 type marks struct {
 	points []mark
 	style  draw.GlyphStyle
-	line   draw.LineStyle // of intervals
-	across bool           // intervals are of x, not of y
+	line   draw.LineStyle // style of intervals
+	across bool           // intervals are along x instead of y
 }
 
 type mark struct {
@@ -123,7 +123,7 @@ func (m marks) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return rangeOf(all)
 }
 
-// rules are thin lines across a plot at its labelled ticks: of y, and of x where asked for.
+// rules are thin lines across a plot at the labeled ticks of y, and optionally of x.
 type rules struct{ x bool }
 
 // Plot implements plot.Plotter.
@@ -145,7 +145,7 @@ func (r rules) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// runs parts points at gaps.
+// runs splits points at gaps.
 func runs(points []xy) (out [][]xy) {
 	from := 0
 	for i := range len(points) + 1 {

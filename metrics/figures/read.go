@@ -16,19 +16,19 @@ type Seed struct {
 	Seed        int64
 	Raw, Smooth stats.Curve       // reward, every round
 	Evaluations stats.Evaluations // with pass@1
-	Split       stats.Curve       // J by round; no rounds where it was fixed
+	Split       stats.Curve       // J over rounds; empty if the split is fixed
 
-	places map[int]float64 // on the axis, of the end of each round
+	places map[int]float64 // position on the axis of the end of each round
 }
 
-// splitMetric is J of a round where a run's split isn't fixed.
+// splitMetric is J of a round in a run whose split is not fixed.
 const splitMetric = "split_external"
 
-// Read reads the runs that o asks for: experiments in the order of their names, a study's in its order, or all by
-// start. Runs count as in stats.Compare: of a study only those that are done, else an experiment's others where none
-// is. curves says over how many rounds rewards are smoothed (below 1: the paper's window), the axis, and whether single
-// runs are drawn. The error is a *query.UnknownError for a name without runs, and a store.ErrNotFound, wrapped, where
-// nothing counts.
+// Read reads the requested runs: experiments in the order of their names, a study's in its order, or all by start. The
+// same runs count as in stats.Compare: for a study only finished runs, for an experiment its finished runs, or all if
+// none is finished. curves sets the smoothing of rewards in rounds (below 1: the paper's window), the axis, and whether
+// single runs are drawn. A name without runs is a *query.UnknownError. If no run counts, the error is a wrapped
+// store.ErrNotFound.
 func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, curves stats.CurveOptions) (*Data, error) {
 	if curves.Window < 1 {
 		curves.Window = stats.PaperWindow
@@ -78,7 +78,7 @@ func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, cur
 	return d, nil
 }
 
-// place notes where on the axis each run's rounds end. Seeds are still in the order of the group's runs.
+// place records the positions of each run's rounds on the axis. Seeds must still be in the order of the group's runs.
 func (c *Config) place(group stats.Group) {
 	for i, t := range group.Runs {
 		at := slices.IndexFunc(c.Curve.Single, func(l stats.RunLine) bool { return l.Run == t.Run.Run })
@@ -92,7 +92,7 @@ func (c *Config) place(group stats.Group) {
 	}
 }
 
-// chosen are the experiments that are drawn, each once, and what they are called.
+// chosen returns the experiments to draw, without duplicates, and their labels.
 func chosen(o query.CompareOptions, totals []store.Totals) (names, labels []string) {
 	asked := o.Names
 	switch {

@@ -17,8 +17,8 @@ const (
 	panelHeight = vg.Length(150)
 )
 
-// rewardsByNode draws the raw reward of each node by round, a panel for each configuration, of its first seed: the
-// paper's first figure.
+// rewardsByNode draws the raw reward of each node by round. It has one panel per configuration, for its first seed. It
+// corresponds to the paper's first figure.
 func (d *Data) rewardsByNode() []byte {
 	if !d.withRewards() {
 		return nil
@@ -44,8 +44,8 @@ func (d *Data) rewardsByNode() []byte {
 	return grid(panels, "Reward of each node by round", caption, nil)
 }
 
-// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration, against the axis: the paper's
-// second figure.
+// rewardsSmoothed draws the swarm's smoothed reward against the axis, one line per configuration. It corresponds to the
+// paper's second figure.
 func (d *Data) rewardsSmoothed() []byte {
 	if !d.withRewards() {
 		return nil
@@ -96,7 +96,7 @@ func (d *Data) rewardsSmoothed() []byte {
 	return s.svg()
 }
 
-// axisLabel names the axis of curves.
+// axisLabel returns the label of the x axis of curves.
 func (d *Data) axisLabel() string {
 	currency := ""
 	for _, c := range d.Configs {
@@ -105,7 +105,7 @@ func (d *Data) axisLabel() string {
 	return cmp.Or(d.Per.In(currency), "round")
 }
 
-// smoothLines is how many lines there are of means, their bands' edges and runs.
+// smoothLines counts the lines of means, edges of bands and runs.
 func (d *Data) smoothLines() int {
 	lines := 0
 	for _, c := range d.Configs {
@@ -117,7 +117,7 @@ func (d *Data) smoothLines() int {
 	return lines
 }
 
-// settle gives axes their ticks, and a range where there is nothing to show.
+// settle sets the ticks of axes, and a default range if there are no data.
 func settle(p *plot.Plot) {
 	p.X.Tick.Marker, p.Y.Tick.Marker = fewTicks(6), fewTicks(5)
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
@@ -127,7 +127,7 @@ func settle(p *plot.Plot) {
 	}
 }
 
-// grid draws panels side by side, at most three in a row, on one scale.
+// grid draws panels side by side on a common scale, at most three per row.
 func grid(panels []*plot.Plot, title, caption string, legend []entry) []byte {
 	columns := min(len(panels), 2)
 	if len(panels) > 4 {

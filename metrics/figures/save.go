@@ -11,14 +11,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// File is a figure that was written.
+// File is a written figure.
 type File struct {
 	Path  string `json:"path"` // absolute
 	Bytes int    `json:"bytes"`
 }
 
-// Save draws the figures to SVG files in a folder, which it makes where it is missing. Files of other names stay. That
-// there is nothing to draw is an error.
+// Save writes the figures as SVG files to a folder, and creates the folder if it is missing. Other files in the folder
+// stay. It fails if there is nothing to draw.
 func (d *Data) Save(folder string) ([]File, error) {
 	drawn := d.Draw()
 	if len(drawn) == 0 {

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// sheet is a figure being drawn: a title, a caption that says what is seen, a legend, and below them room for plots.
+// sheet is a figure being drawn: title, caption and legend, and below them the area for plots.
 type sheet struct {
 	title  string
 	canvas *vgsvg.Canvas
@@ -23,7 +23,7 @@ type sheet struct {
 type entry struct {
 	label string
 	look  look
-	point bool // a glyph rather than a line
+	point bool // draw a glyph instead of a line
 }
 
 const margin = vg.Length(10)
@@ -44,17 +44,17 @@ func newSheet(width, height vg.Length, title, caption string, legend []entry) *s
 	return s
 }
 
-// drop takes so much from the top of what is free.
+// drop removes a height from the top of the free area.
 func (s *sheet) drop(height vg.Length) { s.free = draw.Crop(s.free, 0, 0, 0, -height) }
 
-// write puts a line of text at the top of the free area.
+// write draws a line of text at the top of the free area.
 func (s *sheet) write(style text.Style, line string) {
 	style.YAlign = draw.YTop
 	s.free.FillText(style, vg.Point{X: s.free.Min.X, Y: s.free.Max.Y}, line)
 	s.drop(style.Font.Size * 1.25)
 }
 
-// legend draws the entries from left to right, in as many lines as they take.
+// legend draws the entries from left to right, in as many lines as needed.
 func (s *sheet) legend(entries []entry) {
 	const gap, between, height = vg.Length(4), vg.Length(14), vg.Length(13)
 	style := textStyle(8.5, ink)
@@ -84,7 +84,7 @@ func (s *sheet) legend(entries []entry) {
 	}
 }
 
-// wrapped breaks text into lines of at most that width, at spaces.
+// wrapped breaks text at spaces into lines of at most that width.
 func wrapped(style text.Style, txt string, width vg.Length) []string {
 	var lines []string
 	line := ""
@@ -99,11 +99,11 @@ func wrapped(style text.Style, txt string, width vg.Length) []string {
 	return append(lines, line)
 }
 
-// svg is the finished drawing.
+// svg returns the finished drawing.
 func (s *sheet) svg() []byte {
 	var b bytes.Buffer
 	if _, err := s.canvas.WriteTo(&b); err != nil {
-		panic(err) // memory takes every byte
+		panic(err) // writes to memory do not fail
 	}
 	out := lettered(b.Bytes())
 	at := bytes.Index(out, []byte("<g "))

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// splitPath draws how many external groups nodes took of each round's budget, where they chose: a panel for each
+// splitPath draws the number of external groups of each round, for runs whose nodes choose it: one panel per
 // configuration.
 func (d *Data) splitPath() []byte {
 	var panels []*plot.Plot
@@ -48,8 +48,8 @@ func (d *Data) splitPath() []byte {
 	return grid(panels, "The path of the split", caption, nil)
 }
 
-// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds
-// that all of them have.
+// meanOver averages runs by round: their means over nodes, and their lowest and highest nodes. It covers the rounds
+// that all runs have.
 func meanOver(curves []stats.Curve) over {
 	var out over
 	if len(curves) == 0 {

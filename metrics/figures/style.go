@@ -11,14 +11,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// colors are Okabe and Ito's, which people who are colour-blind tell apart, without their yellow, which is too faint
-// for a line.
+// colors is the palette of Okabe and Ito, which is distinguishable with color blindness. It omits their yellow, which
+// is too faint for a line.
 var colors = []color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, {0xD5, 0x5E, 0x00, 0xFF}, {0x00, 0x9E, 0x73, 0xFF}, {0xCC, 0x79, 0xA7, 0xFF},
 	{0xE6, 0x9F, 0x00, 0xFF}, {0x56, 0xB4, 0xE9, 0xFF}, {0x22, 0x22, 0x22, 0xFF}, {0x88, 0x88, 0x88, 0xFF},
 }
 
-// dashes tell lines apart in black and white, in points.
+// dashes distinguish lines in black and white, in points.
 var dashes = [][]vg.Length{nil, {6, 2}, {2, 1.6}, {7, 2, 1.5, 2}, {10, 3}, {4, 1.5, 1, 1.5, 1, 1.5}, {1, 2}, {12, 2, 3, 2}, {3, 4}}
 
 var glyphs = []draw.GlyphDrawer{
@@ -32,7 +32,7 @@ var (
 	hair = color.NRGBA{0xE4, 0xE4, 0xE4, 0xFF}
 )
 
-// look is how the i-th configuration is drawn, in every figure the same.
+// look is the style of the i-th configuration, the same in every figure.
 type look struct {
 	color color.NRGBA
 	dash  []vg.Length
@@ -51,13 +51,13 @@ func (l look) point(radius vg.Length) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: l.color, Radius: radius, Shape: l.glyph}
 }
 
-// faint is a colour that others are seen through.
+// faint returns a transparent color.
 func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	c.A = alpha
 	return c
 }
 
-// textStyle is sans-serif text of so many points.
+// textStyle returns sans-serif text of a size in points.
 func textStyle(size vg.Length, c color.Color) text.Style {
 	return text.Style{Color: c, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}, Handler: plot.DefaultTextHandler}
 }
@@ -68,7 +68,7 @@ func boldStyle(size vg.Length) text.Style {
 	return s
 }
 
-// newPlot is an empty plot in the figures' looks.
+// newPlot returns an empty plot in the style of the figures.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// taskPass is a run's pass@1 of a task in its last evaluation, where that is of the set.
+// taskPass returns a run's pass@1 of a task in its last evaluation, if that uses the set.
 func taskPass(set, task string) func(Seed) (float64, bool) {
 	return func(s Seed) (float64, bool) {
 		if _, ok := finalPass(set)(s); !ok {
@@ -28,7 +28,7 @@ func taskPass(set, task string) func(Seed) (float64, bool) {
 	}
 }
 
-// heldOutByTask draws pass@1 of the last evaluation by task, a mark for each configuration.
+// heldOutByTask draws pass@1 of the last evaluation by task, one mark per configuration.
 func (d *Data) heldOutByTask() []byte {
 	set := d.evalSet()
 	if set == "" {
@@ -71,7 +71,7 @@ func (d *Data) heldOutByTask() []byte {
 	return s.svg()
 }
 
-// tasks are those of the last evaluations, by name.
+// tasks returns the tasks of the last evaluations, by name.
 func (d *Data) tasks(set string) []string {
 	names := map[string]bool{}
 	for _, c := range d.Configs {
@@ -87,7 +87,7 @@ func (d *Data) tasks(set string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// stripes shade every second of so many rows.
+// stripes shades every second row, for a number of rows.
 type stripes int
 
 // Plot implements plot.Plotter.

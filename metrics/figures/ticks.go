@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// fewTicks labels about so many round numbers of an axis: 1, 2 or 5 times a power of ten apart.
+// fewTicks labels about that many round numbers of an axis: multiples of 1, 2 or 5 times a power of ten.
 type fewTicks int
 
 // Ticks implements plot.Ticker.
@@ -25,14 +25,14 @@ func (n fewTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	digits := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
-	// Adding 0 makes -0 a 0.
+	// Adding 0 turns -0 into 0.
 	for k := 0 + math.Ceil(low/step-1e-9); k*step <= high+step*1e-9; k++ {
 		ticks = append(ticks, plot.Tick{Value: k * step, Label: strconv.FormatFloat(k*step, 'f', digits, 64)})
 	}
 	return ticks
 }
 
-// fromZero makes an axis begin at 0, or below where there are values, and leaves some room above.
+// fromZero starts an axis at 0, or lower if there are negative values, and adds space at the top.
 func fromZero(a *plot.Axis, high float64) {
 	a.Min = min(0, a.Min)
 	a.Max = 1
