@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// training is what a long run prints: steps, progress bars, warnings, now and then a traceback that was caught.
+// training returns the output of a long run: steps, progress bars, warnings, and some tracebacks of caught
+// exceptions.
 func training(size int) []byte {
 	var b bytes.Buffer
 	for step := 0; b.Len() < size; step++ {
@@ -24,8 +25,7 @@ func training(size int) []byte {
 
 var sink int
 
-// BenchmarkScanner is to be read against BenchmarkCountingLines of the same run: what looking for line ends alone
-// takes.
+// BenchmarkScanner must be compared with BenchmarkCountingLines of the same run, which only looks for line ends.
 func BenchmarkScanner(b *testing.B) {
 	data := training(8 << 20)
 	b.SetBytes(int64(len(data)))
@@ -38,7 +38,7 @@ func BenchmarkScanner(b *testing.B) {
 	}
 }
 
-// BenchmarkScannerOnTalkOfMemory has a word in every line that makes it worth a look.
+// BenchmarkScannerOnTalkOfMemory has a trigger word in every line.
 func BenchmarkScannerOnTalkOfMemory(b *testing.B) {
 	line := "2026-01-01 10:00:00,123 INFO trainer.py: step 12 loss 2.3 memory allocated 17.2 GiB reserved 19 GiB errors 0\n"
 	data := bytes.Repeat([]byte(line), 20_000)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Clue is a setting that a log tells of.
+// Clue is a setting found in a log.
 type Clue struct {
 	Value string
 	Line  int64
 }
 
-// Clues looks in a program's output for settings by their keys, as key=value, key: value, 'key': value and --key value,
-// and for words in the paths of tracebacks. Of several values of a key the latest counts: a log may have several
-// attempts. It holds a bounded amount of memory.
+// Clues searches a program's output for settings by key, as key=value, key: value, 'key': value and --key value, and
+// for words in the paths of tracebacks. The latest value of a key wins, because a log may have several attempts.
+// Clues uses bounded memory.
 type Clues struct {
 	lines splitter
-	keys  map[string]Clue // Value is "" until it is found
+	keys  map[string]Clue // Value is "" until the key is found
 	words map[string]string
 }
 
-// NewClues looks for keys ("data.train_batch_size") and for words that a path may have ("verl").
+// NewClues returns Clues for these keys ("data.train_batch_size") and path words ("verl").
 func NewClues(keys, words []string) *Clues {
 	c := &Clues{keys: make(map[string]Clue), words: make(map[string]string)}
 	for _, k := range keys {
@@ -33,22 +33,22 @@ func NewClues(keys, words []string) *Clues {
 	return c
 }
 
-// Write takes the next bytes. It never fails.
+// Write adds the next bytes. It never fails.
 func (c *Clues) Write(p []byte) (int, error) {
 	c.lines.write(p)
 	return len(p), nil
 }
 
-// Close takes a last line that has no end.
+// Close ends a last line without a newline.
 func (c *Clues) Close() { c.lines.end() }
 
-// Found is the latest value of a key.
+// Found returns the latest value of a key.
 func (c *Clues) Found(key string) (Clue, bool) {
 	clue := c.keys[key]
 	return clue, clue.Value != ""
 }
 
-// Path is the first path that has a word, of a traceback; "" is none.
+// Path returns the first traceback path with a word, or "".
 func (c *Clues) Path(word string) string { return c.words[word] }
 
 func (c *Clues) look(g segment) {
@@ -61,7 +61,7 @@ func (c *Clues) look(g segment) {
 	}
 }
 
-// pairs finds what stands before and after = and :, and options.
+// pairs finds keys and values around = and :, and options.
 func (c *Clues) pairs(text []byte, line int64) {
 	for at := 0; at < len(text); at++ {
 		switch b := text[at]; {
@@ -90,7 +90,7 @@ func isKey(b byte) bool {
 	return b == '_' || b == '.' || b == '-' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
 }
 
-// keyBefore is the key at the end of text, without quotes and what Hydra puts before one that is added.
+// keyBefore returns the key at the end of text, without quotes and without the prefix that Hydra uses for added keys.
 func keyBefore(text []byte) []byte {
 	text = bytes.TrimRight(text, ` '"`)
 	from := len(text)

@@ -131,7 +131,7 @@ func TestWhatTheFiguresMean(t *testing.T) {
 	if r := read("torch-2.5-neighbour"); !r.Crowded() || r.Others() != mib(15.53)+g(7.75) || r.Fragmented() {
 		t.Errorf("crowded %t, others %d", r.Crowded(), r.Others())
 	}
-	// In a container the process itself is among the holders: 75.72 GiB hold its 74.09 and 0.09.
+	// In a container the process itself is among the holders: 75.72 GiB are its 74.09 and 0.09 GiB plus overhead.
 	if got, want := read("torch-2.6-wrapped-container").Neighbours(), []Holder{{834991, mib(520)}, {859101, g(2.06)}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("neighbours %v", got)
 	}
@@ -144,7 +144,7 @@ func TestWhatTheFiguresMean(t *testing.T) {
 	if r := read("torch-1.0-cached"); len(r.Warnings()) != 1 || !strings.Contains(r.Warnings()[0], "were free and only") {
 		t.Errorf("%q", r.Warnings())
 	}
-	// Before 2.1 the neighbours aren't named; what is neither free nor PyTorch's is theirs.
+	// Before 2.1 PyTorch does not name the neighbors. Memory that is neither free nor PyTorch's belongs to them.
 	if r := read("torch-1.5-reserved"); r.Others() != r.Total-r.Free-g(13.71) || r.Crowded() {
 		t.Errorf("others %d", r.Others())
 	}

@@ -2,14 +2,14 @@ package shortage
 
 import "strings"
 
-// faultText is one way in which programs say that something else went wrong.
+// faultText is a kind of message about another failure than memory.
 type faultText struct {
 	kind FaultKind
 	has  []string // as in statement
 	says *pattern
 }
 
-// faultTexts in order of precedence.
+// faultTexts are in order of precedence.
 var faultTexts = []faultText{
 	{DeviceAssert, []string{"device-side assert", "CUDA_ERROR_ASSERT", ": block: ["},
 		lazy(`device-side assert triggered|CUDA_ERROR_ASSERT|: block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion`)},
@@ -35,17 +35,17 @@ var faultTexts = []faultText{
 			`line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted)\b|[kK]illed by signal:? |exits with return code = -\d+|Fatal Python error: `)},
 }
 
-// exception is the last line of a traceback.
+// exception matches the last line of a traceback.
 var exception = lazy(`^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Timeout)(?:: |$)`)
 
-// echo is an exception that tells of another process's end. Launchers, Ray and data loaders raise one after whatever
-// went wrong.
+// echo matches exceptions about another process's end. Launchers, Ray and data loaders raise them after the original
+// failure.
 var echo = lazy(`\b(?:ChildFailedError|CalledProcessError|RayTaskError|ActorDiedError|RayActorError|WorkerCrashedError|` +
 	`WorkerProcDiedError|ProcessExitedException|ProcessRaisedException|SignalException|BrokenPipeError|` +
 	`ConnectionResetError|EOFError|EngineDeadError)\b|` +
 	`exited unexpectedly|Engine core (?:initialization|proc) |returned non-zero exit status|BrokenProcessPool`)
 
-// findFault is the kind of failure that a line tells of; "" is none.
+// findFault returns the kind of failure in a line, or "".
 func findFault(said string) FaultKind {
 	if comment(said) {
 		return ""
@@ -58,7 +58,7 @@ func findFault(said string) FaultKind {
 	return ""
 }
 
-// chains are Python's words between an exception and the one that came of it.
+// chains reports whether a line is Python's text between an exception and its consequence.
 func chains(said string) bool {
 	return strings.HasPrefix(said, "During handling of the above exception") ||
 		strings.HasPrefix(said, "The above exception was the direct cause")

@@ -2,28 +2,28 @@ package shortage
 
 import "bytes"
 
-// A line is looked at in windows of this many bytes. Neighboring parts share overlap bytes, so a message at a border is
+// A line is searched in windows of this many bytes. Adjacent windows share overlap bytes, so a message at a border is
 // complete in one of them.
 const (
 	window  = 16 << 10
 	overlap = 4 << 10
 )
 
-// segment is a piece of output between line ends; a progress bar's carriage returns part a line into several. Where it
-// is longer than a window it comes in several pieces with the same id.
+// segment is a piece of output between line ends. Carriage returns, as of a progress bar, split a line into several
+// segments. A segment longer than a window arrives in several pieces with the same id.
 type segment struct {
-	text []byte // without its end, valid only during the call; never empty
-	line int64  // from 1, as sed and editors count
+	text []byte // without the line end, valid only during the call; never empty
+	line int64  // from 1, like sed and editors
 	id   int64
 }
 
-// splitter parts a stream into segments. What it yields depends on the stream alone and not on how it was written, and
-// it holds at most one window.
+// splitter splits a stream into segments. The segments don't depend on how the stream was split into writes. splitter
+// holds at most one window.
 type splitter struct {
 	yield func(segment)
-	held  []byte // the line so far, where it didn't come in one write
+	held  []byte // the line so far, if it arrived in several writes
 	fresh bool   // held has bytes that no window had
-	begun bool   // there were bytes since the last line end
+	begun bool   // some bytes since the last line end
 	line  int64  // line ends so far
 	id    int64
 }
@@ -52,7 +52,7 @@ func (s *splitter) write(p []byte) {
 	}
 }
 
-// hold adds a part of a line.
+// hold appends a part of a line.
 func (s *splitter) hold(p []byte) {
 	for len(p) > 0 {
 		if len(s.held) == window {
@@ -90,7 +90,7 @@ func (s *splitter) cut() {
 	s.id++
 }
 
-// lines is how many lines there were, a last one without an end included.
+// lines returns the number of lines, including a last one without a line end.
 func (s *splitter) lines() int64 {
 	if s.begun {
 		return s.line + 1
@@ -98,7 +98,7 @@ func (s *splitter) lines() int64 {
 	return s.line
 }
 
-// end ends the last line, if it has no end.
+// end ends a last line without a line end.
 func (s *splitter) end() {
 	s.cut()
 	s.line = s.lines()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// torchFields are those of PyTorch 1.0 to 2.9; "capacty" is 2.1's and 2.2's spelling.
+// torchFields match PyTorch 1.0 to 2.9; "capacty" is the spelling of 2.1 and 2.2.
 var (
 	torchFields = []field{
 		{asked, lazy(`Tried to allocate (` + size + `)`)},
@@ -35,7 +35,7 @@ func readTorch(said string, r *Report) {
 		return
 	}
 	first(said, r, parseSize, torchFields)
-	// Until 2.0 the pool is told as a whole, which has the tensors in it.
+	// Up to 2.0 PyTorch reports the whole pool, which includes the tensors.
 	if m := torchPool.groups(said); m != nil && r.Reserved == 0 {
 		r.Reserved = max(0, parseSize(m[1])-r.Allocated)
 	}

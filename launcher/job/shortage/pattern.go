@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled when it is first needed: this package is part of every command of a
-// program, and most never look at a log. Compiling them all takes longer than starting it.
+// pattern is a regular expression that is compiled at its first use. This package is part of every command, most of
+// which never read a log, and compiling all patterns takes longer than starting the program.
 type pattern struct {
 	text     string
 	once     sync.Once

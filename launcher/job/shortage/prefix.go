@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// A launcher of many processes puts the process in front of every line, a logger the time and the place.
+// Launchers of many processes prefix every line with the process, loggers with time and place.
 var prefixes = lazy(`^(?:` + strings.Join([]string{
 	`\[(?:default|rank|Rank |GPU |cuda:)?\d+\]:?(?:\[rank\d+\]:)? `, // [rank0]: and [default0]: of torchrun
 	`\[\d+,\d+\]<\w+>: ?`, // [1,0]<stderr>: of mpirun
 	`\((?:\w|[ :.=<>_/-]|\[repeated \d+x across cluster\])*pid=\d+[^)]{0,80}\) `, // (WorkerDict pid=123, ip=10.0.0.1) of Ray
 	`\((?:raylet|autoscaler)[^)]{0,60}\) `,
 	`\d{1,5}: `,                                                                  // 0: of srun --label
-	`[\w.-]{1,60}: (?:\[rank|Traceback|  File )`,                                 // worker-5: of pdsh; what follows is put back
+	`[\w.-]{1,60}: (?:\[rank|Traceback|  File )`,                                 // worker-5: of pdsh; split puts the rest back
 	`[\w.-]{1,60} +\| `,                                                          // service-1  | of docker compose
 	`\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]? `, // a time
 	`(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]+ [\d:]+ \[?[\w./]+:\d+\] `,      // ERROR 11-18 18:07:28 engine.py:366] of vLLM
@@ -22,7 +22,7 @@ var prefixes = lazy(`^(?:` + strings.Join([]string{
 
 var putBack = lazy(`(?:\[rank|Traceback|  File )$`)
 
-// split parts what was put in front of a line from what the program said. Indentation stays with the latter.
+// split separates the prefix of a line from the program's own text. Indentation stays with the text.
 func split(line string) (prefix, said string) {
 	said = line
 	for range 5 {
@@ -39,15 +39,15 @@ func split(line string) (prefix, said string) {
 	return who(prefix), said
 }
 
-// times in a prefix would make every line come from somebody else.
+// times are removed from a prefix, because they would make each line's prefix different.
 var times = lazy(`\[?[\d/-]*[T ]?\d\d:\d\d:\d\d\S*|\w+\.py:\d+\]`)
 
 func who(prefix string) string { return times.get().ReplaceAllString(prefix, "") }
 
-// escapes are the terminal's: colours, moves, titles.
+// escapes match terminal escapes: colors, cursor moves, titles.
 var escapes = lazy("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])")
 
-// plain is text without a terminal's escapes, as valid UTF-8 without control characters other than tabs.
+// plain returns text without terminal escapes, as valid UTF-8 without control characters other than tabs.
 func plain(text []byte) string {
 	if bytes.IndexByte(text, 0x1b) >= 0 {
 		text = escapes.get().ReplaceAll(text, nil)
@@ -67,7 +67,7 @@ func plain(text []byte) string {
 	}, strings.ToValidUTF8(string(text), "�"))
 }
 
-// maxShown bounds, in characters, what a Report or a Fault quotes.
+// maxShown bounds the quoted text in a Report or a Fault, in characters.
 const maxShown = 400
 
 // shorten returns text on one line of bounded length.

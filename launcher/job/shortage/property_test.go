@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// state is everything that a scanner says.
+// state is the whole result of a scanner.
 type state struct {
 	Shortage Report
 	Fault    Fault
@@ -26,7 +26,7 @@ func said(s *Scanner) state {
 	return state{r, f, s.Failed(), s.Lines(), s.Unreadable()}
 }
 
-// pieces are what logs are made of: whole samples, their halves, line ends, noise.
+// pieces returns the parts of generated logs: whole samples, their halves, line ends, noise.
 func pieces(t *testing.T) [][]byte {
 	list := [][]byte{[]byte("\n"), []byte("\r"), []byte("\r\n"), []byte("\x1b[31m"), []byte("\x00\xff"), []byte("[rank3]: "), []byte("step 12\n"),
 		bytes.Repeat([]byte("x"), window-3), bytes.Repeat([]byte("é"), overlap)}
@@ -116,7 +116,7 @@ func TestAMessageIsFoundWhereverItStandsInALongLine(t *testing.T) {
 	})
 }
 
-// check is what holds of every input.
+// check checks the invariants for any input.
 func check(t testing.TB, s *Scanner) {
 	t.Helper()
 	r, ok := s.Shortage()

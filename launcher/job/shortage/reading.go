@@ -6,9 +6,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Neighbours are the other processes that were said to hold the GPU's memory. Inside a container PyTorch does not find
-// itself by its PID, and names itself among them; the one whose memory fits best what it says of its own is left out
-// then.
+// Neighbours returns the other processes that hold the GPU's memory, as reported. Inside a container PyTorch does not
+// recognize its own PID and lists itself among them. Neighbours then leaves out the process whose memory best fits
+// PyTorch's own figures.
 func (r Report) Neighbours() []Holder {
 	if r.Kind != Torch {
 		return nil
@@ -17,7 +17,7 @@ func (r Report) Neighbours() []Holder {
 	if r.InUse == 0 {
 		least := r.Allocated + r.Reserved
 		for i, h := range r.Holders {
-			// 0.98: the figures are rounded to two places.
+			// 0.98: the figures are rounded to two decimals.
 			if float64(h.Bytes) >= 0.98*float64(least) && (own < 0 || h.Bytes < r.Holders[own].Bytes) {
 				own = i
 			}
@@ -32,8 +32,8 @@ func (r Report) Neighbours() []Holder {
 	return others
 }
 
-// Others is the GPU's memory that neither is free nor belongs to this process, as far as the figures tell: what
-// neighbours hold, and in PyTorch before 2.1 this process's CUDA context too. 0: none, or not told.
+// Others returns the GPU memory that is neither free nor this process's, as far as the figures show: the neighbors'
+// memory, and with PyTorch before 2.1 also this process's CUDA context. 0: none, or unknown.
 func (r Report) Others() int64 {
 	if others := r.Neighbours(); len(others) > 0 {
 		var sum int64
@@ -49,15 +49,15 @@ func (r Report) Others() int64 {
 	return max(0, r.Total-r.Free-own)
 }
 
-// Crowded is whether neighbours hold more of the GPU than this process does: a smaller batch helps little then.
+// Crowded reports whether neighbors hold more of the GPU than this process. A smaller batch then helps little.
 func (r Report) Crowded() bool {
 	own := max(r.InUse, r.Allocated+r.Reserved)
 	short := r.Asked == 0 || r.Free < r.Asked
 	return short && r.Total > 0 && own <= r.Total && r.Others() > own && r.Others() > r.Total/4
 }
 
-// Need is the GPU memory that the process would have had with what it asked for; 0: not told. It may have asked for
-// more after that.
+// Need returns the GPU memory of the process including its failed request; 0: unknown. The process may need even more
+// later.
 func (r Report) Need() int64 {
 	own := max(r.InUse, r.Allocated+r.Reserved)
 	if own > r.Total && r.Total > 0 {
@@ -66,8 +66,8 @@ func (r Report) Need() int64 {
 	return own + r.Asked
 }
 
-// Fragmented is whether the framework holds as much unused memory as was asked for, or a tenth of the GPU, in pieces
-// that are too small.
+// Fragmented reports whether the framework holds unused memory in pieces that are too small, as much as the request
+// or a tenth of the GPU.
 func (r Report) Fragmented() bool {
 	if r.OnHost || r.Reserved == 0 {
 		return false
@@ -75,7 +75,7 @@ func (r Report) Fragmented() bool {
 	return (r.Asked > 0 && r.Reserved >= r.Asked) || (r.Total > 0 && r.Reserved >= r.Total/10)
 }
 
-// Warnings are what is odd in the figures, one sentence each: they are shown as they were said, and not believed.
+// Warnings describes inconsistent figures, one sentence each. Reports keep such figures as printed.
 func (r Report) Warnings() []string {
 	var list []string
 	if r.Total > 0 && r.Allocated > r.Total {

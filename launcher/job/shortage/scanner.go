@@ -1,9 +1,9 @@
-// Package shortage recognizes messages about exhausted GPU or host memory in a program's output: those of PyTorch, JAX,
-// TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
+// Package shortage recognizes messages about exhausted GPU or host memory in a program's output: those of PyTorch,
+// JAX, TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
 // failures, and explains their figures.
 //
-// It is pure: what it knows is what was written to it. It never fails and holds a bounded amount of memory, whatever
-// the bytes are: binary ones, progress bars, a line of gigabytes.
+// It is pure: its only input is the output. It never fails, and uses bounded memory for any bytes, such as binary
+// data, progress bars, or a line of gigabytes.
 package shortage
 
 import (
@@ -12,50 +12,50 @@ import (
 	"strings"
 )
 
-// Scanner reads output as it comes. It is for one goroutine at a time.
+// Scanner scans output as it arrives. Use it from one goroutine at a time.
 type Scanner struct {
 	lines splitter
 	head  []byte // the first bytes, for Unreadable
 
-	tracebacks map[string]*traceback // by the process that prints it
-	open       open                  // the statement that the next lines may go on with
+	tracebacks map[string]*traceback // by process prefix
+	open       open                  // the statement that the next lines may continue
 
 	shortage  Report
 	fault     Fault
-	statement int64 // the latest shortage's segment
-	traced    int64 // the line of the latest frame
+	statement int64 // segment of the latest shortage
+	traced    int64 // line of the latest frame
 }
 
-// open is a statement that may go on in the next lines: a terminal, a mail or a guide wraps it, and Ray and NCCL say it
-// in two.
+// open is a statement that may continue in the next lines. Terminals, mails and guides wrap lines, and Ray and NCCL
+// print two lines.
 type open struct {
 	of   *statement
-	who  string // what stands in front of its lines
+	who  string // prefix of its lines
 	said string
-	left int // lines that it may still have
+	left int // lines that may still follow
 }
 
-// A statement takes at most so many further lines, and bytes.
+// Limits of a statement: further lines, and bytes.
 const (
 	maxFurther = 6
 	maxSaid    = 8 << 10
 )
 
-// echoLines is how far behind a shortage a failure of another process, or of what they share, is taken for its echo:
-// the ranks that wait for one which is gone fail too, and later.
+// echoLines is the number of lines after a shortage in which a failure of another process, or of shared components,
+// counts as its consequence. Ranks that wait for a dead rank fail later.
 const echoLines = 2000
 
-// stale is how many lines a statement, or a traceback, may wait for its next one.
+// stale is the number of lines that a statement or a traceback may wait for its next line.
 const stale = 500
 
-// NewScanner returns one that has read nothing.
+// NewScanner returns a Scanner without input.
 func NewScanner() *Scanner {
 	s := &Scanner{tracebacks: make(map[string]*traceback), statement: -1}
 	s.lines.yield = s.look
 	return s
 }
 
-// Write takes the next bytes. It never fails.
+// Write adds the next bytes. It never fails.
 func (s *Scanner) Write(p []byte) (int, error) {
 	if len(s.head) < headBytes {
 		s.head = append(s.head, p[:min(len(p), headBytes-len(s.head))]...)
@@ -64,30 +64,30 @@ func (s *Scanner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close takes a last line that has no end. What is written after it begins a new line.
+// Close ends a last line without a newline. Later bytes begin a new line.
 func (s *Scanner) Close() { s.lines.end() }
 
-// Lines is how many lines were read.
+// Lines returns the number of lines read.
 func (s *Scanner) Lines() int64 { return s.lines.lines() }
 
-// Shortage is the latest shortage, and whether there was one.
+// Shortage returns the latest shortage, and whether there was one.
 func (s *Scanner) Shortage() (Report, bool) {
 	r := s.shortage
 	r.Holders = append([]Holder(nil), r.Holders...)
 	return r, r.Times > 0
 }
 
-// Fault is the latest failure that memory did not cause, and whether there was one. What follows a shortage closely and
-// only tells that another process is gone, or is raised while a shortage is handled, is none.
+// Fault returns the latest failure with another cause than memory, and whether there was one. It excludes failures
+// soon after a shortage that only report another process's end, and exceptions raised while a shortage is handled.
 func (s *Scanner) Fault() (Fault, bool) { return s.fault, s.fault.Kind != "" }
 
-// Failed is whether the latest failure is a shortage: the one to act upon where the program then failed. A program that
-// caught a shortage, went on and failed of something else later did not fail of memory.
+// Failed reports whether the latest failure is a shortage. If the program failed, that shortage is the cause. A
+// program that caught a shortage and failed later for another reason did not fail because of memory.
 func (s *Scanner) Failed() bool {
 	return s.shortage.Times > 0 && s.shortage.LineNumber >= s.fault.LineNumber
 }
 
-// triggers are in every line that could matter; most lines have none, and are left at that.
+// triggers occur in every relevant line. Most lines have none and are skipped.
 var triggers = [][]byte{
 	[]byte("emory"), []byte("MEMORY"), []byte("rror"), []byte("xception"), []byte("lloc"), []byte("ALLOC"), []byte("OOM"), []byte("oom"),
 	[]byte("illed"), []byte(", line "), []byte("Traceback"), []byte("ssert"), []byte("NCCL"), []byte("Errno"), []byte("Resource"),
@@ -99,7 +99,7 @@ func hasAny(text []byte, parts [][]byte) bool {
 	return slices.ContainsFunc(parts, func(p []byte) bool { return bytes.Contains(text, p) })
 }
 
-// signs is what statements, faults and tracebacks have. Of the lines with a trigger, most have none of these.
+// signs occur in statements, faults and tracebacks. Most lines with a trigger have none of these.
 var signs = func() [][]byte {
 	list := [][]byte{[]byte("Traceback (most"), []byte(`File "`), []byte("During handling of"), []byte("The above exception"), []byte("Error executing")}
 	for _, s := range statements {
@@ -115,7 +115,7 @@ var signs = func() [][]byte {
 	return list
 }()
 
-// look reads one segment.
+// look scans one segment.
 func (s *Scanner) look(g segment) {
 	s.forget(g.line)
 	if s.open.left == 0 && len(s.tracebacks) == 0 && !(hasAny(g.text, triggers) && hasAny(g.text, signs)) {
@@ -145,7 +145,7 @@ func (s *Scanner) look(g segment) {
 		}
 	}
 	if trace != nil && strings.HasPrefix(said, "    ") {
-		return // the frame's line of code
+		return // the frame's source line
 	}
 	s.read(g, who, said, trace)
 	if trace != nil && trace.any != "" {
@@ -153,8 +153,8 @@ func (s *Scanner) look(g segment) {
 	}
 }
 
-// forget ends what nobody went on with: a process that died in the middle of its traceback must not make every later
-// line worth a look.
+// forget ends statements and tracebacks without a continuation. Otherwise a process that died within its traceback
+// would make every later line slow to scan.
 func (s *Scanner) forget(line int64) {
 	if s.open.left > 0 && line-s.shortage.LineNumber > stale {
 		s.open.left = 0
@@ -164,7 +164,7 @@ func (s *Scanner) forget(line int64) {
 	}
 }
 
-// begin is for the first line of a traceback, or the words between two.
+// begin handles the first line of a traceback, or the text between two.
 func (s *Scanner) begin(who string, chained bool) *traceback {
 	if len(s.tracebacks) >= maxTracebacks {
 		clear(s.tracebacks)
@@ -174,7 +174,7 @@ func (s *Scanner) begin(who string, chained bool) *traceback {
 	return t
 }
 
-// read looks for a failure in a line that is no part of a traceback but maybe its end.
+// read looks for a failure in a line that is not a traceback's, except perhaps its end.
 func (s *Scanner) read(g segment, who, said string, trace *traceback) {
 	if st, at := find(said); st != nil && !s.echoOfFault(g.line, st) {
 		s.short(g, st, who, said, at, trace)
@@ -197,7 +197,7 @@ func (s *Scanner) read(g segment, who, said string, trace *traceback) {
 // short records a shortage.
 func (s *Scanner) short(g segment, st *statement, who, said string, at int, trace *traceback) {
 	r := Report{Kind: st.kind, OnHost: st.onHost, GPU: -1, LineNumber: g.line, Times: s.shortage.Times + 1}
-	// A line of gigabytes is quoted from where it says so.
+	// A very long line is quoted from the statement on.
 	if len(said) > maxSaid {
 		said = strings.ToValidUTF8(said[max(0, min(at, len(said)-maxSaid)):][:maxSaid], "")
 	}
@@ -225,12 +225,12 @@ func (s *Scanner) goOn(said string) {
 	s.open.of.read(s.open.said, &s.shortage)
 }
 
-// echoOfFault is whether a statement is only what a fault brought about.
+// echoOfFault reports whether a statement is only the consequence of a fault.
 func (s *Scanner) echoOfFault(line int64, st *statement) bool {
 	return st.echoes != "" && s.fault.Kind == st.echoes && line-s.fault.LineNumber <= echoLines
 }
 
-// echo is whether a failure is only what a shortage brought about.
+// echo reports whether a failure is only the consequence of a shortage.
 func (s *Scanner) echo(line int64, kind FaultKind, said string, chained bool) bool {
 	if !s.Failed() || line-s.shortage.LineNumber > echoLines {
 		return false

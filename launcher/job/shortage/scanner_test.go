@@ -34,7 +34,7 @@ func scan(data []byte) *Scanner {
 func mib(n float64) int64 { return int64(n*(1<<20) + 0.5) }
 func g(n float64) int64   { return int64(n*(1<<30) + 0.5) }
 
-// want is the report of every sample; Line is compared apart.
+// want is the expected report of every sample, except Line, which is compared separately.
 var want = map[string]Report{
 	"torch-1.0-cached": {Kind: Torch, Asked: mib(12.5), Total: g(10.92), Allocated: mib(8.57), Free: g(9.28), Where: "train.py:88", LineNumber: 4},
 	"torch-1.5-reserved": {Kind: Torch, GPU: 1, Asked: g(2.87), Total: g(14.76), Allocated: g(8.77), Free: mib(19.75),
@@ -137,7 +137,7 @@ func TestEverySampleIsReadWithItsNumbers(t *testing.T) {
 	}
 }
 
-// colour gives the sample what a text file can't have: a terminal's escapes, and carriage returns for line ends.
+// colour adds what a text file can't contain: terminal escapes, and carriage returns as line ends.
 func colour(data []byte) []byte {
 	data = bytes.Replace(data, []byte("\n"), []byte("\r"), 1)
 	return bytes.Replace(data, []byte("RuntimeError"), []byte("\x1b[31mRuntimeError\x1b[0m"), 1)

@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// statement is one way in which programs say that memory ran out. The texts are those of the programs' own sources and
-// of logs that people published; testdata has one of each.
+// statement is one kind of message about a memory shortage. The texts are from the programs' sources and from
+// published logs. testdata has a sample of each.
 type statement struct {
 	kind   Kind
 	onHost bool
-	has    []string                     // a line without any of these makes no such statement; looking for them is quicker than says
-	says   *pattern                     // in one line
-	unless string                       // the line is then no such statement
-	echoes FaultKind                    // closely behind such a fault it is only what that brought about
-	read   func(said string, r *Report) // takes the numbers from the statement and the lines that go on with it
+	has    []string                     // every such line contains one of these; the search is faster than says
+	says   *pattern                     // matches within one line
+	unless string                       // a line with this text is not such a statement
+	echoes FaultKind                    // soon after such a fault the statement is only its consequence
+	read   func(said string, r *Report) // reads the numbers of the statement and its continuation lines
 }
 
-// start lets a statement begin with what else is put in front of an error, but not behind a word or a comment's sign.
+// start lets a statement follow the usual prefixes of an error, but not a word or a comment sign.
 const start = `^[^\w#/]*(?:(?i:error|fatal|critical|exception|fatal error|[\w.]+error)\W+)*`
 
-// behind matches the text after the bare words if they are a statement: "CUDA out of memory can be avoided" is none.
+// behind matches the text after the bare words of a statement. "CUDA out of memory can be avoided" is not a
+// statement.
 const behind = `(?:$|[.!:;,]|["')]|(?: \(| error| -| on | at | in | while | when | during | trying))`
 
-// statements in the order in which they are tried: the first that fits a line is the line's.
+// statements are in order of precedence: the first match of a line counts.
 var statements = []statement{
 	{kind: TensorFlow, has: []string{"OOM when"}, says: lazy(`OOM when allocating tensor with shape`), read: readTensorFlow},
-	// TensorFlow goes on without what it could do without, and says so.
+	// TensorFlow continues if it doesn't need the memory, and reports that.
 	{kind: TensorFlow, has: []string{"Allocator ("}, says: lazy(`Allocator \(\w+\) ran out of memory trying to allocate`),
 		unless: "this is not a failure", read: readTensorFlow},
 	{kind: TensorFlow, has: []string{"ResourceExhaustedError: "},
@@ -44,8 +45,8 @@ var statements = []statement{
 		says: lazy(`(?:CUDA|HIP|XPU|MPS backend) out of memory\b.{0,200}?Tried to allocate`)},
 	{kind: Torch, has: []string{" out of memory"}, read: readTorch,
 		says: lazy(`\b(?:[Rr]untimeError|OutOfMemoryError): (?:CUDA|HIP|XPU|MPS backend) out of memory`)},
-	// torch's allocator asks NVML who holds the memory only once it has run out, and fails over that where NVML may not
-	// answer.
+	// torch's allocator queries NVML for the holders of the memory only after it has run out. It fails at that point
+	// if NVML may not answer.
 	{kind: Torch, has: []string{"NVML_SUCCESS == "}, read: readTorch,
 		says: lazy(`NVML_SUCCESS == .{1,200}?INTERNAL ASSERT FAILED at .{1,500}?CUDACachingAllocator\.cpp`)},
 	{kind: Torch, has: []string{"OutOfMemoryError"}, says: lazy(`^\s*torch\.(?:cuda\.)?OutOfMemoryError\s*$`), read: readTorch},
@@ -63,8 +64,8 @@ var statements = []statement{
 	{kind: CUDA, has: []string{"CUDA_ERROR_OUT", "cudaErrorMem", "_ALLOC"}, read: readCUDA,
 		says: lazy(`\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b|` +
 			`\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CURAND|CUFFT|CUTENSOR)_(?:STATUS_)?(?:ALLOC_FAILED|ALLOCATION_FAILED)\b`)},
-	// A handle takes memory when it is made. The same status of a later call is a fault, and so is this one on a device
-	// that has failed.
+	// Creating a handle allocates memory. The same status of a later call is a fault, and so is this status on a
+	// failed device.
 	{kind: CUDA, has: []string{"cublasCreate"}, says: lazy("CUBLAS_STATUS_NOT_INITIALIZED when calling `?cublasCreate\\b"), read: readCUDA,
 		echoes: DeviceAssert},
 	{kind: CUDA, has: []string{"out of memory"}, read: readCUDA,
@@ -89,7 +90,7 @@ var statements = []statement{
 		says: lazy(`workers are out of shared memory`)},
 }
 
-// find is the statement that a line makes, and where in the line it begins.
+// find returns the statement in a line, and its offset in the line.
 func find(said string) (s *statement, at int) {
 	if comment(said) {
 		return nil, 0
@@ -110,7 +111,7 @@ func containsAny(text string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 }
 
-// comment tells a line that quotes: "# avoids CUDA out of memory".
+// comment reports whether a line only quotes a message: "# avoids CUDA out of memory".
 func comment(said string) bool {
 	said = strings.TrimSpace(said)
 	return strings.HasPrefix(said, "#") || strings.HasPrefix(said, "//")
@@ -129,7 +130,7 @@ func allocated(r *Report) *int64 { return &r.Allocated }
 func reserved(r *Report) *int64  { return &r.Reserved }
 func inUse(r *Report) *int64     { return &r.InUse }
 
-// first sets every field whose pattern is there and which is not set yet.
+// first sets every field that is not yet set and has a match.
 func first(said string, r *Report, parse func(string) int64, fields []field) {
 	for _, f := range fields {
 		if m := f.from.groups(said); m != nil && *f.to(r) == 0 {
@@ -138,7 +139,7 @@ func first(said string, r *Report, parse func(string) int64, fields []field) {
 	}
 }
 
-// device sets the GPU's number from the first pattern that is there.
+// device sets the GPU's number from the pattern if it is not yet set.
 func device(said string, r *Report, pattern *pattern) {
 	if m := pattern.groups(said); m != nil && r.GPU < 0 {
 		if n, err := strconv.Atoi(m[1]); err == nil && n < 1<<16 {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// maxTracebacks is how many processes may be in the middle of one at once.
+// maxTracebacks is the most processes with an incomplete traceback.
 const maxTracebacks = 256
 
-// traceback is what is known of a Python traceback that a process is printing.
+// traceback is the known part of a Python traceback that a process is printing.
 type traceback struct {
-	user    string // the innermost frame that is no library's
-	any     string // the innermost frame
-	chained bool   // its exception came of a shortage
+	user    string // innermost frame outside libraries
+	any     string // innermost frame
+	chained bool   // a shortage caused its exception
 }
 
 func (t *traceback) where() string {
@@ -24,10 +24,10 @@ func (t *traceback) where() string {
 
 var frame = lazy(`^\s*File "([^"]{1,1000})", line (\d+)(?:, in (.{1,200}))?`)
 
-// library are the paths of what the user didn't write.
+// library matches the paths of code that the user didn't write.
 var library = lazy(`/(?:site|dist)-packages/|/lib/python\d[\d.]*/|^<frozen |/runpy\.py$`)
 
-// add takes a frame.
+// add adds a frame.
 func (t *traceback) add(m []string) {
 	file, function := m[1], strings.TrimSpace(m[3])
 	text := path.Base(strings.ReplaceAll(file, `\`, "/")) + ":" + m[2]

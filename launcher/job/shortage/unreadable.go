@@ -2,11 +2,11 @@ package shortage
 
 import "bytes"
 
-// headBytes is how much of the beginning Unreadable looks at.
+// headBytes is the number of first bytes that Unreadable checks.
 const headBytes = 512
 
-// Unreadable says what the bytes are where they are no text in one byte a character or UTF-8, such as "UTF-16"; ""
-// where they can be read. What was written by PowerShell's > is UTF-16.
+// Unreadable returns the format of bytes that are not single-byte or UTF-8 text, such as "UTF-16", or "" if the text
+// is readable. PowerShell's > writes UTF-16.
 func (s *Scanner) Unreadable() string {
 	h := s.head
 	switch {
@@ -21,7 +21,7 @@ func (s *Scanner) Unreadable() string {
 	case bytes.HasPrefix(h, []byte{0xff, 0xfe}), bytes.HasPrefix(h, []byte{0xfe, 0xff}):
 		return "UTF-16"
 	}
-	// Without its mark: every other byte of a text in Latin letters is 0.
+	// Without a byte order mark: every other byte of text in Latin letters is 0.
 	var zeros [2]int
 	for i, b := range h {
 		if b == 0 {
