@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Apply writes all files or none, with a backup beside each (config.yaml.backup, then .backup.1 …), and remembers in
-// the state folder how to Undo it. A file that changed since Prepare, or that a Loan holds (ErrInUse), is an error. A
-// symbolic link stays one: its target is replaced.
+// Apply writes all files or none. It keeps a backup beside each file (config.yaml.backup, then .backup.1 …), and
+// records in the state folder how to Undo the change. It returns an error if a file has changed since Prepare, or if
+// a Loan holds it (ErrInUse). Apply follows a symbolic link and replaces the link's target.
 func (e *Edition) Apply(state string) error {
 	if len(e.files) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (e *Edition) Apply(state string) error {
 	return nil
 }
 
-// giveUp puts back what was done of an Apply.
+// giveUp reverts the completed part of an Apply.
 func (t *transaction) giveUp(err error) error {
 	t.Files = slices.DeleteFunc(t.Files, func(f record) bool {
 		if f.replaced {
@@ -66,7 +66,8 @@ func (t *transaction) giveUp(err error) error {
 	return err
 }
 
-// backUp copies each file. A name that is taken meanwhile is left to whoever took it.
+// backUp copies each file. If another program creates a file with the backup's name meanwhile, backUp chooses the
+// next name.
 func (t *transaction) backUp(files []edited) error {
 	for i, f := range files {
 		for {
@@ -90,7 +91,8 @@ func (t *transaction) backUp(files []edited) error {
 	return nil
 }
 
-// replace gives each file its new content, after all of them are on the disk. On an error some may be replaced.
+// replace gives each file its new content, after all contents are on disk. On an error some files may already be
+// replaced.
 func (t *transaction) replace(files []edited) error {
 	for i := range files {
 		r := t.record(files[i].path)
@@ -112,7 +114,7 @@ func (t *transaction) replace(files []edited) error {
 		}
 	}
 	for i, f := range files {
-		if err := f.unchanged(); err != nil { // once more: the files before it took a while
+		if err := f.unchanged(); err != nil { // again: the files before this one took a while
 			return err
 		}
 		if err := swap(t.record(f.path).Temporary, f.path); err != nil {
@@ -149,7 +151,7 @@ func fileError(name, verb string, err error) error {
 	return fmt.Errorf("cannot %s %s, so nothing was changed: %w. Try: %s", verb, name, err, try)
 }
 
-// forgetOldest drops what nobody will undo any more.
+// forgetOldest removes the oldest undo journals.
 func forgetOldest(state string) {
 	numbers := entries(state, undoName)
 	for _, n := range numbers[:max(0, len(numbers)-maxUndo)] {

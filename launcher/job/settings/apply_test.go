@@ -12,7 +12,7 @@ import (
 
 const stages = "conf/text_curriculum/{01,02,03,04,05}_stage.yaml"
 
-// negatives changes five files.
+// negatives returns changes to five files.
 func negatives(to string) []Change {
 	return []Change{{Place{File: stages, Key: "n_negatives"}, to}}
 }
@@ -25,7 +25,7 @@ func apply(t testing.TB, dir, state string, changes []Change) *Edition {
 	return e
 }
 
-// snapshot is every file of a folder with its content and mode.
+// snapshot returns every file of a folder with its content and mode.
 func snapshot(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -167,7 +167,7 @@ func TestTheOwnerIsKept(t *testing.T) {
 	require.Equal(t, [2]uint32{1234, 4321}, owner(path))
 }
 
-// TestAFullDiskLeavesEveryFileAsItWas needs a file system of its own, which only root can make.
+// TestAFullDiskLeavesEveryFileAsItWas needs a separate file system, which only root can create.
 func TestAFullDiskLeavesEveryFileAsItWas(t *testing.T) {
 	for _, full := range []string{"the files'", "the state's"} {
 		t.Run(full, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAFullDiskLeavesEveryFileAsItWas(t *testing.T) {
 			require.NoError(t, os.CopyFS(dir, os.DirFS("testdata")))
 			filler, err := os.Create(filepath.Join(small, "filler"))
 			require.NoError(t, err)
-			defer filler.Close() // before the file system goes
+			defer filler.Close() // before the unmount
 			page := make([]byte, 4096)
 			for err == nil {
 				_, err = filler.Write(page)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkLoan is what --set costs a job: two attempts, then all as it was.
+// BenchmarkLoan measures the cost of --set for a job: two attempts, then Revert.
 func BenchmarkLoan(b *testing.B) {
 	dir, state := copyOf(b), b.TempDir()
 	p := Place{File: "conf/config.yaml", Key: "data_loader.batch_size"}
@@ -19,7 +19,7 @@ func BenchmarkLoan(b *testing.B) {
 	}
 }
 
-// BenchmarkPrepare is what swarm tune --dry-run costs with six files.
+// BenchmarkPrepare measures the cost of swarm tune --dry-run with six files.
 func BenchmarkPrepare(b *testing.B) {
 	dir := copyOf(b)
 	changes := append(negatives("8"), Change{Place{File: "conf/config.yaml", Key: "data_loader.batch_size"}, "22"})

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
-// The test's own program, told to die by kill -9 when it reaches a step.
+// The environment of the test binary that kills itself with SIGKILL at a step.
 const (
 	dieAt   = "SETTINGS_TEST_DIE_AT"
 	dieDir  = "SETTINGS_TEST_DIR"
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(hermetic.Main(m))
 }
 
-// victim does one thing and is killed at the step, counted from 0. It prints the steps that it lived to see.
+// victim runs one operation and is killed at the given step, counted from 0. It prints the steps before that.
 func victim() {
 	last, _ := strconv.Atoi(os.Getenv(dieAt))
 	step := 0
@@ -72,7 +72,7 @@ func victim() {
 	}
 }
 
-// killed runs the victim to a step. It reports whether it was killed there, and the step's name.
+// killed runs the victim up to a step. It returns whether the victim was killed there, and the step's name.
 func killed(t *testing.T, what, dir string, at int) (bool, string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -88,7 +88,7 @@ func killed(t *testing.T, what, dir string, at int) (bool, string) {
 	return true, lines[len(lines)-1]
 }
 
-// negativesIn counts the numbers in the five files, each of which must be whole.
+// negativesIn counts the values in the five files. Each file must be complete.
 func negativesIn(t *testing.T, files string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -103,8 +103,8 @@ func negativesIn(t *testing.T, files string) map[string]int {
 	return counts
 }
 
-// TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew and Recover makes all of them the one or the other, with nothing
-// left behind.
+// TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew also checks that Recover makes all files old or all files new,
+// and leaves nothing behind.
 func TestAKillBetweenAnyTwoStepsLeavesEachFileOldOrNew(t *testing.T) {
 	for _, what := range []string{"apply", "undo", "loan"} {
 		t.Run(what, func(t *testing.T) {

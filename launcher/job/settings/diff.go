@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// context is how many lines around a change are shown.
+// context is the number of lines shown around a change.
 const context = 3
 
-// diff writes the difference of two texts in unified form. They have the same number of lines: an edit never makes or
-// removes one.
+// diff writes the difference of two texts in unified form. Both have the same number of lines, because an edit never
+// adds or removes one.
 func diff(b *bytes.Buffer, name string, before, after []byte) {
 	old, now := strings.SplitAfter(string(before), "\n"), strings.SplitAfter(string(after), "\n")
-	if old[len(old)-1] == "" { // what follows the last line end is no line
+	if old[len(old)-1] == "" { // nothing follows the last line end
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	var changed []int
@@ -27,7 +27,7 @@ func diff(b *bytes.Buffer, name string, before, after []byte) {
 	}
 	fmt.Fprintf(b, "--- %s\n+++ %s\n", name, name)
 	for len(changed) > 0 {
-		last := 0 // of this hunk: the next change is further away than two contexts
+		last := 0 // index of the hunk's last change: the next one is more than two contexts away
 		for last+1 < len(changed) && changed[last+1]-changed[last] <= 2*context {
 			last++
 		}

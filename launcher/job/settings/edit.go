@@ -14,8 +14,8 @@ type splice struct {
 	to string
 }
 
-// edit gives the file's new content. What comes out is parsed again: a change that would touch another value is an
-// error.
+// edit returns the file's new content. It parses the result again and returns an error if a change would affect
+// another value.
 func (s *source) edit(changes []Change) ([]byte, []Edit, error) {
 	var splices []splice
 	for _, c := range changes {
@@ -54,7 +54,7 @@ func (s *source) edit(changes []Change) ([]byte, []Edit, error) {
 	return out, edits, nil
 }
 
-// check compares what the new content means with what the old one did.
+// check compares the values in the new content with the old ones.
 func (s *source) check(out []byte, splices []splice) error {
 	now, err := parse(s.format, s.path, out)
 	changed := map[*node]splice{}
@@ -84,8 +84,7 @@ func same(a, b *node, changed map[*node]splice) bool {
 	return sameButText(a, b) && a.leaf.text == b.leaf.text && keys && sameAll(a.items, b.items, changed)
 }
 
-// sameButText compares all but the text of a value and where it stands on its line. A number may become one with a
-// point.
+// sameButText compares everything except a value's text and its column. An integer may become a float.
 func sameButText(a, b *node) bool {
 	kinds := a.leaf.kind == b.leaf.kind && a.leaf.quote == b.leaf.quote && a.leaf.inside == b.leaf.inside && (a.leaf.stuck == "") == (b.leaf.stuck == "")
 	float := strings.NewReplacer(`"!!int"`, `"!!float"`)
@@ -93,7 +92,7 @@ func sameButText(a, b *node) bool {
 	return a.shape == b.shape && a.line == b.line && a.anchor == b.anchor && kinds && marks
 }
 
-// meaning is the text that a reader of the file gets from a splice.
+// meaning returns a splice's text as a parser of the file reads it.
 func meaning(p splice) string {
 	switch p.leaf.quote {
 	case '\'':

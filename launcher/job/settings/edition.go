@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Get reads the value at a place of one file.
+// Get returns the value at a place of one file.
 func Get(dir string, p Place) (Value, error) {
 	places, err := Expand(dir, p)
 	if err != nil {
@@ -35,9 +35,9 @@ func (s spot) line() int {
 	return s.node.line
 }
 
-// Edition is a set of changes that were checked and not yet made.
+// Edition is a set of checked changes that are not yet applied.
 type Edition struct {
-	dir   string // real and absolute
+	dir   string // absolute, without symbolic links
 	files []edited
 }
 
@@ -49,7 +49,7 @@ type edited struct {
 	backup  string
 }
 
-// Prepare reads and checks everything and changes nothing. Mistakes are configs.Errors.
+// Prepare reads the files and checks the changes. It writes nothing. User errors are configs.Errors.
 func Prepare(dir string, changes []Change) (*Edition, error) {
 	root, err := realFolder(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func Prepare(dir string, changes []Change) (*Edition, error) {
 	return e, nil
 }
 
-// prepare makes the changes to one file's content.
+// prepare applies the changes to one file's content.
 func prepare(s *source, changes []Change) (edited, error) {
 	content, edits, err := s.edit(changes)
 	if err == nil && len(edits) > 0 {
@@ -81,7 +81,7 @@ func prepare(s *source, changes []Change) (edited, error) {
 	return edited{source: s, content: content, edits: edits}, err
 }
 
-// gather reads each file once, by whatever names it is called, and sorts the changes by its path.
+// gather reads each file once, under any of its names, and groups the changes by path.
 func gather(dir string, changes []Change) ([]*source, map[string][]Change, error) {
 	paths, wanted, err := sorted(dir, changes)
 	if err != nil {
@@ -98,7 +98,7 @@ func gather(dir string, changes []Change) ([]*source, map[string][]Change, error
 	return sources, wanted, nil
 }
 
-// sorted gives the real paths of the changes in order, and each one's changes.
+// sorted returns the real paths of the changes in order, and the changes of each path.
 func sorted(dir string, changes []Change) (paths []string, wanted map[string][]Change, err error) {
 	wanted = map[string][]Change{}
 	for _, c := range changes {
@@ -120,7 +120,7 @@ func sorted(dir string, changes []Change) (paths []string, wanted map[string][]C
 	return paths, wanted, nil
 }
 
-// Files lists what will change.
+// Files lists the files that will change.
 func (e *Edition) Files() []FileChange {
 	files := make([]FileChange, len(e.files))
 	for i, f := range e.files {
@@ -129,8 +129,8 @@ func (e *Edition) Files() []FileChange {
 	return files
 }
 
-// Diff is the change in unified form, with 3 lines of context; empty when there is none. patch -p0 takes it, in the
-// folder of Prepare.
+// Diff returns the change in unified form with 3 lines of context, or "" if there is none. patch -p0 applies it in
+// the folder of Prepare.
 func (e *Edition) Diff() string {
 	var b bytes.Buffer
 	for _, f := range e.files {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// hit is a node that a key leads to.
+// hit is a node that matches a key.
 type hit struct {
 	node  *node
-	chain []step // the nodes on the way, with what was left of the key at each
-	via   *node  // the alias that it was reached through
-	twice []int  // lines of a key on the way that is given more than once
+	chain []step // the nodes on the path, with the unmatched rest of the key at each
+	via   *node  // the alias on the path
+	twice []int  // lines of a duplicate key on the path
 }
 
 type step struct {
@@ -19,11 +19,11 @@ type step struct {
 	rest string
 }
 
-// search finds what a key leads to. Each node is looked at once, for its own keys say what is left of the key there; a
-// node behind an alias is looked at once for each different rest.
+// search finds the nodes that match a key. It visits each node once, because the node's own keys determine the rest
+// of the key there. It visits a node behind an alias once for each rest.
 type search struct {
 	hits    []hit
-	aliases bool // look behind aliases
+	aliases bool // follow aliases
 	seen    map[step]bool
 }
 
@@ -47,7 +47,7 @@ func (s *search) in(n *node, rest string, way hit) {
 }
 
 func (s *search) mapping(n *node, rest string, way hit) {
-	seen := map[string][]int{} // the lines of each key that fits
+	seen := map[string][]int{} // the lines of each matching key
 	for i, key := range n.keys {
 		if _, ok := cutKey(rest, key); ok && key != notText && key != mergeKey {
 			seen[key] = append(seen[key], n.items[i].line)
@@ -70,7 +70,7 @@ func (s *search) mapping(n *node, rest string, way hit) {
 	}
 }
 
-// merged looks into what stands behind <<: an alias or a list of them.
+// merged searches the value of <<: an alias or a list of aliases.
 func (s *search) merged(n *node, rest string, way hit) {
 	switch n.shape {
 	case alias:
@@ -92,7 +92,7 @@ func (s *search) behind(n *node, rest string, way hit) {
 	}
 }
 
-// find gives what the key leads to in any of the documents, behind aliases only if it is nowhere else.
+// find returns the matches of a key in all documents. It follows aliases only if there is no other match.
 func find(documents []*node, key string) []hit {
 	for _, aliases := range []bool{false, true} {
 		s := search{aliases: aliases, seen: map[step]bool{}}
@@ -106,7 +106,7 @@ func find(documents []*node, key string) []hit {
 	return nil
 }
 
-// cutKey takes a mapping's key off the front: a.b.c without a is b.c, a[0] without a is [0].
+// cutKey removes a mapping's key from the front: a.b.c without a is b.c, a[0] without a is [0].
 func cutKey(rest, key string) (string, bool) {
 	tail, ok := strings.CutPrefix(rest, key)
 	switch {
@@ -120,7 +120,7 @@ func cutKey(rest, key string) (string, bool) {
 	return tail, tail[0] == '['
 }
 
-// index takes a sequence's index off the front: [3].x and 3.x are 3 and x.
+// index removes a sequence's index from the front: [3].x and 3.x become 3 and x.
 func index(rest string) (int, string, bool) {
 	digits, bracket := strings.CutPrefix(rest, "[")
 	end := 0
@@ -147,7 +147,7 @@ func index(rest string) (int, string, bool) {
 	return 0, "", false
 }
 
-// followers are the lines of aliases through which another value is the one at the end of the chain.
+// followers returns the lines of aliases that take their value from the node at the end of the chain.
 func followers(documents []*node, way hit) []int {
 	var lines []int
 	var walk func(n, parent *node, merge bool)
@@ -175,7 +175,7 @@ func followers(documents []*node, way hit) []int {
 	return slices.Compact(lines)
 }
 
-// overridden says that a mapping has a value of its own for the rest of a key.
+// overridden reports whether a mapping has its own value for the rest of a key.
 func overridden(n *node, rest string) bool {
 	s := search{}
 	s.in(n, rest, hit{})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fuzzed changes one value of a stranger's file: it never panics, and where it writes, it changes that value's bytes
-// alone.
+// fuzzed changes one value of an arbitrary file. The change never panics. If it writes, it changes only that value's
+// bytes.
 func fuzzed(t *testing.T, name, key, to string, data []byte) {
 	s := &source{name: name, path: name, data: data}
 	if s.parse() != nil {
@@ -96,7 +96,7 @@ func FuzzPlace(f *testing.F) {
 	})
 }
 
-// FuzzJournal: what stands in a state folder may be damaged, and no file of the user's is touched for it.
+// FuzzJournal checks that a damaged state folder never changes a user's file.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"files":[{"path":"/x","before":"a","wrote":["b"],"kept":"/y"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

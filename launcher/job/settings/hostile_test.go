@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLargeFilesOfOneKindOfThingAreRead: none makes the reader go over the rest of the file for each of its parts.
+// TestLargeFilesOfOneKindOfThingAreRead checks that no construct makes the reader scan the rest of the file for each
+// part.
 func TestLargeFilesOfOneKindOfThingAreRead(t *testing.T) {
 	for _, c := range []struct{ name, unit string }{
 		{"a.yaml", "a: 1\n"}, {"a.yaml", "- a\n"}, {"a.json", `{"a":1,`}, {"a.json", "// x\n"},

@@ -16,16 +16,16 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// ErrInUse is what an error wraps when another process changes the same file.
+// ErrInUse reports that another process is changing the same file.
 var ErrInUse = errors.New("in use")
 
 // The state folder:
 //
-//	lock               held for milliseconds by whoever reads or writes the rest
-//	open/7/journal.json  a change that is being made, or a loan; written before any of its files is touched
-//	open/7/alive       locked as long as its process lives
-//	open/7/0.kept      what the first file of a loan was
-//	undo/8.json        the journal of an Apply that is done
+//	lock               locked for milliseconds to read or write the rest
+//	open/7/journal.json  a change in progress, or a loan; written before any of its files changes
+//	open/7/alive       locked while its process runs
+//	open/7/0.kept      the original of a loan's first file
+//	undo/8.json        the journal of a completed Apply
 const (
 	lockName    = "lock"
 	openName    = "open"
@@ -34,31 +34,31 @@ const (
 	journalName = "journal.json"
 
 	lockWait = 10 * time.Second
-	maxUndo  = 256 // older ones are forgotten; their backups stay
+	maxUndo  = 256 // older ones are removed; their backups stay
 )
 
-// journal is what must be known to put files back.
+// journal has the data to restore files.
 type journal struct {
 	Owner string   `json:"owner"`
 	PID   int      `json:"pid"`
-	Dir   string   `json:"dir,omitempty"` // of an Apply
+	Dir   string   `json:"dir,omitempty"` // set by Apply
 	Files []record `json:"files"`
 }
 
 // record is one file of a journal.
 type record struct {
-	Name      string   `json:"name"` // as the user gave it
+	Name      string   `json:"name"` // as the user typed it
 	Path      string   `json:"path"`
-	Before    string   `json:"before"`              // SHA-256 of the content to put back
-	Kept      string   `json:"kept,omitempty"`      // where that content is
-	Wrote     []string `json:"wrote,omitempty"`     // SHA-256 of what we wrote, or were about to write
-	Temporary string   `json:"temporary,omitempty"` // may have been left behind
+	Before    string   `json:"before"`              // SHA-256 of the content to restore
+	Kept      string   `json:"kept,omitempty"`      // path of that content
+	Wrote     []string `json:"wrote,omitempty"`     // SHA-256 of each content that was written, or about to be
+	Temporary string   `json:"temporary,omitempty"` // may still exist
 	Edits     []Edit   `json:"edits,omitempty"`
 
 	replaced bool // by this process
 }
 
-// lockState waits for its turn to read and write the state folder.
+// lockState locks the state folder, within lockWait.
 func lockState(state string) (*os.File, error) {
 	for _, folder := range []string{openName, undoName} {
 		if err := os.MkdirAll(filepath.Join(state, folder), 0o700); err != nil {
@@ -76,7 +76,7 @@ func lockState(state string) (*os.File, error) {
 	return lock, nil
 }
 
-// stateError says what to do about a state folder that can't be used.
+// stateError adds a remedy to an error of the state folder.
 func stateError(state string, err error) error {
 	try := "mend the folder's permissions, or another --home"
 	switch {
@@ -90,7 +90,7 @@ func stateError(state string, err error) error {
 	return fmt.Errorf("cannot keep what files were in %s: %w. Try: %s", state, err, try)
 }
 
-// transaction is a journal whose process is this one.
+// transaction is a journal of this process.
 type transaction struct {
 	journal
 	state  string
@@ -108,8 +108,8 @@ func undoFile(state string, number int) string {
 	return filepath.Join(state, undoName, strconv.Itoa(number)+".json")
 }
 
-// begin notes that this process is about to change files. Others that hold one of them are an error; what dead ones
-// left is put back first.
+// begin records that this process will change files. It first restores files of dead processes. It returns an error
+// if another process holds one of the files.
 func begin(state string, j journal) (*transaction, error) {
 	state, err := filepath.Abs(state)
 	if err != nil {
@@ -144,7 +144,7 @@ func begin(state string, j journal) (*transaction, error) {
 	return t, nil
 }
 
-// inUse is the error of a file that a living process holds.
+// inUse returns an error if a living process holds one of the files.
 func inUse(live []journal, files []record) error {
 	for _, j := range live {
 		for _, theirs := range j.Files {
@@ -181,14 +181,14 @@ func loadJournal(path string) (journal, error) {
 	return j, err
 }
 
-// end forgets the transaction and lets its files go.
+// end removes the transaction and releases its files.
 func (t *transaction) end() {
-	_ = forget(t.folder()) // what is left of it says nothing
+	_ = forget(t.folder()) // remains have no effect
 	t.alive.Close()
 }
 
-// forget removes a transaction's folder, the journal first: without it nobody takes the rest for something to be put
-// back.
+// forget removes a transaction's folder, the journal first. Without a journal no process restores anything from the
+// rest.
 func forget(folder string) error {
 	if err := os.Remove(filepath.Join(folder, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -196,10 +196,10 @@ func forget(folder string) error {
 	return os.RemoveAll(folder)
 }
 
-// entries are the numbers in a folder of the state, lowest first.
+// entries returns the numbers in a folder of the state, lowest first.
 func entries(state, name string) []int {
 	var numbers []int
-	found, _ := os.ReadDir(filepath.Join(state, name)) // lockState made it
+	found, _ := os.ReadDir(filepath.Join(state, name)) // lockState has created it
 	for _, entry := range found {
 		if n, err := strconv.Atoi(strings.TrimSuffix(entry.Name(), ".json")); err == nil && n > 0 {
 			numbers = append(numbers, n)
@@ -209,7 +209,7 @@ func entries(state, name string) []int {
 	return numbers
 }
 
-// exists says that a name is taken.
+// exists reports whether a name exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deep a JSON file may be nested.
+// maxDepth bounds the nesting of a JSON file.
 const maxDepth = 1000
 
-// parseJSON reads a JSON file. Comments and commas before a closing bracket are passed over, as in .jsonc; NaN and
-// Infinity are what Python writes.
+// parseJSON parses a JSON file. It skips comments and trailing commas, as in .jsonc, and accepts Python's NaN and
+// Infinity.
 func parseJSON(data []byte) ([]*node, error) {
 	p := jsonParser{data: data, line: 1}
 	n, err := p.value(0)
@@ -41,7 +41,7 @@ func (p *jsonParser) unexpected(want string) error {
 	return fmt.Errorf("line %d: %q where %s should be", p.line, p.data[p.at:min(p.at+1, len(p.data))], want)
 }
 
-// space passes over blanks and comments.
+// space skips blanks and comments.
 func (p *jsonParser) space() error {
 	for p.at < len(p.data) {
 		switch c := p.data[p.at]; {
@@ -68,7 +68,7 @@ func (p *jsonParser) space() error {
 	return nil
 }
 
-// next passes over space and gives the byte there, 0 at the end.
+// next skips space and returns the byte there, or 0 at the end.
 func (p *jsonParser) next() (byte, error) {
 	if err := p.space(); err != nil || p.at == len(p.data) {
 		return 0, err
@@ -101,7 +101,7 @@ func (p *jsonParser) value(depth int) (*node, error) {
 	return n, err
 }
 
-// list reads what stands between brackets.
+// list parses the content of brackets.
 func (p *jsonParser) list(n *node, closing byte, depth int) error {
 	p.at++
 	for {
@@ -152,7 +152,7 @@ func (p *jsonParser) key(n *node) error {
 	return nil
 }
 
-// text reads a string.
+// text parses a string.
 func (p *jsonParser) text() (leaf, error) {
 	end, ok := quotedEnd(p.data[p.at:], '"')
 	l := leaf{kind: text, quote: '"', start: p.at + 1, end: p.at + end}
@@ -168,7 +168,7 @@ var (
 	wordKinds  = map[string]kind{"true": boolean, "false": boolean, "null": null, "NaN": other, "Infinity": other, "-Infinity": other}
 )
 
-// word reads a number or a name.
+// word parses a number or a name.
 func (p *jsonParser) word() (leaf, error) {
 	l := leaf{start: p.at, end: p.at}
 	for l.end < len(p.data) && !isBlank(p.data[l.end]) && !strings.ContainsRune(",:[]{}\"/", rune(p.data[l.end])) {

@@ -10,17 +10,18 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Loan holds files for the time of a job. Nobody else who uses the same state folder can change them meanwhile. It is
-// for one goroutine.
+// Loan holds files during a job. Processes that use the same state folder can't change these files meanwhile. Use a
+// Loan from one goroutine.
 type Loan struct {
 	dir     string
 	job     *transaction
-	sources []*source // as the files were
-	now     [][]byte  // what they hold
+	sources []*source // original files
+	now     [][]byte  // current content of each file
 }
 
-// Lend takes the files of the places (expanded; every value must be there) for owner, which names the job to others,
-// and remembers their bytes in the state folder. Files that another job holds are an error that wraps ErrInUse.
+// Lend takes the files of the places for owner, which names the job to others, and saves their bytes in the state
+// folder. The places must be expanded, and every value must exist. If another job holds a file, the error wraps
+// ErrInUse.
 func Lend(state, dir, owner string, places []Place) (*Loan, error) {
 	changes := make([]Change, len(places))
 	for i, p := range places {
@@ -46,7 +47,7 @@ func Lend(state, dir, owner string, places []Place) (*Loan, error) {
 	return l, nil
 }
 
-// keep reads the files and remembers them.
+// keep reads and saves the files.
 func (l *Loan) keep(changes []Change) error {
 	sources, wanted, err := gather(l.dir, changes)
 	if err != nil {
@@ -76,8 +77,8 @@ func (l *Loan) keep(changes []Change) error {
 	return nil
 }
 
-// Set makes the files hold the changes and otherwise what they did when they were lent: each Set takes the place of the
-// one before. On an error they hold what they did before it.
+// Set gives the files their original content with the changes. Each Set replaces the previous one. On an error the
+// files keep their content.
 func (l *Loan) Set(changes []Change) error {
 	if l.job == nil {
 		return errors.New("the loan has ended")
@@ -118,7 +119,7 @@ func (l *Loan) Set(changes []Change) error {
 	return nil
 }
 
-// write replaces files, or puts back those that it came to replace.
+// write replaces files. On an error it restores the files that it has replaced.
 func (l *Loan) write(next, back []edited) error {
 	err := l.job.replace(next)
 	if err == nil {
@@ -135,9 +136,9 @@ func (l *Loan) write(next, back []edited) error {
 	return err
 }
 
-// Revert puts every file's bytes back and ends the loan. A file that another program changed meanwhile stays unchanged.
-// The error names it and the values that were written into it. Where a file can't be written, the next Recover tries
-// again. A second Revert does nothing.
+// Revert restores every file's original bytes and ends the loan. It leaves a file alone that another program has
+// changed, and the error names this file and the values written to it. If a file can't be written, the next Recover
+// tries again. A second Revert does nothing.
 func (l *Loan) Revert() error {
 	if l.job == nil {
 		return nil
@@ -152,7 +153,7 @@ func (l *Loan) Revert() error {
 		}
 	}
 	if again {
-		t.alive.Close() // the journal stays
+		t.alive.Close() // keep the journal
 	} else {
 		t.end()
 	}

@@ -97,7 +97,7 @@ func TestAFileThatSomebodyElseChangedIsNotRevertedNorWritten(t *testing.T) {
 	require.Equal(t, before[filepath.Join(dir, "ds_config.json")][10:], read(t, dir, "ds_config.json"))
 }
 
-// TestManyJobsTakeTurns: whoever gets the file finds it as it was, whatever the others do.
+// TestManyJobsTakeTurns checks that each job gets the original file, whatever the others do.
 func TestManyJobsTakeTurns(t *testing.T) {
 	dir, state := copyOf(t), t.TempDir()
 	before := snapshot(t, dir)

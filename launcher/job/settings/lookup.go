@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// spot is a value that was found, with its bytes.
+// spot is a value with the position of its bytes.
 type spot struct {
 	key     string
 	node    *node
@@ -17,7 +17,7 @@ type spot struct {
 	follows []int
 }
 
-// only gives the one node that a key leads to.
+// only returns the single node that matches a key.
 func (s *source) only(key string) (hit, error) {
 	hits := find(s.documents, key)
 	if s.format == textFormat && len(hits) == 0 {
@@ -40,8 +40,8 @@ func (s *source) only(key string) (hit, error) {
 	return way, nil
 }
 
-// look gives the one value that a key leads to, behind aliases too: what a reader of the file gets. It need not be one
-// that can be changed.
+// look returns the single value of a key, also behind aliases, as a parser of the file reads it. The value may be one
+// that can't be changed.
 func (s *source) look(key string) (*node, error) {
 	way, err := s.only(key)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *source) look(key string) (*node, error) {
 	return n, nil
 }
 
-// find gives the one value that a key leads to, where it can be changed.
+// find returns the single value of a key if it can be changed.
 func (s *source) find(key string) (spot, error) {
 	way, err := s.only(key)
 	if err != nil {
@@ -85,8 +85,7 @@ func (s *source) find(key string) (spot, error) {
 	return spot{key, n, l, followers(s.documents, way)}, nil
 }
 
-// shortened finds the one key that ends with this one: ppo_mini_batch_size for
-// actor_rollout_ref.actor.ppo_mini_batch_size.
+// shortened finds the key with this suffix: ppo_mini_batch_size matches actor_rollout_ref.actor.ppo_mini_batch_size.
 func (s *source) shortened(key string) []hit {
 	var hits []hit
 	for _, v := range values(s.documents) {
@@ -109,7 +108,7 @@ func (s *source) missing(key string) error {
 	return &configs.Error{Problem: "unknown key " + key, Source: s.name, Remedy: remedy}
 }
 
-// elsewhere refuses a value that stands behind an alias.
+// elsewhere returns the error for a value behind an alias.
 func (s *source) elsewhere(key string, line int, anchored, at *node) error {
 	remedy := "give it a value of its own there"
 	if origin := keyOf(s.documents, at); origin != "" {
@@ -118,7 +117,7 @@ func (s *source) elsewhere(key string, line int, anchored, at *node) error {
 	return s.bad(line, fmt.Sprintf("%s comes from the anchor &%s (line %d)", key, anchored.anchor, anchored.line), remedy)
 }
 
-// below are the keys of the values below a node.
+// below returns the keys of the values below a node.
 func below(n *node, key string) []string {
 	var keys []string
 	for _, v := range values([]*node{n}) {

@@ -9,16 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// named is a value and the key that leads to it.
+// named is a value with its key.
 type named struct {
 	key  string
 	node *node
 }
 
-// maxNamed bounds how many values a suggestion is chosen from.
+// maxNamed bounds the number of values for suggestions.
 const maxNamed = 10_000
 
-// values lists the values of the documents in their order, as far as the bound goes.
+// values returns the values of the documents in order, up to maxNamed.
 func values(documents []*node) []named {
 	var all []named
 	var walk func(n *node, key string)
@@ -47,7 +47,7 @@ func values(documents []*node) []named {
 	return all
 }
 
-// keyOf is the key of a node, empty when none leads to it.
+// keyOf returns the key of a node, or "" if it has none.
 func keyOf(documents []*node, want *node) string {
 	for _, v := range values(documents) {
 		if v.node == want {
@@ -57,8 +57,8 @@ func keyOf(documents []*node, want *node) string {
 	return ""
 }
 
-// nearest are up to three keys that the user may have meant: those that end alike first, then those that are written
-// alike.
+// nearest returns up to three keys that the user may have meant. Keys with the same last part come first, then
+// similar spellings.
 func nearest(documents []*node, key string) []string {
 	type candidate struct {
 		key      string
@@ -83,7 +83,7 @@ func nearest(documents []*node, key string) []string {
 	return keys
 }
 
-// distance is how far two keys are apart, by at most the first 100 bytes of each.
+// distance returns the edit distance of the first 100 bytes of two keys.
 func distance(a, b string) int {
 	return units.EditDistance(a[:min(len(a), 100)], b[:min(len(b), 100)])
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// maxPlaces bounds what braces and globs may stand for.
+// maxPlaces bounds the expansion of braces and globs.
 const maxPlaces = 1000
 
-// Place is where a value stands.
+// Place names a value in a file.
 type Place struct {
-	File   string // from the folder that the caller names, or absolute; braces and globs name several: conf/{01,02}_stage.yaml
+	File   string // relative to the caller's folder, or absolute; may have braces and globs: conf/{01,02}_stage.yaml
 	Key    string // data.batch_size, stages[0].n_negatives, #SBATCH --gres
-	Within bool   // the file must lie in that folder: for places that come from a profile and not from the user
+	Within bool   // the file must be in that folder; for places from a profile, not from the user
 }
 
 func (p Place) String() string { return p.File + ":" + p.Key }
 
-// ParsePlace reads FILE:KEY. The last colon divides them: a file's name may have colons, a key has none.
+// ParsePlace parses FILE:KEY. It splits at the last colon: a file name may have colons, a key has none.
 func ParsePlace(text string) (Place, error) {
 	at := strings.LastIndexByte(text, ':')
 	if at < 1 || !saneKey(text[at+1:]) || strings.ContainsFunc(text, unicode.IsControl) {
@@ -32,8 +32,8 @@ func ParsePlace(text string) (Place, error) {
 	return Place{File: text[:at], Key: text[at+1:]}, nil
 }
 
-// ParseSetting reads FILE:KEY=VALUE, the form of --set. The first equals sign that has a place before it divides them:
-// a folder's name may have one (outputs/lr=0.1/config.yaml), a key has none.
+// ParseSetting parses FILE:KEY=VALUE, the form of --set. It splits at the first equals sign after a valid place: a
+// folder name may have one (outputs/lr=0.1/config.yaml), a key has none.
 func ParseSetting(text string) (Place, string, error) {
 	for at, c := range text {
 		if c != '=' {
@@ -50,8 +50,8 @@ func saneKey(key string) bool {
 	return key != "" && strings.TrimSpace(key) == key && !strings.ContainsAny(key, "/\\=") && len(key) <= 500
 }
 
-// Expand names the places that p stands for, each with one file. A glob that no file matches is an error; so is a file
-// that p.Within rules out.
+// Expand returns the places that p matches, each with one file. It returns an error for a glob without matches, and
+// for a file that p.Within excludes.
 func Expand(dir string, p Place) ([]Place, error) {
 	var places []Place
 	names, err := braces(p.File)
@@ -77,7 +77,7 @@ func tooMany(pattern string) error {
 	return &configs.Error{Key: "file", Value: pattern, Allowed: fmt.Sprintf("at most %d files", maxPlaces)}
 }
 
-// braces writes out {a,b} as a shell does, nested ones too: braces without a comma are left as they are.
+// braces expands {a,b} like a shell, also nested. Braces without a comma stay.
 func braces(pattern string) ([]string, error) {
 	names := []string{pattern}
 	for i := 0; i < len(names); {
@@ -98,7 +98,7 @@ func braces(pattern string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// cutBraces finds the first innermost {…} that has a comma.
+// cutBraces finds the first innermost {…} with a comma.
 func cutBraces(s string) (before, inner, after string, found bool) {
 	open := -1
 	for i := range len(s) {
@@ -115,8 +115,7 @@ func cutBraces(s string) (before, inner, after string, found bool) {
 	return s, "", "", false
 }
 
-// glob names the files that match, from dir. A name without wildcards, or of a file that is there as it is written, is
-// itself.
+// glob returns the files in dir that match. A name without wildcards, or a name of an existing file, matches itself.
 func glob(dir, name string) ([]string, error) {
 	if !strings.ContainsAny(name, "*?[") {
 		return []string{name}, nil
@@ -143,7 +142,7 @@ func glob(dir, name string) ([]string, error) {
 	return found, nil
 }
 
-// under is a file's path from dir, unless it is absolute.
+// under returns a file's path relative to dir, unless it is absolute.
 func under(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name

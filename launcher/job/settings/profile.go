@@ -13,14 +13,14 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// GuessWorkload returns the name of the built-in profile most of whose files are in the folder, and how that shows;
-// none: both are empty.
+// GuessWorkload returns the built-in profile with the most files in the folder, and the evidence. Both are "" if no
+// profile matches.
 func GuessWorkload(dir string) (name, how string) {
 	best := 0
 	for _, candidate := range configs.Workloads() {
 		w, err := configs.LoadWorkload(candidate)
 		if err != nil {
-			continue // they are part of the program and tested
+			continue // built-in profiles are tested
 		}
 		files := map[string]bool{}
 		for _, v := range w.Values {
@@ -39,7 +39,7 @@ func GuessWorkload(dir string) (name, how string) {
 	return name, how
 }
 
-// LoadWorkload returns the built-in profile of that name, or the one in the YAML file at that path.
+// LoadWorkload returns the built-in profile of that name, or the profile in the YAML file at that path.
 func LoadWorkload(nameOrPath string) (configs.Workload, error) {
 	extension := strings.ToLower(filepath.Ext(nameOrPath))
 	isPath := extension == ".yaml" || extension == ".yml" || strings.ContainsRune(nameOrPath, filepath.Separator)
@@ -63,7 +63,7 @@ func LoadWorkload(nameOrPath string) (configs.Workload, error) {
 		return configs.Workload{}, refuse(err.Error())
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, configs.MaxDocument+1)) // more is refused by its length
+	data, err := io.ReadAll(io.LimitReader(file, configs.MaxDocument+1)) // ParseWorkload rejects a longer file
 	if err != nil {
 		return configs.Workload{}, refuse(err.Error())
 	}

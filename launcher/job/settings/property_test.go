@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is a document that a test made up, and where its numbers stand.
+// drawn is a generated document with the positions of its numbers.
 type drawn struct {
 	text    strings.Builder
 	numbers []drawnNumber
@@ -40,7 +40,7 @@ var (
 		"|\n        block 45\n        # in it\n"})
 )
 
-// yamlMap draws a map of numbers, maps and other things.
+// yamlMap draws a map of numbers, maps and other values.
 func (d *drawn) yamlMap(t *rapid.T, prefix string, indent, depth int, end string) {
 	for i := range rapid.IntRange(1, 4).Draw(t, "entries") {
 		name := rapid.SampledFrom([]string{"a", "batch", "n_negatives", "x-y", "été", "a b", "long_name_of_a_key"}).Draw(t, "name") + fmt.Sprint(i)
@@ -65,7 +65,7 @@ func (d *drawn) yamlMap(t *rapid.T, prefix string, indent, depth int, end string
 	}
 }
 
-// flow draws a map in braces: YAML and JSON alike when strict.
+// flow draws a map in braces, which is both YAML and JSON if strict.
 func (d *drawn) flow(t *rapid.T, prefix string, depth int) {
 	blank := rapid.SampledFrom([]string{"", " ", "\n", "\n  "})
 	d.text.WriteString("{")
@@ -108,7 +108,7 @@ func (d *drawn) script(t *rapid.T) {
 	}
 }
 
-// TestChangingOneNumberChangesOnlyItsBytes: for any document made up here, in any of the formats.
+// TestChangingOneNumberChangesOnlyItsBytes checks generated documents in all formats.
 func TestChangingOneNumberChangesOnlyItsBytes(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,7 +150,8 @@ func TestChangingOneNumberChangesOnlyItsBytes(t *testing.T) {
 	})
 }
 
-// TestAnyTextInAnyPlaceIsWrittenOrRefused: what is read back is what was asked for, and nothing else changed.
+// TestAnyTextInAnyPlaceIsWrittenOrRefused checks that the new value reads back as requested, and that nothing else
+// changes.
 func TestAnyTextInAnyPlaceIsWrittenOrRefused(t *testing.T) {
 	dir := copyOf(t)
 	places := []Place{{File: "conf/config.yaml", Key: "training.trainer.precision"}, {File: "conf/config.yaml", Key: "experiment.name"},

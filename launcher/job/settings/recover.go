@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Recover puts back what dead processes left: files of loans, and files that an Apply did not come to write all of. One
-// that was changed since is left as it is. Call it before a job and before Prepare.
+// Recover restores files of dead processes: files of loans, and files of an incomplete Apply. It leaves a file alone
+// that has changed since. Call it before a job and before Prepare.
 func Recover(state string) ([]Restored, error) {
 	if !exists(filepath.Join(state, openName)) {
 		return nil, nil
@@ -27,7 +27,7 @@ func Recover(state string) ([]Restored, error) {
 	return restored, err
 }
 
-// sweep puts back what the dead left and lists the living. The caller holds the state's lock.
+// sweep restores files of dead processes and lists the journals of living ones. The caller holds the state's lock.
 func sweep(state string) (live []journal, restored []Restored, err error) {
 	for _, number := range entries(state, openName) {
 		folder := openFolder(state, number)
@@ -41,7 +41,7 @@ func sweep(state string) (live []journal, restored []Restored, err error) {
 		}
 		files, stuck, err := bury(state, number)
 		restored = append(restored, files...)
-		if stuck != nil { // nobody may take what it still has to put back
+		if stuck != nil { // no other process may take files that are not yet restored
 			live = append(live, *stuck)
 		}
 		if alive != nil {
@@ -54,15 +54,13 @@ func sweep(state string) (live []journal, restored []Restored, err error) {
 	return live, restored, nil
 }
 
-// bury deals with the journal of a dead process.
-//
-// stuck is the journal if a file could not be written.
+// bury handles the journal of a dead process. stuck is that journal if a file could not be written.
 func bury(state string, number int) (restored []Restored, stuck *journal, err error) {
 	folder := openFolder(state, number)
 	path := filepath.Join(folder, journalName)
 	j, err := loadJournal(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), exists(undoFile(state, number)): // nothing was touched yet, or all was done
+	case errors.Is(err, fs.ErrNotExist), exists(undoFile(state, number)): // no file was changed yet, or all were
 		return nil, nil, forget(folder)
 	case err != nil:
 		aside := filepath.Join(state, fmt.Sprintf("damaged-%d", number))
@@ -75,13 +73,14 @@ func bury(state string, number int) (restored []Restored, stuck *journal, err er
 	return restored, nil, forget(folder)
 }
 
-// putBack makes every file what it was. again says that one could not be written and the journal is still needed.
+// putBack restores every file's original content. again reports that a file could not be written and the journal is
+// still needed.
 func (j *journal) putBack() (restored []Restored, again bool) {
 	for i := range j.Files {
 		f := &j.Files[i]
 		f.dropTemporary()
 		switch now := contentOf(f.Path); {
-		case f.Before == "": // it was not yet read
+		case f.Before == "": // it was not read yet
 		case now == f.Before:
 			if f.beside() && beginsLike(f.Kept, f.Path) {
 				os.Remove(f.Kept)
@@ -100,7 +99,7 @@ func (j *journal) putBack() (restored []Restored, again bool) {
 	return restored, again
 }
 
-// dropTemporary removes what a change left half written, and never a name that isn't one of ours.
+// dropTemporary removes a half-written temporary file, and only a file with a name of this package.
 func (f *record) dropTemporary() {
 	ours, _ := filepath.Match(".swarm-*.tmp", filepath.Base(f.Temporary))
 	if ours && filepath.Dir(f.Temporary) == filepath.Dir(f.Path) {
@@ -108,10 +107,10 @@ func (f *record) dropTemporary() {
 	}
 }
 
-// beside says that what the file was is a backup in the same folder.
+// beside reports whether the original is a backup in the same folder.
 func (f *record) beside() bool { return f.Kept != "" && filepath.Dir(f.Kept) == filepath.Dir(f.Path) }
 
-// restore makes the file what it was: a backup beside it becomes the file again, without needing space.
+// restore restores the original content. It renames a backup in the same folder, which needs no disk space.
 func (f *record) restore() error {
 	data, info, err := readFile(f.Kept, f.Kept)
 	if err != nil {
@@ -134,7 +133,7 @@ func (f *record) restore() error {
 	return nil
 }
 
-// wrote says what we had written into a file that was changed since.
+// wrote lists the values that swarm wrote into a file that has changed since.
 func (f *record) wrote() string {
 	var edits []string
 	for _, e := range f.Edits {

@@ -16,10 +16,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// reached is called between the steps of a change. A test ends the process there.
+// reached is called between the steps of a change. A test kills the process there.
 var reached = func(step string, file int) {}
 
-// stage writes data to a new file and onto the disk, with the mode and the owner of another, and its times if asked.
+// stage writes and syncs data to a new file with the mode and the owner of like, and with its modification time if
+// times is set.
 func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -39,8 +40,8 @@ func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
 	return err
 }
 
-// keepOwner gives the file the owner and the group of another. Who isn't root can only do that for the groups that they
-// are in.
+// keepOwner gives the file the owner and the group of like. Without root, only a change to one of the user's groups
+// is possible.
 func keepOwner(file *os.File, like fs.FileInfo) error {
 	was, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -59,16 +60,16 @@ func keepOwner(file *os.File, like fs.FileInfo) error {
 	return nil
 }
 
-// swap puts a staged file in the place of another, at once.
+// swap replaces a file by a staged one, atomically.
 func swap(staged, path string) error {
 	if err := os.Rename(staged, path); err != nil {
 		return err
 	}
-	_ = files.SyncFolder(filepath.Dir(path)) // the file is there; how durable its name is, is the file system's
+	_ = files.SyncFolder(filepath.Dir(path)) // the content is synced; syncing the name may be unsupported
 	return nil
 }
 
-// temporaryName is a new name beside a file.
+// temporaryName returns a new name in the folder of a file.
 func temporaryName(path string) string {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
@@ -86,7 +87,7 @@ func backupName(path string) string {
 	}
 }
 
-// contentOf is the SHA-256 of a file's content; empty when there is no such file, or none that could be ours.
+// contentOf returns the SHA-256 of a file's content, or "" if the file is missing or not a readable regular file.
 func contentOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -99,7 +100,7 @@ func contentOf(path string) string {
 	return sum(data)
 }
 
-// beginsLike says that one file holds the beginning of another, or all of it.
+// beginsLike reports whether the content of part is a prefix of whole's.
 func beginsLike(part, whole string) bool {
 	a, _, err := readFile(part, part)
 	if err != nil {

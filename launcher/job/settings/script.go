@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// parseText reads what is assigned in a shell script, a Slurm header, a file of NAME=value lines or a Python file of
-// settings: KEY=VALUE words (Hydra's overrides, export NAME=value), --option=VALUE and --option VALUE. A comment's are
-// passed over, but not a header's such as #SBATCH --gres=gpu:4, whose key is "#SBATCH --gres". Lines are read one by
-// one: a value is what stands on its line.
+// parseText reads the assignments in a shell script, a Slurm header, a file of NAME=value lines or a Python settings
+// file: KEY=VALUE words (Hydra's overrides, export NAME=value), --option=VALUE and --option VALUE. It skips comments,
+// but not headers such as #SBATCH --gres=gpu:4, with the key "#SBATCH --gres". It reads line by line: a value ends
+// with its line.
 func parseText(name string, data []byte) []*node {
 	root := &node{shape: mapping, line: 1}
 	section := ""
@@ -35,8 +35,8 @@ var (
 	header      = regexp.MustCompile(`^#(SBATCH|PBS|BSUB|FLUX|\$)[ \t]`)
 )
 
-// formOf says of a file's name whether blanks may stand around its equals signs (in a shell they make a command of it),
-// and whether it has sections.
+// formOf returns, by a file's name, whether blanks may surround equals signs (in a shell they would make a command),
+// and whether the file has sections.
 func formOf(name string) (loose, sections bool) {
 	base := filepath.Base(name)
 	switch strings.ToLower(filepath.Ext(base)) {
@@ -51,18 +51,18 @@ func formOf(name string) (loose, sections bool) {
 // lineReader finds the assignments of one line.
 type lineReader struct {
 	line   string
-	at     int // where the line begins in the file
+	at     int // offset of the line in the file
 	number int
 	loose  bool
 	prefix string
 	root   *node
 
-	quote  byte // the quotes that are open where the reader is
-	opened int  // where they were opened
-	blank  int  // the last blank before the reader, or -1
+	quote  byte // the open quote at the reader's position
+	opened int  // position of that quote
+	blank  int  // position of the last blank before the reader, or -1
 }
 
-// maxValue bounds a value that can be changed, in bytes.
+// maxValue bounds the length of a changeable value, in bytes.
 const maxValue = 1024
 
 func (l *lineReader) read() {
@@ -143,8 +143,8 @@ func (l *lineReader) add(key string, at int, whole bool) {
 	l.root.items = append(l.root.items, &node{shape: value, line: l.number, leaf: v})
 }
 
-// value reads the value that begins at an offset of the line. whole says that the open quote began right before the
-// key: "key=a value".
+// value reads the value at an offset of the line. whole reports that the open quote starts right before the key:
+// "key=a value".
 func (l *lineReader) value(at int, whole bool) leaf {
 	v := leaf{inside: l.quote}
 	stop := " \t;&|()<>`'\""
@@ -168,7 +168,7 @@ func (l *lineReader) value(at int, whole bool) leaf {
 	return v
 }
 
-// short is the beginning of what is shown to the user.
+// short returns the start of a text, for display.
 func short(s string) string {
 	if len(s) > 60 {
 		s = strings.ToValidUTF8(s[:60], "") + "…"
@@ -176,7 +176,7 @@ func short(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// stuck says why a value can't be changed.
+// stuck returns the reason why a value can't be changed.
 func (l *lineReader) stuck(v leaf) string {
 	rest := l.line[v.end:]
 	special := "$`*?[]{}!\\~"
@@ -217,7 +217,7 @@ func textKind(s string) kind {
 	return text
 }
 
-// isBoundary says that a word may begin behind c.
+// isBoundary reports whether a word may start after c.
 func isBoundary(c byte) bool { return isBlank(c) || strings.IndexByte("\"'(;&|{,`", c) >= 0 }
 
 func isKeyByte(c byte) bool {

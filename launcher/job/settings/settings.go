@@ -1,20 +1,20 @@
 // Package settings reads and changes values in users' own files: YAML, JSON, shell scripts, Slurm headers, .env and
-// other key=value text. A change replaces the bytes of a value and no other: comments, order, blank lines, quoting,
-// indentation, line ends, a byte order mark and a missing last newline stay as they are. What a change would damage is
-// refused.
+// other key=value text. A change replaces only the bytes of a value. Comments, order, blank lines, quoting,
+// indentation, line ends, a byte order mark and a missing last newline stay as they are. The package refuses a change
+// that would damage a file.
 //
-// It owns the backups beside those files and the state folder that its callers name, in which it remembers what it
-// wrote until that is undone. It imports configs for its errors and nothing else of ours.
+// It owns the backups beside those files, and the caller's state folder, where it records its changes until they are
+// undone. It imports configs for its errors, and internal packages.
 package settings
 
-// Value is what stands at a place.
+// Value is the value at a place.
 type Value struct {
 	Text   string // without the quotes
 	Number bool   // Text is a number, quoted or not
-	Line   int    // 1 is the first
+	Line   int    // from 1
 }
 
-// Change is a value to be written. What is a number, true or false, or text stays one.
+// Change is a new value for a place. A value keeps its kind: number, true or false, or text.
 type Change struct {
 	Place
 	To string
@@ -25,18 +25,18 @@ type Edit struct {
 	Key      string
 	From, To string
 	Line     int
-	Follows  []int // lines whose values follow this one by a YAML alias or merge
+	Follows  []int // lines with values that follow this one by a YAML alias or merge
 }
 
-// FileChange is what an Edition does to one file. A file whose values are all right already is not among them.
+// FileChange is the change of one file. Files that already have all values are left out.
 type FileChange struct {
 	Path   string
 	Edits  []Edit
-	Backup string // where the file as it was is; known after Apply
+	Backup string // path of the original; known after Apply
 }
 
-// Restored is a file that was put back, or one that could not be.
+// Restored is a file that was restored, or that could not be.
 type Restored struct {
 	Path string
-	Left string // why the file was left as it is; empty when it was put back
+	Left string // why the file was left as it is; empty if it was restored
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// copyOf is a copy of testdata that may be written to.
+// copyOf returns a writable copy of testdata.
 func copyOf(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func place(t testing.TB, text string) Place {
 	return p
 }
 
-// one is the change of one place.
+// one returns the change of one place.
 func one(t testing.TB, where, to string) []Change { return []Change{{place(t, where), to}} }
 
 func TestOneValueIsWrittenAndEveryOtherByteStays(t *testing.T) {
@@ -248,7 +248,7 @@ func TestAValueThatOthersFollowSaysSo(t *testing.T) {
 	for key, want := range map[string][]int{
 		"rank":                    {35},
 		"training.shared.lora_r":  {31, 33},
-		"training.shared.dropout": {33}, // tower_a has its own
+		"training.shared.dropout": {33}, // tower_a has its own value
 		"only_here":               nil,
 		"last":                    nil,
 	} {

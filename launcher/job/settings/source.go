@@ -19,13 +19,13 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// maxFile bounds a file, in bytes.
+// maxFile bounds the size of a file, in bytes.
 const maxFile = 4 << 20
 
-// source is a file as it was read.
+// source is a parsed file.
 type source struct {
-	name      string // as the user gave it
-	path      string // the real one, absolute, without symbolic links
+	name      string // as the user typed it
+	path      string // absolute, without symbolic links
 	data      []byte
 	info      fs.FileInfo
 	format    string // yaml, json or text
@@ -50,7 +50,7 @@ func readSource(name, path string) (*source, error) {
 	return s, s.parse()
 }
 
-// realPath follows symbolic links: the file that is read is the one that will be replaced.
+// realPath follows symbolic links, so that a change replaces the real file.
 func realPath(dir string, p Place) (string, error) {
 	if p.Within && !filepath.IsLocal(p.File) {
 		return "", outside(p.File)
@@ -89,7 +89,7 @@ func realFolder(dir string) (string, error) {
 	return path, nil
 }
 
-// readFile reads a regular file of bounded size that has one name. It never waits for a pipe.
+// readFile reads a regular file of bounded size. It never blocks on a pipe.
 func readFile(name, path string) ([]byte, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -131,7 +131,7 @@ func unreadable(name string, err error) error {
 	return &configs.Error{Key: "file", Value: name, Problem: "cannot read " + strconv.Quote(name), Remedy: err.Error()}
 }
 
-// writable says why a file can't be replaced, if it can't.
+// writable returns an error if the file can't be replaced.
 func (s *source) writable() error {
 	refuse := func(why, remedy string) error {
 		return &configs.Error{Problem: s.name + " " + why, Source: "nothing was changed", Remedy: remedy}
@@ -150,7 +150,7 @@ func (s *source) writable() error {
 
 const accessWrite = 2 // W_OK of access(2)
 
-// parse reads the file's values.
+// parse parses the file's values.
 func (s *source) parse() error {
 	if at := bytes.IndexByte(s.data, 0); at >= 0 || !utf8.Valid(s.data) {
 		return &configs.Error{Key: "file", Value: s.name, Allowed: "UTF-8 text; this is binary or of another encoding"}
@@ -172,7 +172,7 @@ func (s *source) parse() error {
 	return &configs.Error{Problem: "file is not " + strings.ToUpper(s.format), Source: source, Remedy: what}
 }
 
-// format tells what a file is by its name, and where that doesn't, by how it begins.
+// format determines a file's format by its name, or else by its first bytes.
 func format(path string, data []byte) string {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
@@ -191,7 +191,7 @@ func format(path string, data []byte) string {
 	return textFormat
 }
 
-// parse reads a file's values; offsets count from the byte order mark, if there is one.
+// parse parses a file's values. Offsets exclude a byte order mark.
 func parse(format, path string, data []byte) ([]*node, error) {
 	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	switch format {
@@ -203,7 +203,7 @@ func parse(format, path string, data []byte) ([]*node, error) {
 	return parseText(path, data), nil
 }
 
-// sum is a content's SHA-256, in hexadecimal.
+// sum returns the SHA-256 of data, in hexadecimal.
 func sum(data []byte) string {
 	h := sha256.Sum256(data)
 	return hex.EncodeToString(h[:])

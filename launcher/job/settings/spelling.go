@@ -11,10 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// isNumber says that the text is a number, quoted or not.
+// isNumber reports whether the text is a number, quoted or not.
 func (l leaf) isNumber() bool { return l.kind == number || numberForm.MatchString(l.text) }
 
-// written is the text that replaces a value's bytes, or why to can't stand there.
+// written returns the text that replaces a value's bytes, or an error if to can't be written there.
 func (s *source) written(at spot, to string) (string, error) {
 	l := at.leaf
 	have, want := l.kind, textKind(to)
@@ -57,8 +57,8 @@ var (
 	exponential = regexp.MustCompile(`^(-?[0-9]+)(\.[0-9]+)?[eE]([-+]?)([0-9]+)$`)
 )
 
-// quoted writes text as the value that it replaces is written. Of a script nothing that a shell would take for more
-// than a word may come of it.
+// quoted returns text in the quoting of the value that it replaces. In a script it refuses everything that a shell
+// would not read as a plain word.
 func (s *source) quoted(l leaf, to string) (string, bool) {
 	control := strings.ContainsFunc(to, func(r rune) bool {
 		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == '\uFFFD'
@@ -83,7 +83,7 @@ func (s *source) quoted(l leaf, to string) (string, bool) {
 	return to, true
 }
 
-// pythonNumber writes 1e-5 as 1.0e-5: PyYAML takes the first for text.
+// pythonNumber writes 1e-5 as 1.0e-5, because PyYAML reads 1e-5 as text.
 func pythonNumber(s string) string {
 	m := exponential.FindStringSubmatch(s)
 	if m == nil {
@@ -92,7 +92,7 @@ func pythonNumber(s string) string {
 	return m[1] + cmp.Or(m[2], ".0") + "e" + cmp.Or(m[3], "+") + m[4]
 }
 
-// likeCase writes true or false as like is written.
+// likeCase returns true or false in the letter case of like.
 func likeCase(s, like string) string {
 	s = strings.ToLower(s)
 	switch {

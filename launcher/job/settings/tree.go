@@ -1,6 +1,6 @@
 package settings
 
-// node is a part of a file: a mapping, a sequence, a value, or an alias that stands for another.
+// node is a part of a file: a mapping, a sequence, a value, or an alias of another node.
 type node struct {
 	shape shape
 	line  int
@@ -8,10 +8,10 @@ type node struct {
 	items []*node  // the values of the keys, or of the sequence
 	leaf  leaf     // of a value
 
-	anchor string   // the name that aliases call it by
-	target *node    // what an alias stands for
-	mark   string   // whatever else must not change: tag, style, comments
-	marks  []string // and of the keys
+	anchor string   // name for aliases
+	target *node    // of an alias
+	mark   string   // everything else that must not change: tag, style, comments
+	marks  []string // the same for the keys
 }
 
 type shape int
@@ -24,20 +24,20 @@ const (
 )
 
 const (
-	notText  = "\x00"   // a key that is no plain text
-	mergeKey = "\x00<<" // YAML's: the keys of others are ours too
+	notText  = "\x00"   // a key that is not plain text
+	mergeKey = "\x00<<" // YAML's merge key <<
 )
 
-// leaf is a value's text and where it stands.
+// leaf is a value's text and position.
 type leaf struct {
 	text   string // without quotes and escapes
 	kind   kind
-	quote  byte   // " or ', or 0 where it has none of its own
-	start  int    // first byte of what an edit replaces, inside the quotes
-	end    int    // the byte behind it
-	column int    // of YAML, in characters from 1: where the value or its anchor begins; start and end follow from it
-	inside byte   // of text: the quotes around the whole word
-	stuck  string // why it can't be changed; empty when it can
+	quote  byte   // " or ', or 0 without quotes
+	start  int    // first byte that an edit replaces, inside the quotes
+	end    int    // the byte after the last one
+	column int    // in YAML: column of the value or its anchor, in characters from 1; start and end follow from it
+	inside byte   // in text: the quotes around the whole word
+	stuck  string // why the value can't be changed; empty if it can
 }
 
 type kind string

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Undo restores what the newest Apply of a folder changed: all of its files or none. One that was edited since is
-// refused unless force, which keeps the edited text as a further backup. An Undo that was cut off is finished by the
-// next.
+// Undo restores the files that the newest Apply in a folder changed: all of them or none. It refuses if a file was
+// edited since, unless force is set. Then it keeps the edited file as another backup. The next Undo completes an
+// interrupted one.
 func Undo(state, dir string, force bool) ([]Restored, error) {
 	root, err := realFolder(dir)
 	if err != nil {
@@ -46,7 +46,7 @@ func Undo(state, dir string, force bool) ([]Restored, error) {
 	return restored, os.Remove(path)
 }
 
-// newest finds the last Apply of a folder. A damaged journal can't be of any.
+// newest finds the last Apply in a folder. It skips damaged journals.
 func newest(state, root string) (string, journal, error) {
 	numbers := entries(state, undoName)
 	slices.Reverse(numbers)
@@ -59,7 +59,7 @@ func newest(state, root string) (string, journal, error) {
 	return "", journal{}, fmt.Errorf("nothing to undo in %s. Try: the folder that the values were applied in", root)
 }
 
-// undone says that an Undo that was cut off came this far.
+// undone reports whether an interrupted Undo has already restored the file.
 func (f *record) undone() bool { return contentOf(f.Path) == f.Before && !exists(f.Kept) }
 
 func (f *record) undoable(force bool) error {
@@ -75,7 +75,7 @@ func (f *record) undoable(force bool) error {
 	return nil
 }
 
-// undo makes the file its backup. What somebody else wrote into it is kept as another.
+// undo restores the file from its backup. It keeps another program's changes as another backup.
 func (f *record) undo() error {
 	if f.undone() {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a
-// place, then one for each stage's. A file that is missing or cannot be read is no error: the reading says so. It reads
-// each file once, at most 1000 places and 64 MiB.
+// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value with a
+// place, then one for each value of each stage. A missing or unreadable file is not an error: the reading reports it.
+// ReadWorkload reads each file once, and at most 1000 places and 64 MiB.
 func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
 	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces, bytes: maxWorkloadBytes}
 	var list []configs.WorkloadReading
@@ -41,23 +41,23 @@ func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
 	return list
 }
 
-// maxWorkloadBytes bounds what is read of all the files that a profile names: it may be a stranger's.
+// maxWorkloadBytes bounds the bytes read from all files of a profile, which may be untrusted.
 const maxWorkloadBytes = 64 << 20
 
 type workloadReader struct {
 	dir     string
 	sources map[string]opened // by real path
-	left    int               // places that may still be read
-	bytes   int               // of files that may still be read
+	left    int               // number of places that may still be read
+	bytes   int               // number of bytes that may still be read
 }
 
-// opened is a file that was read, or why it could not be.
+// opened is a file that was read, or the error.
 type opened struct {
 	source *source
 	err    error
 }
 
-// read gives what the first place has, and says so where others have something else.
+// read returns the value at the first place, and reports other places with a different value.
 func (r *workloadReader) read(v configs.WorkloadValue, texts []string) (out configs.WorkloadReading) {
 	missing := ""
 	for _, p := range r.expand(texts, &missing) {
@@ -87,12 +87,12 @@ func (r *workloadReader) read(v configs.WorkloadValue, texts []string) (out conf
 	return out
 }
 
-// expand names the single places; what is wrong with one goes into missing.
+// expand returns the single places. It stores the first error in missing.
 func (r *workloadReader) expand(texts []string, missing *string) (places []Place) {
 	for _, text := range texts {
 		p, err := ParsePlace(text)
 		if err == nil {
-			p.Within = true // a profile may be a stranger's
+			p.Within = true // a profile may be untrusted
 			var more []Place
 			more, err = Expand(r.dir, p)
 			places = append(places, more...)
@@ -109,7 +109,7 @@ func (r *workloadReader) expand(texts []string, missing *string) (places []Place
 	return places
 }
 
-// at gives the value at one place; line is 0 where there is none.
+// at returns the value at one place. line is 0 if there is none.
 func (r *workloadReader) at(p Place) (line int, text, problem string) {
 	if _, err := os.Stat(under(r.dir, p.File)); errors.Is(err, fs.ErrNotExist) {
 		return 0, "", p.File + " does not exist"
@@ -145,7 +145,7 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 	return n.line, charset.Marked(short(n.leaf.text)), problem
 }
 
-// unlike says why a text cannot be counted with in place of start: it is no number, or below 0.
+// unlike returns the reason why a text can't replace start in a computation: it is not a number, or is below 0.
 func unlike(p Place, line int, text, start string) string {
 	if _, numeric := configs.Number(start); !numeric {
 		return ""
@@ -174,7 +174,7 @@ func larger(a, b string) bool {
 	return isX && isY && x > y
 }
 
-// sameValue tells whether two texts are one value: 0.40 and 0.4, True and true.
+// sameValue reports whether two texts are the same value: 0.40 and 0.4, True and true.
 func sameValue(a, b string) bool {
 	x, isX := configs.Number(a)
 	y, isY := configs.Number(b)

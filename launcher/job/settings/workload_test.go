@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// lengthAt is a profile with a length at those places (a YAML list).
+// lengthAt returns a profile with a length at these places (a YAML list).
 func lengthAt(t testing.TB, places string) configs.Workload {
 	t.Helper()
 	w, err := configs.ParseWorkload("p.yaml", []byte("name: p\nvalues:\n  - {name: batch, role: batch, start: 1}\n"+
@@ -64,7 +64,7 @@ func TestWorkloadValuesAreReadFromTheFiles(t *testing.T) {
 	}
 }
 
-// What a profile names is read once, and not without end.
+// The reader reads each file of a profile once, and a bounded number of bytes.
 func TestReadingAWorkloadIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseYAML reads all documents of a file. Values know their line and column; locateYAML finds their bytes.
+// parseYAML parses all documents of a file. Values have a line and a column. locateYAML finds their bytes.
 func parseYAML(data []byte) (documents []*node, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -30,7 +30,7 @@ func parseYAML(data []byte) (documents []*node, err error) {
 	}
 }
 
-// yamlReader makes our nodes of one document's.
+// yamlReader converts the nodes of one document.
 type yamlReader struct{ nodes map[*yaml.Node]*node }
 
 func (r yamlReader) read(y *yaml.Node) *node {
@@ -38,7 +38,7 @@ func (r yamlReader) read(y *yaml.Node) *node {
 		return n
 	}
 	n := &node{line: y.Line, anchor: y.Anchor, mark: markOf(y)}
-	r.nodes[y] = n // before its parts: an alias may stand inside what it names
+	r.nodes[y] = n // before its parts: an alias may be inside its own anchor
 	switch y.Kind {
 	case yaml.MappingNode:
 		n.shape = mapping
@@ -103,7 +103,8 @@ func yamlLeaf(y *yaml.Node) leaf {
 	return l
 }
 
-// locateYAML finds a value's bytes. The parser counts lines at every break of YAML 1.1 and columns in characters.
+// locateYAML finds a value's bytes. The parser counts lines at every line break of YAML 1.1, and columns in
+// characters.
 func locateYAML(data []byte, line int, l *leaf) {
 	at := lineStart(data, line)
 	for range l.column - 1 {
@@ -141,7 +142,7 @@ func locateYAML(data []byte, line int, l *leaf) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// quotedEnd is where the quote that data begins with is closed, on the same line.
+// quotedEnd returns the offset of the quote that closes the first quote of data on the same line.
 func quotedEnd(data []byte, quote byte) (int, bool) {
 	if len(data) == 0 || data[0] != quote {
 		return 0, false
@@ -161,7 +162,7 @@ func quotedEnd(data []byte, quote byte) (int, bool) {
 	return 0, false
 }
 
-// lineStart is the offset of a line's first byte.
+// lineStart returns the offset of a line's first byte.
 func lineStart(data []byte, line int) int {
 	at := 0
 	for line > 1 && at < len(data) {
@@ -173,7 +174,7 @@ func lineStart(data []byte, line int) int {
 	return at
 }
 
-// breakAt is the length of data up to and with the next line break; of CR LF the CR comes first and alone.
+// breakAt returns the length of data up to and including the next line break. For CR LF it stops after the CR.
 func breakAt(data []byte) int {
 	for i, c := range data {
 		switch {
