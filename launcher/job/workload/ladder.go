@@ -16,18 +16,17 @@ type Step struct {
 	Edits    []Edit `json:"edits"`
 }
 
-// Edit changes one value at one place ("" where it has none: on the command line).
+// Edit changes one value at one place ("": on the command line, if the value has no place).
 type Edit struct {
 	Value string `json:"value"`
 	Place string `json:"place"`
-	From  string `json:"from"` // "" where it isn't known
+	From  string `json:"from"` // "": unknown
 	To    string `json:"to"`
 }
 
-// Ladder is the remedies that are left, in their order, for a training whose values are current (by value name; what is
-// missing counts as the profile's start). Each step goes on from the one before it. A step that would change nothing,
-// because the training is past it, is left out, and so is what only goes with a change of the batch, where that is at
-// its least.
+// Ladder returns the remaining remedies, in order, for a training with the current values (by value name; missing
+// ones count as the profile's start). Each step builds on the one before. Ladder leaves out steps that would change
+// nothing. It also leaves out edits that only accompany a change of the batch if the batch is at its minimum.
 func Ladder(w configs.Workload, current map[string]string) []Step {
 	state := map[string]string{}
 	for _, v := range w.Values {
@@ -57,7 +56,7 @@ func Ladder(w configs.Workload, current map[string]string) []Step {
 	return steps
 }
 
-// take carries one step out on the values, those of a stage where it has one, and returns what changed.
+// take applies one step to the values, or to those of its stage, and returns the changes.
 func take(w configs.Workload, s configs.LadderStep, state, ofStage map[string]string) (edits []Edit) {
 	stage, _ := w.Stage(s.Stage)
 	batchMoved, hasBatch := false, false
@@ -94,7 +93,7 @@ func take(w configs.Workload, s configs.LadderStep, state, ofStage map[string]st
 	return edits
 }
 
-// changed is what an edit makes of a value. A relative edit leaves what isn't a number alone.
+// changed returns the value after an edit. A relative edit leaves a text that is not a number alone.
 func changed(v configs.WorkloadValue, from, to string) string {
 	operator, n, relative := configs.Relative(to)
 	if !relative {
@@ -122,7 +121,7 @@ func changed(v configs.WorkloadValue, from, to string) string {
 	if v.Role != "" {
 		least = max(1, least)
 	}
-	// A limit stops a remedy; it doesn't push a value that is beyond it already the other way.
+	// A limit stops a remedy. It doesn't move a value that is already beyond the limit.
 	switch {
 	case result < is:
 		result = max(result, min(is, least))
@@ -132,7 +131,7 @@ func changed(v configs.WorkloadValue, from, to string) string {
 	return number(result, from)
 }
 
-// same tells whether two texts are one value: 0.40 and 0.4, True and true.
+// same reports whether two texts are the same value: 0.40 and 0.4, True and true.
 func same(a, b string) bool {
 	x, isX := configs.Number(a)
 	y, isY := configs.Number(b)

@@ -27,7 +27,7 @@ func shorts(steps []Step) (lines []string) {
 	return lines
 }
 
-// Guide 1's ladder in its order, from where its author began.
+// Guide 1's ladder in its order, from its author's values.
 func TestVerlIsGuide1sLadder(t *testing.T) {
 	w := load(t, "verl-grpo")
 	all := []string{
@@ -44,21 +44,22 @@ func TestVerlIsGuide1sLadder(t *testing.T) {
 	require.Contains(t, steps[0].TradeOff, "30 to 50 %")
 	require.Contains(t, steps[0].TradeOff, "convergence")
 
-	// Who has taken the first step goes on with the second; of a step half taken the other half is left.
+	// A training that has taken the first step continues with the second. Of a half-taken step the other half
+	// remains.
 	after := map[string]string{
 		"train_batch_size": "512", "ppo_mini_batch_size": "128", "ppo_micro_batch_size_per_gpu": "16", "param_offload": "true", "optimizer_offload": "True",
 	}
 	require.Equal(t, all[1:], shorts(Ladder(w, after)))
 	after["optimizer_offload"] = "False"
 	require.Equal(t, append([]string{"optimizer_offload:False>True"}, all[1:]...), shorts(Ladder(w, after)))
-	// At the end nothing is left.
+	// At the end no step remains.
 	require.Empty(t, Ladder(w, map[string]string{
 		"train_batch_size": "64", "ppo_mini_batch_size": "16", "ppo_micro_batch_size_per_gpu": "1", "param_offload": "True", "optimizer_offload": "True",
 		"gpu_memory_utilization": "0.40", "max_response_length": "256", "gres": "gpu:8", "n_gpus_per_node": "16",
 	}))
 }
 
-// Guide 2's emergency: 45 and 5 become 22 and 10, then fewer negatives in stage 01 alone.
+// Guide 2's emergency: 45 and 5 become 22 and 10, then fewer negatives, in stage 01 only.
 func TestNaicsIsGuide2sLadder(t *testing.T) {
 	steps := Ladder(load(t, "naics-embedder"), nil)
 	require.Equal(t, []string{
@@ -95,7 +96,7 @@ func TestTheLeastBatchEndsItsStep(t *testing.T) {
 	}
 }
 
-// Whatever the values are, a ladder ends, each of its edits changes something, and no batch grows.
+// For any values, a ladder ends, each of its edits changes something, and no batch grows.
 func TestLadders(t *testing.T) {
 	profiles := loadAll(t)
 	rapid.Check(t, func(t *rapid.T) {

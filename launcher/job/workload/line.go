@@ -7,11 +7,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Line is memory over the batch size: Fixed + batch × PerSample bytes.
+// Line is memory as a function of the batch size: Fixed + batch × PerSample bytes.
 type Line struct {
 	Fixed     float64 `json:"fixed_bytes"`
 	PerSample float64 `json:"per_sample_bytes"`
-	Residual  float64 `json:"residual"` // how far the worst point lies off the line, as part of the point
+	Residual  float64 `json:"residual"` // largest deviation of a point from the line, as a part of the point
 }
 
 // Point is a measured peak.
@@ -20,11 +20,11 @@ type Point struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// At is the line's value in bytes.
+// At returns the line's value in bytes.
 func (l Line) At(batch int) int64 { return int64(math.Round(l.Fixed + float64(batch)*l.PerSample)) }
 
-// FitLine is the line of least squares through measured peaks. Fewer than two different batch sizes, and memory that
-// falls as the batch grows, are errors: they tell nothing of other sizes.
+// FitLine returns the least-squares line through measured peaks. It returns an error for fewer than two different
+// batch sizes, and for memory that falls with the batch, because neither predicts other sizes.
 func FitLine(points []Point) (Line, error) {
 	var xs, ys []float64
 	sizes := map[int]bool{}

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// numbers are what formulas are evaluated from: starts, then the stage's values, then what the user fixed, the batch,
-// and last the rules.
+// numbers returns the inputs of formulas. Later sources override earlier ones: start values, the stage's values, the
+// user's fixed values, the batch, and the rules.
 func (q question) numbers(batch int, stage configs.Stage) (map[string]float64, error) {
 	at := map[string]float64{configs.NameGPUMemory: float64(q.r.GPUMemory), configs.NameGPUs: float64(q.devices)}
 	set := func(name, text string) {
@@ -40,7 +40,7 @@ func (q question) numbers(batch int, stage configs.Stage) (map[string]float64, e
 	return at, nil
 }
 
-// clamp brings n between least and most, of which 0 is no limit.
+// clamp limits n to the range from least to most. A most of 0 is no limit.
 func clamp(n, least, most float64) float64 {
 	if most > 0 {
 		n = min(n, most)
@@ -48,7 +48,7 @@ func clamp(n, least, most float64) float64 {
 	return max(n, least)
 }
 
-// components are the memory of one stage with that batch; the sum is never below 0.
+// components returns the memory of one stage with that batch. total is never below 0.
 func (q question) components(batch int, stage configs.Stage) (parts []Component, total int64, err error) {
 	if line := q.r.Fitted; line != nil {
 		fixed := int64(math.Round(line.Fixed))
@@ -76,7 +76,7 @@ func (q question) components(batch int, stage configs.Stage) (parts []Component,
 	return parts, max(0, total), nil
 }
 
-// stages are the profile's, or one without values.
+// stages returns the profile's stages, or one stage without values.
 func (q question) stages() []configs.Stage {
 	if len(q.w.Stages) == 0 {
 		return []configs.Stage{{}}
@@ -84,7 +84,7 @@ func (q question) stages() []configs.Stage {
 	return q.w.Stages
 }
 
-// need is the memory of that batch in the stage that takes most.
+// need returns the memory of that batch in the stage that needs most.
 func (q question) need(batch int) (parts []Component, most int64, err error) {
 	most = -1
 	for _, s := range q.stages() {

@@ -7,30 +7,30 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// Sources of a value that no file and no flag decided.
+// Sources of a value that neither a file nor a flag decided.
 const (
 	SourceDefault     = "profile's default"
 	SourceRecommended = "profile's recommendation"
 	SourceRule        = "profile's rule"
 	SourceSet         = "--set"
-	SourceComputed    = "computed"      // from the profile's formulas
+	SourceComputed    = "computed"      // by the profile's formulas
 	SourcePublished   = "published row" // of the profile's source
-	SourceMeasured    = "measured"      // from a line through measurements
+	SourceMeasured    = "measured"      // by a line through measurements
 )
 
-// Origin says where a value comes from.
+// Origin is the source of a value.
 type Origin struct {
 	Source  string `json:"source"`  // FILE:LINE, or one of the Source constants
-	File    string `json:"file"`    // where the value stands now; "" where no file has it
-	Line    int    `json:"line"`    // in File, from 1; 0 without one
-	Current string `json:"current"` // what File has now
-	Used    bool   `json:"used"`    // the expected memory is computed from it
-	Assumed bool   `json:"assumed"` // neither a file nor a flag says so: it is only the profile's default, or places differ
-	Why     string `json:"why"`     // why it is assumed, or why what --set says is not written
+	File    string `json:"file"`    // file that has the value; "": none
+	Line    int    `json:"line"`    // in File, from 1; 0 without a file
+	Current string `json:"current"` // current value in File
+	Used    bool   `json:"used"`    // the expected memory depends on it
+	Assumed bool   `json:"assumed"` // neither a file nor a flag sets it: it is the profile's default, or places differ
+	Why     string `json:"why"`     // why it is assumed, or why the value of --set is not written
 }
 
-// Current is the profile with the values that the training's files have in place of its defaults. Batch and
-// accumulation keep theirs, because they are the result.
+// Current returns the profile with the values of the training's files in place of its defaults. Batch and
+// accumulation keep their defaults, because they are the result.
 func Current(w configs.Workload, readings []configs.WorkloadReading) configs.Workload {
 	w.Values, w.Stages = slices.Clone(w.Values), slices.Clone(w.Stages)
 	for i := range w.Stages {
@@ -56,7 +56,7 @@ func Current(w configs.Workload, readings []configs.WorkloadReading) configs.Wor
 	return w
 }
 
-// reading is what the files have for a value; found is false where nobody looked.
+// reading returns the files' reading of a value. found is false if the files were not read.
 func (q question) reading(stage, name string) (r configs.WorkloadReading, found bool) {
 	at := slices.IndexFunc(q.r.Read, func(r configs.WorkloadReading) bool { return r.Stage == stage && r.Name == name })
 	if at < 0 {
@@ -65,8 +65,8 @@ func (q question) reading(stage, name string) (r configs.WorkloadReading, found 
 	return q.r.Read[at], true
 }
 
-// origin says where a value comes from that is neither the batch nor the accumulation. decided is what decided it here;
-// "" where nothing did.
+// origin returns the origin of a value other than the batch and the accumulation. decided is the source that decided
+// it here, or "".
 func (q question) origin(stage, name, decided string) Origin {
 	r, looked := q.reading(stage, name)
 	out := Origin{Source: decided, File: r.File, Line: r.Line, Current: r.Text, Used: q.used(stage, name)}
@@ -90,14 +90,14 @@ func (q question) origin(stage, name, decided string) Origin {
 	return out
 }
 
-// writable tells whether a decided value can be written where it stands: what --set confirms in place of something that
-// can't be read stays as it is.
+// writable reports whether a decided value can be written to its place. If --set confirms a value that can't be read,
+// the file stays as it is.
 func (q question) writable(stage, name, decided string) bool {
 	r, looked := q.reading(stage, name)
 	return decided != SourceSet || !looked || r.Usable
 }
 
-// used tells whether memory is computed from a value: by name in a formula, or in the rule of one that is.
+// used reports whether the memory depends on a value: by its name in a formula, or in the rule of such a value.
 func (q question) used(stage, name string) bool {
 	if q.r.Fitted != nil || len(q.w.Memory) == 0 || stage == "" && q.inEveryStage(name) {
 		return false
@@ -105,7 +105,7 @@ func (q question) used(stage, name string) bool {
 	return slices.Contains(q.counted(), name)
 }
 
-// counted are the names that memory is computed from.
+// counted returns the names of the values that the memory depends on.
 func (q question) counted() []string {
 	var names []string
 	add := func(f configs.Formula) {
@@ -134,7 +134,7 @@ func (q question) inEveryStage(name string) bool {
 	return len(q.w.Stages) > 0
 }
 
-// asPublished tells whether the values that the published figures depend on are the profile's own.
+// asPublished reports whether the values that the published figures depend on are the profile's own.
 func (q question) asPublished() bool {
 	counted := q.counted()
 	for i, v := range q.own.Values {
@@ -156,7 +156,7 @@ func (q question) asPublished() bool {
 	return true
 }
 
-// filesGPUs is the number of GPUs that the files have for a value with the rule gpus; 0: none.
+// filesGPUs returns the files' number of GPUs, from the value with the rule gpus; 0: none.
 func filesGPUs(w configs.Workload) int {
 	for _, v := range w.Values {
 		if n, numeric := configs.Number(v.Start); v.Rule.String() == configs.NameGPUs && numeric && n >= 1 && n <= maxGPUs && n == float64(int(n)) {
@@ -166,7 +166,7 @@ func filesGPUs(w configs.Workload) int {
 	return 0
 }
 
-// Devices is the number of GPUs that a request is for: its own, else what the files have, else 1.
+// Devices returns the number of GPUs of a request: its own, else the files', else 1.
 func Devices(w configs.Workload, r Request) int {
 	if r.Devices > 0 {
 		return r.Devices
@@ -174,8 +174,7 @@ func Devices(w configs.Workload, r Request) int {
 	return max(1, filesGPUs(Current(w, r.Read)))
 }
 
-// Assumed are the values that the expected memory is computed from and that are only assumed. Those of a stage have its
-// name.
+// Assumed returns the assumed values that the expected memory depends on. Values of a stage have its name.
 func (r Recommendation) Assumed() []Assumption {
 	var list []Assumption
 	add := func(stage string, values []Value) {
@@ -192,8 +191,8 @@ func (r Recommendation) Assumed() []Assumption {
 	return list
 }
 
-// Assumption is a value that is only assumed.
+// Assumption is an assumed value.
 type Assumption struct {
-	Stage string // "" where it is in all
+	Stage string // "": all stages
 	Value
 }

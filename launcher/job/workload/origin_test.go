@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// read is what conf/config.yaml has for a value.
+// read returns a reading of a value in conf/config.yaml.
 func read(name, text string) configs.WorkloadReading {
 	return configs.WorkloadReading{Name: name, File: "conf/config.yaml", Line: 9, Text: text, Usable: true}
 }
@@ -26,8 +26,7 @@ func origin(t testing.TB, values []Value, name string) Origin {
 	return Origin{}
 }
 
-// The flag comes before the file, the file before the profile. A published row stands for the profile's own values
-// alone.
+// A flag overrides the file, and the file the profile. A published row applies only to the profile's own values.
 func TestAValueIsTheFlagsElseTheFilesElseTheProfiles(t *testing.T) {
 	w := load(t, "naics-embedder")
 	ask := func(r Request) Recommendation {
@@ -63,7 +62,7 @@ func TestAValueIsTheFlagsElseTheFilesElseTheProfiles(t *testing.T) {
 	require.Equal(t, r.ExpectedBytes, r.Stages[1].ExpectedBytes, "the stage that takes most")
 }
 
-// Only what memory is computed from counts as assumed, in the stage that has it.
+// Only values that the memory depends on count as assumed, in their stage.
 func TestAssumedIsWhatTheFormulaNeedsAndNobodySaid(t *testing.T) {
 	w := load(t, "naics-embedder")
 	names := func(r Request) (list []string) {
@@ -98,7 +97,7 @@ func TestTheFilesSayHowManyGPUsTrain(t *testing.T) {
 	}
 }
 
-// A value in a file counts as the same value of --set does.
+// A value in a file has the same effect as the same value of --set.
 func TestAFileAndAFlagGiveTheSameAnswer(t *testing.T) {
 	w := load(t, "naics-embedder")
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,7 +112,7 @@ func TestAFileAndAFlagGiveTheSameAnswer(t *testing.T) {
 	})
 }
 
-// What --set confirms in place of something that can't be read is not written over it.
+// If --set confirms a value that can't be read, the file is not changed.
 func TestAConfirmedValueIsWrittenOnlyWhereAValueStands(t *testing.T) {
 	w := load(t, "naics-embedder")
 	decided := func(r configs.WorkloadReading) bool {

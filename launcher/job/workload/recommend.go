@@ -12,15 +12,16 @@ import (
 // maxBatch is the largest batch if the profile has no limit.
 const maxBatch = 1 << 16
 
-// wellBelow is how far below its target an effective batch may lie without a word: guide 2's rows lie at 88 % and more.
+// wellBelow is the part of the target below which an effective batch gets a warning: guide 2's rows are at 88 % and
+// more.
 const wellBelow = 0.88
 
-// computed takes the greatest batch whose memory stays within the margin.
+// computed returns the largest batch with a memory within the margin.
 func (q question) computed() (Recommendation, error) {
 	least, most := q.limits()
 	room := int64(q.margin * float64(q.r.GPUMemory))
-	// Memory grows with the batch, so that halving the range finds the last that fits. Where a formula doesn't grow,
-	// what is found fits all the same.
+	// Memory grows with the batch, so bisection finds the largest that fits. If a formula doesn't grow, the result
+	// fits too, but may not be the largest.
 	best := 0
 	for low, high := least, most; low <= high; {
 		middle := low + (high-low)/2
@@ -52,7 +53,7 @@ func (q question) computed() (Recommendation, error) {
 	return out, nil
 }
 
-// limits are the least and the greatest batch. One that alone passes the effective batch is more than was asked for.
+// limits returns the smallest and the largest batch. A batch never exceeds the target of the effective batch alone.
 func (q question) limits() (least, most int) {
 	if n, fixed := q.r.Fixed[q.batch.Name]; fixed {
 		return int(n), int(n)
@@ -71,7 +72,7 @@ func (q question) limits() (least, most int) {
 	return least, max(least, most)
 }
 
-// steps is the accumulation that comes nearest to the effective batch from below.
+// steps returns the accumulation for the largest effective batch up to the target.
 func (q question) steps(batch int) int {
 	if q.accumulate.Name == "" {
 		return 1
@@ -86,7 +87,7 @@ func (q question) steps(batch int) int {
 	return max(1, int(clamp(float64(q.target/(batch*q.devices)), q.accumulate.Min, q.accumulate.Max)))
 }
 
-// published answers with a row of the profile's.
+// published answers with one of the profile's rows.
 func (q question) published(row configs.KnownRow) (Recommendation, error) {
 	given := map[string]string{}
 	for _, e := range row.Values {
@@ -120,7 +121,8 @@ func (q question) published(row configs.KnownRow) (Recommendation, error) {
 	return out, nil
 }
 
-// otherThanPublished names what the files have otherwise than the source of a row whose figures no formula can correct.
+// otherThanPublished warns about file values that differ from the source of a row, if no formula can correct the
+// row's figures.
 func (q question) otherThanPublished(row configs.KnownRow, given map[string]string) (warnings []string) {
 	if len(q.w.Memory) > 0 {
 		return nil
@@ -133,7 +135,7 @@ func (q question) otherThanPublished(row configs.KnownRow, given map[string]stri
 	return warnings
 }
 
-// unknown answers without a formula and a measurement: with the nearest published row, or with the profile's start
+// unknown answers without a formula or a measurement: with the nearest published row, or with the profile's start
 // values.
 func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, error) {
 	if !found {
@@ -150,14 +152,14 @@ func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, err
 	if err != nil {
 		return out, err
 	}
-	out.Published = q.rowMatches(row) // where it doesn't, it is for another GPU
+	out.Published = q.rowMatches(row) // else the row is for another GPU
 	out.Fits = out.ExpectedBytes <= int64(q.margin*float64(q.r.GPUMemory)) || out.Published
 	out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s has no formula, only figures for %s (%s). Try: --profile -- CMD, which measures",
 		q.w.Name, row.Name, q.size(row.GPUMemory)))
 	return out, nil
 }
 
-// answer fills a recommendation in for a batch. given are a published row's values.
+// answer builds a recommendation for a batch. given are a published row's values.
 func (q question) answer(batch int, given map[string]string) (Recommendation, error) {
 	steps := q.steps(batch)
 	if text, found := given[q.accumulate.Name]; found {
@@ -191,7 +193,7 @@ func (q question) answer(batch int, given map[string]string) (Recommendation, er
 	return out, nil
 }
 
-// value is what one value becomes, and whether that was decided here.
+// value returns the recommended value, and whether it was decided here.
 func (q question) value(v configs.WorkloadValue, out Recommendation, at map[string]float64, given map[string]string) Value {
 	value := Value{Name: v.Name, Value: v.Start, Places: places(v.Places)}
 	fixed, isFixed := q.r.Fixed[v.Name]
@@ -221,7 +223,7 @@ func (q question) value(v configs.WorkloadValue, out Recommendation, at map[stri
 	return value
 }
 
-// by is what decides the batch and the accumulation.
+// by returns the source of the batch and the accumulation.
 func (q question) by(fixed, published bool) string {
 	switch {
 	case fixed:
@@ -254,7 +256,7 @@ func (q question) stage(batch int, s configs.Stage) (Stage, error) {
 		value.Decided = decided != "" && q.writable(s.Name, v.Name, decided) || decided == "" && value.File == ""
 		out.Values = append(out.Values, value)
 	}
-	if q.r.Fitted != nil || len(q.w.Memory) == 0 { // a line was measured in whatever stage it was
+	if q.r.Fitted != nil || len(q.w.Memory) == 0 { // the stage of a measured line is unknown
 		return out, nil
 	}
 	_, bytes, err := q.components(batch, s)
@@ -262,7 +264,7 @@ func (q question) stage(batch int, s configs.Stage) (Stage, error) {
 	return out, err
 }
 
-// number writes n as its file would: true and false where the start is one of them, in its capitals.
+// number formats n like the value in its file: as true or false if like is a boolean, with the same capitals.
 func number(n float64, like string) string {
 	switch strings.ToLower(like) {
 	case "true", "false":
@@ -275,5 +277,5 @@ func number(n float64, like string) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// places never is nil: null is no list.
+// places never returns nil, so that JSON has a list instead of null.
 func places(from []string) []string { return append([]string{}, from...) }

@@ -11,41 +11,41 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// near is how far a GPU's memory may lie from a published row's, as part of it: drivers report 40536 to 40960 MiB of a
-// 40 GB card.
+// near is the relative deviation of a GPU's memory from a published row's: drivers report 40536 to 40960 MiB for a 40
+// GB card.
 const near = 0.03
 
 // maxGPUs is the most GPUs that train together.
 const maxGPUs = 1024
 
-// Request is what a recommendation is for.
+// Request is the input of Recommend.
 type Request struct {
 	GPUMemory            int64 // bytes
 	GPUName              string
 	TargetEffectiveBatch int                       // 0: the profile's
 	SafetyMargin         float64                   // 0: the profile's
-	Fitted               *Line                     // measured, or estimated elsewhere; replaces the profile's formulas
-	FittedFrom           string                    // what Fitted is, a Source; "": SourceMeasured
-	Devices              int                       // GPUs that train together, data-parallel; 0: what the files have, else 1
-	Fixed                map[string]float64        // values that the user set, by name
-	Read                 []configs.WorkloadReading // what the training's files have; Fixed comes before it, the profile's defaults after it
+	Fitted               *Line                     // measured or estimated; replaces the profile's formulas
+	FittedFrom           string                    // source of Fitted; "": SourceMeasured
+	Devices              int                       // GPUs that train together, data-parallel; 0: the files' number, else 1
+	Fixed                map[string]float64        // user's values, by name
+	Read                 []configs.WorkloadReading // values of the training's files; precedence: Fixed, Read, the profile's defaults
 }
 
-// Recommendation is what to train with.
+// Recommendation contains the values for a training.
 type Recommendation struct {
 	Values         []Value     `json:"values"`
 	Batch          int         `json:"batch_size"`
 	Devices        int         `json:"-"`          // GPUs that train together
-	Accumulate     int         `json:"accumulate"` // 1 where the profile has no accumulation
+	Accumulate     int         `json:"accumulate"` // 1 if the profile has no accumulation
 	EffectiveBatch int         `json:"effective_batch"`
-	ExpectedBytes  int64       `json:"expected_bytes"` // of one GPU, in the stage that takes most; 0: not known
-	Utilisation    float64     `json:"utilisation"`    // part of the GPU's memory; 0: not known
+	ExpectedBytes  int64       `json:"expected_bytes"` // of one GPU, in the stage that needs most; 0: unknown
+	Utilisation    float64     `json:"utilisation"`    // part of the GPU's memory; 0: unknown
 	SafetyMargin   float64     `json:"safety_margin"`
-	Components     []Component `json:"components"` // of the stage that takes most
+	Components     []Component `json:"components"` // of the stage that needs most
 	Stages         []Stage     `json:"stages"`
-	Published      bool        `json:"published"`     // a row that the profile's source states, not computed
-	PublishedFor   string      `json:"published_for"` // that row's name
-	Fits           bool        `json:"fits"`          // false where the smallest batch takes more than there is, or nothing is known
+	Published      bool        `json:"published"`     // a row of the profile's source, not computed
+	PublishedFor   string      `json:"published_for"` // name of that row
+	Fits           bool        `json:"fits"`          // false if the smallest batch exceeds the memory, or nothing is known
 	Warnings       []string    `json:"warnings"`
 }
 
@@ -53,7 +53,7 @@ type Recommendation struct {
 type Value struct {
 	Name    string   `json:"name"`
 	Value   string   `json:"value"`
-	Decided bool     `json:"decided"` // recommended here; otherwise what the file or the profile has, which nobody needs to write
+	Decided bool     `json:"decided"` // recommended here; else it is the file's or the profile's value, which need not be written
 	Places  []string `json:"places"`
 	Origin
 }
@@ -65,19 +65,20 @@ type Component struct {
 	Note  string `json:"note"`
 }
 
-// Stage is one stage's values and memory.
+// Stage contains the values and the memory of one stage.
 type Stage struct {
 	Name          string  `json:"name"`
 	Values        []Value `json:"values"`
-	ExpectedBytes int64   `json:"expected_bytes"` // 0: not known
+	ExpectedBytes int64   `json:"expected_bytes"` // 0: unknown
 }
 
-// ErrRequest marks a Request that can't be answered as it was put.
+// ErrRequest reports an invalid Request.
 var ErrRequest = errors.New("bad request")
 
-// Recommend says what to train with: the published row of a GPU of that size where nothing else was asked for, else the
-// greatest batch whose expected memory stays within the margin, and the accumulation that comes nearest to the
-// effective batch from below. A GPU that is too small even for the least batch is no error: Fits is false.
+// Recommend returns the values for a training. A request with the profile's own values gets the published row for a
+// GPU of that size, if there is one. Otherwise it gets the largest batch with an expected memory within the margin,
+// and the accumulation for the largest effective batch up to the target. A GPU that is too small for the smallest
+// batch is not an error: Fits is false.
 func Recommend(w configs.Workload, r Request) (Recommendation, error) {
 	q, err := newQuestion(w, r)
 	if err != nil {
@@ -95,11 +96,11 @@ func Recommend(w configs.Workload, r Request) (Recommendation, error) {
 
 // question is a checked Request.
 type question struct {
-	w          configs.Workload // with what the files have
+	w          configs.Workload // with the files' values
 	own        configs.Workload // as its author wrote it
 	r          Request
 	batch      configs.WorkloadValue
-	accumulate configs.WorkloadValue // Name is "" where there is none
+	accumulate configs.WorkloadValue // Name is "" if there is none
 	margin     float64
 	target     int // 0: none
 	devices    int
@@ -139,12 +140,12 @@ func newQuestion(w configs.Workload, r Request) (question, error) {
 	return q, nil
 }
 
-// isDefault tells whether the profile's own question is asked, which its rows answer.
+// isDefault reports whether the request has the profile's own settings, so that the published rows apply.
 func (q question) isDefault() bool {
 	return q.r.Fitted == nil && q.asPublished() && q.devices == 1 && q.target == q.w.TargetEffectiveBatch && q.margin == q.w.SafetyMargin
 }
 
-// row is the published row nearest in memory: the largest that the GPU reaches, else the smallest there is.
+// row returns the published row nearest in memory: the largest row that the GPU covers, else the smallest row.
 func (q question) row() (best configs.KnownRow, found bool) {
 	reached := func(k configs.KnownRow) bool { return float64(q.r.GPUMemory) >= float64(k.GPUMemory)*(1-near) }
 	for _, k := range q.w.Known {
@@ -159,5 +160,5 @@ func (q question) rowMatches(k configs.KnownRow) bool {
 	return math.Abs(float64(q.r.GPUMemory)-float64(k.GPUMemory)) <= near*float64(k.GPUMemory)
 }
 
-// size writes bytes in the profile's unit.
+// size formats bytes in the profile's unit.
 func (q question) size(bytes int64) string { return units.BytesIn(bytes, q.w.Unit) }

@@ -25,7 +25,7 @@ func load(t testing.TB, name string) configs.Workload {
 	return w
 }
 
-// loadAll reads the profiles once: a property asks for them hundreds of times.
+// loadAll reads the profiles once, because a property test uses them hundreds of times.
 func loadAll(t testing.TB) map[string]configs.Workload {
 	all := map[string]configs.Workload{}
 	for _, name := range configs.Workloads() {
@@ -41,7 +41,7 @@ func recommend(t testing.TB, w configs.Workload, r Request) Recommendation {
 	return out
 }
 
-// text is a value of a list; a stage's where the list is a stage's.
+// text returns a named value of a list.
 func text(values []Value, name string) string {
 	for _, v := range values {
 		if v.Name == name {
@@ -51,7 +51,7 @@ func text(values []Value, name string) string {
 	return ""
 }
 
-// Guide 2's tables: batch, accumulation, effective batch, expected memory and percent, and the values of the stages.
+// Guide 2's tables: batch, accumulation, effective batch, expected memory and percentage, and the stages' values.
 func TestNaicsEmbedderIsGuide2sTable(t *testing.T) {
 	w := load(t, "naics-embedder")
 	for _, tt := range []struct {
@@ -61,9 +61,9 @@ func TestNaicsEmbedderIsGuide2sTable(t *testing.T) {
 		{24, 45, 5, 225, "19.8 GiB", "83", ""},
 		{32, 64, 4, 256, "26.5 GiB", "83", ""},
 		{40, 82, 3, 246, "33.9 GiB", "85", ""},
-		{80, 128, 2, 256, "51.5 GiB", "64", "21.4 GiB"}, // the guide has no percent here
+		{80, 128, 2, 256, "51.5 GiB", "64", "21.4 GiB"}, // the guide has no percentage here
 	} {
-		// As typed, and as drivers report cards of that size.
+		// As typed, and as drivers report such cards.
 		for _, memory := range []int64{int64(tt.gb) * gib, int64(tt.gb)*gib - 250*mib} {
 			r := recommend(t, w, Request{GPUMemory: memory})
 			require.True(t, r.Published)
@@ -89,7 +89,7 @@ func TestNaicsEmbedderIsGuide2sTable(t *testing.T) {
 	}
 }
 
-// Guide 2's breakdown, of its 24 GB configuration. It rounds 17554 MiB to 17.5 GB and 1500 MiB to 1.5 GB.
+// Guide 2's breakdown of its 24 GB configuration. It rounds 17554 MiB to 17.5 GB and 1500 MiB to 1.5 GB.
 func TestNaicsEmbedderIsGuide2sBreakdown(t *testing.T) {
 	r := recommend(t, load(t, "naics-embedder"), Request{GPUMemory: 24 * gib})
 	got := map[string]int64{}
@@ -101,7 +101,7 @@ func TestNaicsEmbedderIsGuide2sBreakdown(t *testing.T) {
 	}, got)
 }
 
-// The guide's own program computes, rather than states, what other questions get: these are its answers.
+// The guide's own program computes the answers to other questions. These are its results.
 func TestNaicsEmbedderComputesWhatIsNotInTheTable(t *testing.T) {
 	w := load(t, "naics-embedder")
 	for _, tt := range []struct {
@@ -193,7 +193,7 @@ func TestBadRequests(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest, "nothing accumulates there")
 }
 
-// What holds for every built-in profile and any GPU.
+// Invariants for every built-in profile and any GPU.
 func TestRecommendations(t *testing.T) {
 	profiles := loadAll(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,7 +235,7 @@ func TestRecommendations(t *testing.T) {
 			require.GreaterOrEqual(t, larger.Batch, out.Batch, "more memory never gives less")
 			require.True(t, larger.Fits || !out.Fits)
 		}
-		// It is the greatest: one more doesn't fit.
+		// The result is the largest: one more doesn't fit.
 		if out.Fits && !out.Published && r.TargetEffectiveBatch == 0 && w.TargetEffectiveBatch == 0 && out.Batch < maxBatch {
 			next := r
 			next.Fixed = map[string]float64{batch.Name: float64(out.Batch + 1)}
@@ -246,18 +246,18 @@ func TestRecommendations(t *testing.T) {
 	})
 }
 
-// The published rows, too, never fall as the card grows.
+// The published batch sizes never fall with larger cards.
 func TestPublishedRowsGrow(t *testing.T) {
 	w := load(t, "naics-embedder")
 	last := 0
 	for memory := 8 * gib; memory < 100*gib; memory += gib / 4 {
 		r := recommend(t, w, Request{GPUMemory: memory})
-		require.GreaterOrEqual(t, r.Batch+2, last, "%.2f GiB", float64(memory)/float64(gib)) // the guide's 24 GB row is 45 where its formula gives 46
+		require.GreaterOrEqual(t, r.Batch+2, last, "%.2f GiB", float64(memory)/float64(gib)) // the guide has 45 for 24 GB, its formula 46
 		last = max(last, r.Batch)
 	}
 }
 
-// Guide 0's formula, on the cards of guide 4's table and at its edges.
+// Guide 0's formula, for the cards of guide 4's table and for extreme sizes.
 func TestRecommendedBatch(t *testing.T) {
 	for total, want := range map[int64]int{80e9: 20, 40e9: 10, 32e9: 8, 24e9: 5, 15e9: 3, 5e9: 1, 1e9: 1, 0: 0, -1: 0} {
 		require.Equal(t, want, RecommendedBatch(total), "%d", total)
