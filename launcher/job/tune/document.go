@@ -7,12 +7,12 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Document is what swarm tune -o json prints.
+// Document is the output of swarm tune -o json.
 type Document struct {
 	Workload             string `json:"workload"`
 	About                string `json:"about"`
 	Source               string `json:"source"`
-	Chosen               string `json:"chosen"` // why it is this profile; empty where it was named
+	Chosen               string `json:"chosen"` // why this profile was chosen; empty if it was named
 	GPU                  GPU    `json:"gpu"`
 	TargetEffectiveBatch int    `json:"target_effective_batch"` // 0: none
 	Devices              int    `json:"devices"`
@@ -25,14 +25,14 @@ type Document struct {
 	Next    []string        `json:"next"`
 }
 
-// GPU is what is recommended for.
+// GPU is the target of the recommendation.
 type GPU struct {
-	Index       *int   `json:"index"` // null: none of this host's
+	Index       *int   `json:"index"` // null: not one of this host's
 	Name        string `json:"name"`
 	MemoryTotal int64  `json:"memory_total_bytes"`
 }
 
-// Document is the recommendation for scripts.
+// Document returns the recommendation for scripts.
 func (t *Answer) Document() Document {
 	d := Document{
 		Workload: t.w.Name, About: t.w.About, Source: t.w.Source, Chosen: t.how,
@@ -54,13 +54,13 @@ func (t *Answer) target() int {
 	return t.w.TargetEffectiveBatch
 }
 
-// values are those recommended, from which the ladder goes on.
+// values returns the recommended values, from which the ladder continues.
 func (t *Answer) values() map[string]string {
 	values := map[string]string{}
 	for _, v := range t.result.Values {
 		values[v.Name] = v.Value
 	}
-	for _, s := range t.result.Stages { // stages have their own
+	for _, s := range t.result.Stages { // stages have their own values
 		for _, v := range s.Values {
 			delete(values, v.Name)
 		}
@@ -68,7 +68,7 @@ func (t *Answer) values() map[string]string {
 	return values
 }
 
-// next are the commands to go on with.
+// next returns the next commands for the user.
 func (t *Answer) next() []string {
 	next := []string{}
 	if t.edits == nil && t.result.Fits {
@@ -90,7 +90,7 @@ func (t *Answer) next() []string {
 	return append(next, t.w.Next...)
 }
 
-// asGiven are the flags that the recommendation depends on, as they were given.
+// asGiven returns the typed flags that the recommendation depends on.
 func (o *Options) asGiven() string {
 	var words []string
 	if o.Dir != "." {

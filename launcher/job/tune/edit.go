@@ -12,10 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Edits are what --apply did to the training's files, or --dry-run found to do.
+// Edits are the changes to the training's files that --apply made, or that --dry-run shows.
 type Edits struct {
 	Applied bool   `json:"applied"`
-	Files   []File `json:"files"` // those whose values aren't right already
+	Files   []File `json:"files"` // files with values that differ
 	Diff    string `json:"diff"`
 }
 
@@ -33,10 +33,10 @@ type Edit struct {
 	Line int    `json:"line"`
 }
 
-// state is the folder in which what --apply wrote is remembered for --undo.
+// state returns the folder with the records of --apply, for --undo.
 func state(home layout.Home) string { return home.Path("tune") }
 
-// edit writes the recommended values, or says what it would write.
+// edit writes the recommended values, or with --dry-run only lists the changes.
 func (t *Answer) edit() error {
 	if !t.result.Fits && t.o.Apply {
 		return fit.NoRoom(fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
@@ -76,7 +76,7 @@ func (t *Answer) edit() error {
 	return nil
 }
 
-// refuseAssumed names the values that nobody has confirmed, and what confirms each.
+// refuseAssumed returns the error for unconfirmed values, and how to confirm each.
 func refuseAssumed(assumed []workload.Assumption) error {
 	var named, mend []string
 	for _, a := range assumed[:min(3, len(assumed))] {
@@ -99,7 +99,8 @@ func refuseAssumed(assumed []workload.Assumption) error {
 
 }
 
-// changes are the decided values at their places. A profile may be a stranger's: its places stay within the folder.
+// changes returns the decided values with their places. A profile may be untrusted, so its places must be within the
+// folder.
 func (t *Answer) changes() (changes []settings.Change, err error) {
 	add := func(values []workload.Value) error {
 		for _, v := range values {
@@ -131,11 +132,11 @@ func (t *Answer) changes() (changes []settings.Change, err error) {
 // Undone is a file in swarm tune --undo -o json.
 type Undone struct {
 	Path string `json:"path"`
-	Left string `json:"left"` // why it was left as it is; empty where it was put back
+	Left string `json:"left"` // why it was left as it is; empty if it was restored
 }
 
-// Undo puts back what the last --apply changed in the training's files. What was edited since is left as it is, unless
-// Options.Force.
+// Undo restores the training's files from before the last --apply. It refuses if a file was edited since, unless
+// Options.Force is set.
 func Undo(home layout.Home, o Options) ([]Undone, error) {
 	restored, err := settings.Undo(state(home), o.Dir, o.Force)
 	if err != nil {

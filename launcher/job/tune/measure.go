@@ -16,14 +16,15 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
-// measuring is the runs of one profile.
+// measuring runs the measurements of one profile.
 type measuring struct {
 	t        *Answer
 	template attempt.Template
-	devices  *job.Devices // nil: the process tree's host memory counts
+	devices  *job.Devices // nil: host memory of the process tree
 }
 
-// claim takes the GPU for the time of the measuring: beside jobs of swarm run neither would have what it counts on.
+// claim reserves the GPU exclusively during the measurement. Jobs of swarm run would disturb the measurement, and it
+// would disturb them.
 func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	q, err := queue.Open(m.t.s.Home.Queue())
 	if err != nil {
@@ -35,7 +36,7 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	}
 	release = func() {
 		if err := ticket.Leave(); err != nil {
-			m.t.s.Logger.Debug("queue", "error", err) // it ends with this process
+			m.t.s.Logger.Debug("queue", "error", err) // the ticket ends with this process
 		}
 	}
 	_, err = ticket.Wait(ctx, time.Second, 0, m.devices.Look, nil)
@@ -49,7 +50,7 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// walk measures the sizes, and smaller ones where too few of them fit for a line.
+// walk measures the sizes. If fewer than two fit, it continues with smaller ones.
 func (m *measuring) walk(ctx context.Context, sizes []int) error {
 	fitted := 0
 	least := sizes[0]
@@ -77,7 +78,7 @@ func (m *measuring) walk(ctx context.Context, sizes []int) error {
 	return nil
 }
 
-// run measures one batch size: to the command's end, until its peak has long stopped growing, or until its time is up.
+// run measures one batch size: until the command ends, its peak has long stopped growing, or its time is up.
 func (m *measuring) run(ctx context.Context, batch int) (Point, error) {
 	point := Point{Batch: batch, Estimate: m.t.expected(batch)}
 	spec, err := m.spec(batch)
@@ -100,7 +101,7 @@ func (m *measuring) run(ctx context.Context, batch int) (Point, error) {
 		return point, err
 	}
 	limit := time.Duration(m.t.o.Seconds) * time.Second
-	if err := awaitPeak(ctx, p, peak, limit); err != nil { // it was stopped, or can't be: neither is to be waited for
+	if err := awaitPeak(ctx, p, peak, limit); err != nil { // it was stopped, or can't be stopped: don't wait for it
 		return point, err
 	}
 	outcome := p.Wait()
@@ -128,7 +129,7 @@ func (m *measuring) spec(batch int) (attempt.Spec, error) {
 	values := map[string]string{
 		attempt.BatchSize: strconv.Itoa(batch), attempt.Accumulate: strconv.Itoa(steps),
 		attempt.EffectiveBatch: strconv.Itoa(batch * steps * m.t.devices()), attempt.GradientCheckpointing: "", attempt.Offload: "",
-		attempt.DevicePlace: "cuda:0", attempt.GPUPlace: "0", // the one that CUDA_VISIBLE_DEVICES shows
+		attempt.DevicePlace: "cuda:0", attempt.GPUPlace: "0", // the GPU that CUDA_VISIBLE_DEVICES shows
 	}
 	if card := m.t.meter; card != nil {
 		device = attempt.Device{Index: card.Index, UUID: card.UUID}
@@ -157,7 +158,7 @@ func (m *measuring) bytes(u attempt.Usage) int64 {
 	return u.HostBytes
 }
 
-// inUse is what the card holds for anybody.
+// inUse returns the bytes in use on the card by all processes.
 func (m *measuring) inUse(ctx context.Context) (int64, error) {
 	list, err := m.devices.Look(ctx)
 	for _, device := range list {
@@ -171,13 +172,13 @@ func (m *measuring) inUse(ctx context.Context) (int64, error) {
 	return 0, err
 }
 
-// gpuMemory is what the command's processes hold, or where the driver tells of none what the card holds more than
-// before it began.
+// gpuMemory returns the bytes of the command's processes. If the driver does not report processes, it returns the
+// increase of the card's used memory since the command's start.
 func (m *measuring) gpuMemory(before int64, pids []int) (int64, bool) {
 	return m.devices.Used(m.t.meter.UUID, pids, before, true)
 }
 
-// peakWatch keeps the largest memory seen, and when it last grew.
+// peakWatch records the largest memory, and the time of its last growth.
 type peakWatch struct {
 	mu      sync.Mutex
 	most    int64
@@ -202,8 +203,8 @@ func (p *peakWatch) quiet() time.Duration {
 	return time.Since(p.growing)
 }
 
-// awaitPeak returns when the command has ended. It stops it when its time is up, when its peak hasn't grown for half of
-// that, and with ctx.
+// awaitPeak returns when the command has ended. It stops the command at the time limit, if the peak hasn't grown for
+// half of the limit, and if ctx ends.
 func awaitPeak(ctx context.Context, p *attempt.Process, peak *peakWatch, limit time.Duration) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

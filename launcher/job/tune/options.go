@@ -14,39 +14,39 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// Options are what a user asks of swarm tune.
+// Options are the user's options of swarm tune.
 type Options struct {
-	Workload  string // a profile's name, or its YAML file; empty: guessed from the folder
+	Workload  string // a profile's name or YAML file; empty: guess it from the folder
 	List      bool
-	Auto      bool   // this host's GPU
-	GPUMemory string // a size; GB are the profile's
+	Auto      bool   // use this host's GPU
+	GPUMemory string // a size; GB as in the profile
 	GPU       int    // index
 	Target    int    // effective batch
 	Margin    float64
 	Devices   int
 	Sets      []string // NAME=NUMBER
-	Dir       string   // of the training
+	Dir       string   // the training's folder
 
-	Profile bool // measure
-	Seconds int  // that one run of it may take
+	Profile bool // measure the command
+	Seconds int  // longest duration of one measured run
 	Command []string
 
 	Apply, DryRun, Undo, Force bool
 
-	Given map[string]bool // flags that were typed, of gpu-memory, gpu, target-effective-batch, safety-margin, devices and profile-seconds
+	Given map[string]bool // typed flags, out of gpu-memory, gpu, target-effective-batch, safety-margin, devices and profile-seconds
 }
 
-// Session is what a recommendation has of the process that makes it.
+// Session is a recommendation's connection to the process that makes it.
 type Session struct {
 	Home        layout.Home
 	Logger      *slog.Logger
 	Stderr      io.Writer // for progress, warnings and the output of measured commands
 	Environ     []string
-	Sources     resolve.Sources                   // of the configuration of our own nodes
-	FitSettings func(configs.Config) fit.Settings // what decides a node's memory
+	Sources     resolve.Sources                   // of our own nodes' configuration
+	FitSettings func(configs.Config) fit.Settings // returns the settings that determine a node's memory
 }
 
-// Check refuses what contradicts itself or is out of range.
+// Check returns an error for options that contradict each other or are out of range.
 func (o *Options) Check() error {
 	chosen := 0
 	for _, flag := range []bool{o.Apply, o.DryRun, o.Undo, o.List} {
@@ -82,7 +82,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// fixed reads --set.
+// fixed parses --set.
 func (o *Options) fixed(w configs.Workload) (map[string]float64, error) {
 	fixed := map[string]float64{}
 	for _, text := range o.Sets {

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Print shows the recommendation for people.
+// Print writes the recommendation for the user.
 func (t *Answer) Print(p *table.Page, d Document) {
 	t.printHead(p, d)
 	t.printValues(p, d)
@@ -102,7 +102,7 @@ func (t *Answer) printValues(w *table.Page, d Document) {
 	w.Table(rows)
 }
 
-// printSources lists every value with where it comes from.
+// printSources lists every value with its source.
 func (t *Answer) printSources(w *table.Page, d Document) {
 	fmt.Fprintln(w, "\nValues and their sources:")
 	rows := table.Facts()
@@ -126,14 +126,14 @@ func (t *Answer) printSources(w *table.Page, d Document) {
 	}
 }
 
-// ofStages tells whether every stage has that value.
+// ofStages reports whether every stage has the value.
 func ofStages(stages []workload.Stage, name string) bool {
 	return len(stages) > 0 && !slices.ContainsFunc(stages, func(s workload.Stage) bool {
 		return !slices.ContainsFunc(s.Values, func(v workload.Value) bool { return v.Name == name })
 	})
 }
 
-// sourceText is where a value comes from, in words.
+// sourceText describes the source of a value.
 func sourceText(v workload.Value) string {
 	text := v.Source
 	switch {
@@ -165,7 +165,7 @@ func (t *Answer) printMemory(w *table.Page, d Document) {
 	w.Table(rows)
 }
 
-// printLadder is what is left to do where it doesn't fit.
+// printLadder writes the remaining steps if the training doesn't fit.
 func printLadder(w io.Writer, steps []workload.Step) {
 	fmt.Fprintln(w, "\nWhat takes less, in this order:")
 	for i, s := range steps {
@@ -189,7 +189,7 @@ func (e *Edits) print(w *table.Page) {
 		fmt.Fprintln(w, "\nThe files have these values already.")
 	case !e.Applied:
 		w.Println()
-		w.Lines(strings.Split(strings.TrimSuffix(e.Diff, "\n"), "\n")) // a diff stays one
+		w.Lines(strings.Split(strings.TrimSuffix(e.Diff, "\n"), "\n")) // keep the diff's lines
 	default:
 		fmt.Fprintln(w, "\nWritten:")
 		for _, f := range e.Files {

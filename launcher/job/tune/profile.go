@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	profileRuns     = 8    // at most, with those that don't fit
-	profileGrowth   = 0.01 // of a peak; less is none
+	profileRuns     = 8    // most runs, including those that don't fit
+	profileGrowth   = 0.01 // part of a peak; smaller growth is ignored
 	profileInterval = 200 * time.Millisecond
-	measuredMargin  = 0.85 // of what was measured, where a profile's formula has its margin within
+	measuredMargin  = 0.85 // part of the GPU for measured memory, if a profile's formula includes its margin
 )
 
-// Profile is what --profile measured.
+// Profile is the result of --profile.
 type Profile struct {
 	Where  string        `json:"where"` // gpu, or host: memory of the process tree
 	Points []Point       `json:"points"`
 	Line   workload.Line `json:"line"`
-	// LargestDifference is the largest of |measured - estimate| / measured; null where the profile has no estimate.
+	// LargestDifference is the maximum of |measured - estimate| / measured; null if the profile has no estimate.
 	LargestDifference *float64 `json:"largest_difference"`
 }
 
 // Point is the peak of one batch size.
 type Point struct {
 	Batch    int     `json:"batch_size"`
-	Bytes    int64   `json:"bytes"` // 0 where it doesn't fit
+	Bytes    int64   `json:"bytes"` // 0 if it doesn't fit
 	Fits     bool    `json:"fits"`
 	Seconds  float64 `json:"seconds"`
-	Estimate int64   `json:"estimate_bytes"` // the profile's; 0: none
+	Estimate int64   `json:"estimate_bytes"` // by the profile; 0: none
 }
 
-// measure runs the training at ever larger batch sizes and takes the line through the peaks in place of the estimate.
+// measure runs the training with increasing batch sizes, and replaces the estimate by the line through the peaks.
 func (t *Answer) measure(ctx context.Context) error {
 	template, err := attempt.Parse(t.o.Command)
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *Answer) measure(ctx context.Context) error {
 	return t.conclude()
 }
 
-// sizes are three batch sizes up to the one that the estimate recommends, or the profile's start where there is no
+// sizes returns three batch sizes up to the recommended one, or up to the profile's start value if there is no
 // estimate.
 func (t *Answer) sizes() ([]int, error) {
 	r, err := workload.Recommend(t.w, t.request)
@@ -96,7 +96,7 @@ func (t *Answer) sizes() ([]int, error) {
 	return sizes, nil
 }
 
-// expected is the profile's own estimate for a batch, 0 where it has none.
+// expected returns the profile's own estimate for a batch, or 0 if it has none.
 func (t *Answer) expected(batch int) int64 {
 	v, _ := t.w.ByRole(configs.RoleBatch)
 	request := t.request
@@ -110,12 +110,12 @@ func (t *Answer) expected(batch int) int64 {
 	}
 	r, err := workload.Recommend(t.w, request)
 	if err != nil {
-		return 0 // the same request was answered for another batch
+		return 0 // the same request was valid for another batch
 	}
 	return r.ExpectedBytes
 }
 
-// conclude fits the line and takes it, and what didn't fit, for the recommendation.
+// conclude fits the line. The recommendation then uses the line, and excludes sizes that didn't fit.
 func (t *Answer) conclude() error {
 	var points []workload.Point
 	least := math.MaxInt

@@ -1,7 +1,8 @@
-// Package tune answers which batch size, accumulation and other values suit a training on a GPU (swarm tune): by the
-// formulas of its workload profile (launcher/job/workload), by launcher/fit for our own nodes, or by running the
-// training itself at a few batch sizes. It writes the values into the training's files (launcher/job/settings) and puts
-// them back. It takes Options and a Session, and imports neither cmd nor what runs nodes.
+// Package tune recommends the batch size, accumulation and other values for a training on a GPU (swarm tune). It uses
+// the formulas of the training's workload profile (launcher/job/workload), launcher/fit for our own nodes, or
+// measured runs of the training at a few batch sizes. It writes the values into the training's files and restores the
+// files (launcher/job/settings). The package accepts Options and a Session, and imports neither cmd nor the packages
+// that run nodes.
 package tune
 
 import (
@@ -22,16 +23,16 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Where a recommendation's memory comes from.
+// Sources of a recommendation's memory.
 const (
-	EstimatePublished = "published" // a row that the profile's source states
-	EstimateFormula   = "formula"   // the profile's
-	EstimateFit       = "swarm"     // launcher/fit's, for our own models
+	EstimatePublished = "published" // a row of the profile's source
+	EstimateFormula   = "formula"   // by the profile
+	EstimateFit       = "swarm"     // by launcher/fit, for our own models
 	EstimateMeasured  = "measured"  // --profile
 	EstimateNone      = "none"
 )
 
-// sourceFit is the source of values that follow from launcher/fit's estimate.
+// sourceFit is the source of values derived from launcher/fit's estimate.
 const sourceFit = "swarm's estimate"
 
 // ownWorkload is the profile of our own nodes.
@@ -42,10 +43,10 @@ type Answer struct {
 	o        *Options
 	s        *Session
 	w        configs.Workload
-	how      string   // why it is this profile; empty where it was named
-	card     *gpu.GPU // --auto's
-	onHost   bool     // --auto --profile without a GPU: the host's memory takes its place
-	meter    *gpu.GPU // where --profile measures; nil: on the CPU, memory of the host
+	how      string   // why this profile was chosen; empty if it was named
+	card     *gpu.GPU // set by --auto
+	onHost   bool     // --auto --profile without a GPU: use host memory instead
+	meter    *gpu.GPU // device of --profile; nil: CPU, host memory
 	request  workload.Request
 	result   workload.Recommendation
 	estimate string
@@ -54,8 +55,8 @@ type Answer struct {
 	warnings []string
 }
 
-// Recommend returns the values that suit a GPU, measured first and written into the training's files where that is
-// asked for. Its options are checked.
+// Recommend returns the values for a GPU. On request it measures first, and writes the values into the training's
+// files. The caller has checked the options.
 func Recommend(ctx context.Context, o Options, s Session) (*Answer, error) {
 	w, how, err := o.load()
 	if err != nil {
@@ -85,7 +86,7 @@ func Recommend(ctx context.Context, o Options, s Session) (*Answer, error) {
 	return t, nil
 }
 
-// load finds the profile; how says why it is that one where nobody named it.
+// load finds the profile. how is the reason for its choice if the user did not name it.
 func (o *Options) load() (w configs.Workload, how string, err error) {
 	name := o.Workload
 	if name == "" {
@@ -97,7 +98,7 @@ func (o *Options) load() (w configs.Workload, how string, err error) {
 	return w, how, err
 }
 
-// Err is the error of a recommendation that isn't expected to fit, nil of another one.
+// Err returns an error if the recommendation is not expected to fit, else nil.
 func (t *Answer) Err() error {
 	if r := t.result; !r.Fits && r.ExpectedBytes > 0 {
 		return fit.NoRoom(fmt.Errorf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", t.w.Name,
@@ -108,7 +109,7 @@ func (t *Answer) Err() error {
 
 func (t *Answer) size(bytes int64) string { return units.BytesIn(bytes, t.w.Unit) }
 
-// findGPU fills in the memory there is.
+// findGPU sets the available memory.
 func (t *Answer) findGPU(ctx context.Context) (err error) {
 	if t.o.Given["gpu-memory"] {
 		t.request.GPUName = "a GPU of that size"
@@ -143,7 +144,7 @@ func (t *Answer) findGPU(ctx context.Context) (err error) {
 	return nil
 }
 
-// gpuMemory reads a size of a GPU's memory, whose GB are the profile's author's.
+// gpuMemory parses a size of GPU memory. GB have the meaning of the profile's author.
 func gpuMemory(text string, w configs.Workload) (int64, error) {
 	gb := float64(units.GB)
 	if w.Unit == "GiB" {
@@ -156,7 +157,7 @@ func gpuMemory(text string, w configs.Workload) (int64, error) {
 	return size, nil
 }
 
-// choose is --gpu's, else the one with most memory in all; of equals the first.
+// choose returns the GPU of --gpu, else the one with the largest total memory; the first on a tie.
 func (t *Answer) choose(list []gpu.GPU) (*gpu.GPU, error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(g gpu.GPU) bool { return g.MIG })
 	if t.o.Given["gpu"] {
@@ -175,7 +176,7 @@ func (t *Answer) choose(list []gpu.GPU) (*gpu.GPU, error) {
 	return &list[best], nil
 }
 
-// recommend answers, by measuring first where that was asked for.
+// recommend computes the result, after a measurement if requested.
 func (t *Answer) recommend(ctx context.Context) (err error) {
 	if t.w.Name == ownWorkload && (t.o.Workload == "" || t.o.Workload == ownWorkload) {
 		if err := t.estimateSAPO(); err != nil {
@@ -212,10 +213,10 @@ func (t *Answer) recommend(ctx context.Context) (err error) {
 	return nil
 }
 
-// devices is the number of GPUs that train together.
+// devices returns the number of GPUs that train together.
 func (t *Answer) devices() int { return workload.Devices(t.w, t.request) }
 
-// smaller is the remedy where the least batch doesn't fit.
+// smaller returns the remedy if the smallest batch doesn't fit.
 func (t *Answer) smaller() string {
 	if len(t.w.Ladder) > 0 {
 		return "the steps above, in their order, or a larger GPU"
@@ -223,9 +224,9 @@ func (t *Answer) smaller() string {
 	return "a larger GPU, or a smaller model"
 }
 
-// estimateSAPO takes the memory of our own models from launcher/fit, with the settings of the folder's swarm.yaml where
-// it has one, as a line over the micro-batch. Phases come one after the other; a node's update is what the micro-batch
-// decides.
+// estimateSAPO takes the memory of our own models from launcher/fit, as a line over the micro-batch. It uses the
+// settings of the folder's swarm.yaml if there is one. Phases run one after another, and the micro-batch determines a
+// node's update.
 func (t *Answer) estimateSAPO() error {
 	var flags resolve.Flags
 	if path := filepath.Join(t.o.Dir, "swarm.yaml"); fileExists(path) {

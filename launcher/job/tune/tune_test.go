@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// One size, however it is written: as a card's, in the GB of the profile's author, or exactly.
+// The same size in several notations: as a card's, in the GB of the profile's author, or exactly.
 func TestTuneGPUMemory(t *testing.T) {
 	t.Parallel()
 	naics, err := configs.LoadWorkload("naics-embedder")
