@@ -11,22 +11,22 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Workload says which profile the ladder is from.
+// Workload identifies the profile of the ladder.
 type Workload struct {
 	Name    string   `json:"name"`
 	Guessed bool     `json:"guessed"`
-	From    []string `json:"from"` // what the guess is made from
+	From    []string `json:"from"` // evidence for the guess
 }
 
-// Value is a value of the training as it was.
+// Value is a value of the failed training.
 type Value struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	From  string `json:"from"` // where it was read: "line 3 of the log", "run_grpo.sh:12", "presumed: the profile's start"
+	From  string `json:"from"` // its source: "line 3 of the log", "run_grpo.sh:12", "presumed: the profile's start"
 	Note  string `json:"note,omitempty"`
 }
 
-// profilesOf are the profiles that may be the log's: the named one, or all.
+// profilesOf returns the candidate profiles of the log: the named one, or all.
 func profilesOf(named string) ([]configs.Workload, error) {
 	if named != "" {
 		w, err := settings.LoadWorkload(named)
@@ -43,21 +43,22 @@ func profilesOf(named string) ([]configs.Workload, error) {
 	return list, nil
 }
 
-// commonBatch and commonAccumulate are what trainings call these where no profile says it, the most telling first.
+// commonBatch and commonAccumulate are common names of these values, for trainings without a profile. The most
+// specific names come first.
 var (
 	commonBatch = []string{"per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu", "train_batch_size",
 		"training.batch_size", "batch_size"}
 	commonAccumulate = []string{"gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps"}
 )
 
-// clues is what the log says of the training's settings.
+// clues collects the training's settings from the log.
 type clues struct {
 	profiles []configs.Workload
 	found    *shortage.Clues
-	owners   map[string]int // how many profiles a key is of
+	owners   map[string]int // number of profiles with each key
 }
 
-// presumed begins where a value is from when neither the log nor a file has it.
+// presumed starts the source of a value that is neither in the log nor in a file.
 const presumed = "presumed"
 
 func newClues(profiles []configs.Workload) *clues {
@@ -75,8 +76,8 @@ func newClues(profiles []configs.Workload) *clues {
 	return c
 }
 
-// wordsOf are the parts of paths that speak for a profile: its name, and the name's first word where that is long
-// enough to be one.
+// wordsOf returns the path components that indicate a profile: its name, and the name's first word if it has at least
+// 4 letters.
 func wordsOf(w configs.Workload) []string {
 	first, _, _ := strings.Cut(w.Name, "-")
 	if len(first) < 4 {
@@ -85,7 +86,7 @@ func wordsOf(w configs.Workload) []string {
 	return []string{w.Name, first}
 }
 
-// keysOf are the names under which a profile's values may be in a log, each with its value's.
+// keysOf returns the keys that a profile's values may have in a log, with the name of each key's value.
 func keysOf(w configs.Workload) map[string]string {
 	keys := map[string]string{}
 	for _, v := range w.Values {
@@ -98,7 +99,7 @@ func keysOf(w configs.Workload) map[string]string {
 	return keys
 }
 
-// placeKeys are the keys of a value's places, those that a log could have.
+// placeKeys returns the keys of a value's places that can occur in a log.
 func placeKeys(v configs.WorkloadValue) []string {
 	var keys []string
 	for _, text := range v.Places {
@@ -109,8 +110,8 @@ func placeKeys(v configs.WorkloadValue) []string {
 	return keys
 }
 
-// workload is the named profile, or the one that the log speaks for: keys that no other profile has, and paths. nil:
-// none, or two alike.
+// workload returns the named profile, or the one that the log indicates by keys of no other profile and by paths. The
+// *Workload is nil if no profile, or more than one, matches best.
 func (c *clues) workload(named string) (configs.Workload, *Workload) {
 	if named != "" {
 		return c.profiles[0], &Workload{Name: c.profiles[0].Name, From: []string{}}
@@ -131,8 +132,8 @@ func (c *clues) workload(named string) (configs.Workload, *Workload) {
 	return c.profiles[at], &Workload{Name: c.profiles[at].Name, Guessed: true, From: because}
 }
 
-// score is how much the log speaks for a profile: 2 for a whole key such as data.train_batch_size or a path, 1 for a
-// bare name.
+// score rates how strongly the log indicates a profile: 2 for a full key such as data.train_batch_size or for a path,
+// 1 for a bare name.
 func (c *clues) score(w configs.Workload) (score int, from []string) {
 	counted := map[string]bool{}
 	keys := keysOf(w)
@@ -166,8 +167,8 @@ func (c *clues) score(w configs.Workload) (score int, from []string) {
 	return score, from
 }
 
-// values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile
-// tell them.
+// values returns the values of the failed training, from the log, else from the training's files in dir, else from
+// the profile.
 func (c *clues) values(w configs.Workload, dir string) []Value {
 	list := []Value{}
 	inFiles := map[string]configs.WorkloadReading{}
@@ -202,15 +203,14 @@ func (c *clues) values(w configs.Workload, dir string) []Value {
 	return list
 }
 
-// alike tells whether a word of a log can be a value: not where a number is expected and the log has prose, "batch_size
-// = faster training".
+// alike reports whether a word of a log can be a value. Prose can't replace a number: "batch_size = faster training".
 func alike(found, start string) bool {
 	_, err := strconv.ParseFloat(start, 64)
 	_, foundErr := strconv.ParseFloat(found, 64)
 	return err != nil || foundErr == nil
 }
 
-// namesOf are the bare names of one value, in a fixed order.
+// namesOf returns the bare names of one value, sorted.
 func namesOf(w configs.Workload, name string) []string {
 	var names []string
 	for key, of := range keysOf(w) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// "Larger batch_size = faster training" is prose: the batch is what the training's file has.
+// "Larger batch_size = faster training" is prose. The batch comes from the training's file.
 func TestWordsOfALogAreNoNumbers(t *testing.T) {
 	t.Parallel()
 	require.True(t, alike("64", "45"))
@@ -19,7 +19,7 @@ func TestWordsOfALogAreNoNumbers(t *testing.T) {
 	require.False(t, alike("faster", "45"))
 }
 
-// The files are read as swarm tune reads them: what is computed there is no value, and places that differ are named.
+// swarm doctor reads the files like swarm tune: it ignores computed values, and names places that differ.
 func TestValuesOfTheFilesAreThoseThatTuneReads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

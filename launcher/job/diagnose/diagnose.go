@@ -1,7 +1,8 @@
-// Package diagnose explains a training's log (swarm doctor --oom): the memory shortage in numbers, what they mean, the
-// workload profile, and the steps to take, in order. Whether memory ran out launcher/job/shortage reads from the log;
-// the ladder is the workload profile's (launcher/job/workload), with the lines of the training's own files
-// (launcher/job/settings), or the general one. It changes nothing, and imports neither cmd nor what runs jobs.
+// Package diagnose explains a training's log (swarm doctor --oom): the memory shortage in numbers, its meaning, the
+// workload profile, and the ordered steps against it. launcher/job/shortage finds the shortage in the log. The ladder
+// comes from the workload profile (launcher/job/workload), with line numbers in the training's own files
+// (launcher/job/settings). Without a profile it is the general ladder. The package changes nothing, and imports
+// neither cmd nor the packages that run jobs.
 package diagnose
 
 import (
@@ -15,33 +16,33 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Options say what to look into, and where.
+// Options are the options of swarm doctor --oom.
 type Options struct {
-	Log      string // a file, a folder for the newest log in it, or - for Stdin
-	Workload string // a profile's name, or its YAML file; empty: guessed from the log
-	Dir      string // of the training, where its configuration files are
+	Log      string // a file, a folder (its newest log is read), or - for Stdin
+	Workload string // a profile's name or YAML file; empty: guess it from the log
+	Dir      string // folder of the training's configuration files
 
 	Stdin  io.Reader
 	Stderr io.Writer // for progress
 }
 
-// Document is what swarm doctor --oom -o json prints.
+// Document is the output of swarm doctor --oom -o json.
 type Document struct {
 	Log         string           `json:"log"`
 	Lines       int64            `json:"lines"`
 	Bytes       int64            `json:"bytes"`
-	Shortage    *shortage.Report `json:"shortage"`     // null: none was found
-	LastFailure bool             `json:"last_failure"` // nothing else failed after it
-	Fault       *shortage.Fault  `json:"fault"`        // the latest failure that memory did not cause
-	Means       []string         `json:"means"`        // what the figures say, in sentences
-	Warnings    []string         `json:"doubts"`       // what is odd in them
-	Workload    *Workload        `json:"workload"`     // null: not known
+	Shortage    *shortage.Report `json:"shortage"`     // null: none found
+	LastFailure bool             `json:"last_failure"` // no other failure follows it
+	Fault       *shortage.Fault  `json:"fault"`        // the latest failure with another cause than memory
+	Means       []string         `json:"means"`        // meaning of the figures, in sentences
+	Warnings    []string         `json:"doubts"`       // inconsistent figures
+	Workload    *Workload        `json:"workload"`     // null: unknown
 	Values      []Value          `json:"values"`
 	Ladder      []Step           `json:"ladder"`
 	Advice      []string         `json:"advice"`
 }
 
-// Explain reads a training's log to its end and says whether memory ran out, and what to do about it.
+// Explain reads a training's log to its end. It reports whether memory ran out, and the steps against it.
 func Explain(o Options) (*Document, error) {
 	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
 		return nil, &configs.Error{Key: "dir", Value: o.Dir, Allowed: "a folder"}
@@ -78,7 +79,7 @@ func Explain(o Options) (*Document, error) {
 	return &d, nil
 }
 
-// explain fills what follows from the report.
+// explain fills in everything that follows from the report.
 func (d *Document) explain(r shortage.Report, clues *clues, o *Options) {
 	d.Means = append(d.Means, meaning(r)...)
 	d.Warnings = append(d.Warnings, r.Warnings()...)
@@ -109,8 +110,8 @@ func (d *Document) explain(r shortage.Report, clues *clues, o *Options) {
 	d.Ladder = append(d.Ladder, steps...)
 }
 
-// offloads tells whether the training may hold parts of a GPU's memory on the host: unless all values that would say so
-// say no.
+// offloads reports whether the training may keep GPU data on the host. It returns false only if known offload values
+// are all off.
 func (d *Document) offloads() bool {
 	known := false
 	for _, v := range d.Values {

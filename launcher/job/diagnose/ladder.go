@@ -11,20 +11,20 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// Step is a remedy with what to type.
+// Step is a remedy with a command or edits.
 type Step struct {
 	workload.Step
-	Lines   []int  `json:"lines"`             // of each edit in its file; 0: the file isn't there, or has no such key
-	Options string `json:"options,omitempty"` // the edits as overrides on the training's command line
-	Command string `json:"command,omitempty"` // to paste
+	Lines   []int  `json:"lines"`             // of each edit in its file; 0: the file or the key is missing
+	Options string `json:"options,omitempty"` // the edits as overrides for the training's command line
+	Command string `json:"command,omitempty"` // to copy and paste
 }
 
 func remedyStep(title, why, tradeOff, command string) Step {
 	return Step{Step: workload.Step{Title: title, Why: why, TradeOff: tradeOff, Edits: []workload.Edit{}}, Lines: []int{}, Command: command}
 }
 
-// withLines adds to a profile's step where its edits are in the files of dir, and how they are written on a command
-// line.
+// withLines adds the line numbers of a profile step's edits in the files of dir, and the edits as command-line
+// overrides.
 func withLines(s workload.Step, dir string) Step {
 	out := Step{Step: s, Lines: []int{}}
 	var options []string
@@ -48,7 +48,7 @@ func withLines(s workload.Step, dir string) Step {
 	return out
 }
 
-// causes returns the steps before any ladder: those against a cause that the figures show directly.
+// causes returns the steps before any ladder: remedies for causes that the figures show directly.
 func causes(r shortage.Report) []Step {
 	var list []Step
 	if r.Crowded() {
@@ -63,7 +63,7 @@ func causes(r shortage.Report) []Step {
 	return list
 }
 
-// waitCommand is the command that waits for a GPU with room for what this process had and asked for.
+// waitCommand returns the command that waits for a GPU with enough memory for the process's usage plus its request.
 func waitCommand(r shortage.Report) string {
 	least := ""
 	if need := r.Need(); need > 0 {
@@ -72,7 +72,7 @@ func waitCommand(r shortage.Report) string {
 	return "swarm run --wait-for-gpu 60m" + least + " -- COMMAND"
 }
 
-// otherGPU is the step to another GPU, or where none of that size would do, to more of them.
+// otherGPU returns the step to another GPU, or to several GPUs if the need exceeds one GPU of this size.
 func otherGPU(r shortage.Report) Step {
 	if r.Total > 0 && r.Need() > r.Total {
 		return remedyStep("More GPUs, or a larger one", fmt.Sprintf("at this batch it had and asked for %s, and this GPU has %s: "+
@@ -83,7 +83,7 @@ func otherGPU(r shortage.Report) Step {
 		"the job may have to wait", waitCommand(r))
 }
 
-// generalLadder is the ladder of swarm run, for a training that no profile describes.
+// generalLadder returns the ladder of swarm run, for a training without a profile.
 func generalLadder(r shortage.Report, c *clues) []Step {
 	list := []Step{}
 	switch r.Kind {
@@ -109,7 +109,7 @@ func generalLadder(r shortage.Report, c *clues) []Step {
 	return list
 }
 
-// halve is the first step, with the values that the log has.
+// halve returns the first step, with the log's values.
 func halve(c *clues) Step {
 	s := remedyStep("Halve the batch and double the accumulation",
 		"activations grow with the batch; batch x accumulation, and so the training, stays the same",
@@ -136,7 +136,7 @@ func halve(c *clues) Step {
 	return s
 }
 
-// hostLadder is the ladder for the host's memory, of a training that may have offloaded something to it or has not.
+// hostLadder returns the ladder for host memory. offloads reports whether the training may offload data to the host.
 func hostLadder(r shortage.Report, offloads bool) []Step {
 	list := []Step{
 		remedyStep("Fewer processes that load data", "each holds batches, and a copy of what the dataset keeps in Python", "data may come slower",

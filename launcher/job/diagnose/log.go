@@ -15,11 +15,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// trainingLog is the log that is read.
+// trainingLog is the log to read.
 type trainingLog struct {
 	name string
 	from io.ReadCloser
-	size int64 // 0: not known
+	size int64 // 0: unknown
 	read int64
 }
 
@@ -55,7 +55,7 @@ func openLog(stdin io.Reader, name string) (*trainingLog, error) {
 	return log, nil
 }
 
-// plainPathError leaves out the path, which the message names already.
+// plainPathError returns the error without the path, because the message already has it.
 func plainPathError(err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -64,7 +64,7 @@ func plainPathError(err error) string {
 	return err.Error()
 }
 
-// logEndings are the names of what a folder's newest is taken of.
+// logEndings are the extensions of log files in a folder.
 var logEndings = []string{".log", ".err", ".out", ".txt"}
 
 func newestLog(folder string) (string, error) {
@@ -88,7 +88,7 @@ func newestLog(folder string) (string, error) {
 	return newest, nil
 }
 
-// feed reads the log to its end and tells on a terminal how far it is.
+// feed copies the log to the writers and shows the progress on a terminal.
 func (l *trainingLog) feed(stderr io.Writer, to ...interface {
 	io.Writer
 	Close()

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// meaning is what the figures say.
+// meaning explains the figures in sentences.
 func meaning(r shortage.Report) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -32,7 +32,7 @@ func meaning(r shortage.Report) []string {
 	return list
 }
 
-// neighbours names who else holds the GPU.
+// neighbours names the other processes that hold the GPU's memory.
 func neighbours(r shortage.Report) string {
 	others := r.Neighbours()
 	if len(others) == 0 {

@@ -9,13 +9,13 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// kinds name who ran out.
+// kinds names the component that ran out of memory.
 var kinds = map[shortage.Kind]string{
 	shortage.Torch: "PyTorch", shortage.JAX: "JAX", shortage.TensorFlow: "TensorFlow", shortage.CUDA: "CUDA or a library over it",
 	shortage.HostAllocation: "an allocation on the host", shortage.HostKilled: "a process was killed for it",
 }
 
-// Print shows the diagnosis for people.
+// Print writes the diagnosis for the user.
 func (d *Document) Print(b *table.Page) {
 	if d.Shortage == nil {
 		b.Printf("No shortage of memory in the %s of %s", units.Plural(d.Lines, "line"), d.Log)
