@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// A GPU that is paid for waits for a worker's last rounds only where they take no longer than a barrier may.
+// A paid GPU waits for a worker's last rounds only if they take no longer than a barrier may.
 func TestWhoIsWaitedForAtTheEnd(t *testing.T) {
 	const rounds, patience = 100, 10 * time.Second
 	for _, tt := range []struct {

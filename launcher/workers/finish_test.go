@@ -11,7 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// A run without nodes of the coordinator's own is done by what is recorded and shared, never by what somebody says.
+// A run whose coordinator has no nodes is done according to the recorded and shared rounds, never according to a
+// worker's claim.
 func TestARunIsDoneByItsRecordedRounds(t *testing.T) {
 	const rounds, patience = 10, time.Minute
 	began := time.Unix(1_000_000, 0)
@@ -23,7 +24,7 @@ func TestARunIsDoneByItsRecordedRounds(t *testing.T) {
 		folder   bool
 		nodes    []membership.NodeStatus
 		recorded map[string]int
-		now, end bool // over at once, and when nothing happens for as long as anybody is waited for
+		now, end bool // whether it is over at once, and after the whole patience without any event
 	}{
 		{"nobody has come", false, nil, nil, false, false},
 		{"a stranger says done and records nothing", false, []membership.NodeStatus{{Node: "liar", State: "done", Round: rounds, Shared: -1, Here: true}}, nil, false, false},
@@ -44,7 +45,7 @@ func TestARunIsDoneByItsRecordedRounds(t *testing.T) {
 	}
 }
 
-// Whatever strangers say of themselves, a run isn't done before a node has all its rounds recorded.
+// Whatever workers claim, a run is not done before a node has all its rounds recorded.
 func TestNoLieEndsARun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rounds = 5

@@ -28,7 +28,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// hostileCoordinator answers each request with what it is told to.
+// hostileCoordinator answers requests as configured.
 type hostileCoordinator struct {
 	registry *membership.Registry
 
@@ -74,7 +74,7 @@ func (c *hostileCoordinator) Deliver(context.Context, string, membership.Deliver
 
 func (c *hostileCoordinator) Offer(context.Context, string, membership.Offer) error { return nil }
 
-// hostileText is a name or a line of a coordinator that means harm, or an honest one.
+// hostileText generates hostile names and lines of a coordinator, and honest ones.
 func hostileText(honest string) *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.Just(honest), rapid.String(), rapid.StringMatching(`(\.\./){1,4}[a-z]{1,5}`), rapid.StringMatching(`/[a-z]{1,5}(/[a-z]{1,5})?`),
@@ -118,7 +118,7 @@ func (c *hostileCoordinator) draw(t *rapid.T, run string, welcome membership.Wel
 	c.roster = c.joined.Roster
 }
 
-// unchanged fails if anything below a folder but for the home has changed since then.
+// unchanged returns a check that nothing in a folder, except for the home, has changed since this call.
 func unchanged(t testing.TB, dir, home string) func() {
 	list := func() (all []string) {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -140,7 +140,7 @@ func unchanged(t testing.TB, dir, home string) func() {
 	return func() { require.Equal(t, before, list(), "something outside the worker's home has changed") }
 }
 
-// clean fails on what a terminal would obey.
+// clean fails on characters that control a terminal.
 func clean(t *rapid.T, text string) {
 	for _, r := range text {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -149,8 +149,8 @@ func clean(t *rapid.T, text string) {
 	}
 }
 
-// meet has a worker join the coordinator, and holds what it makes of the answers to the rules: what is taken names
-// files of its own run, and what is said can be shown.
+// meet lets a worker join the coordinator and checks how it handles the answers: it only accepts names of files in
+// its own run, and its output is printable.
 func meet(t *rapid.T, o ConnectOptions) {
 	var said bytes.Buffer
 	o.Stderr, o.Logger = &said, slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -196,8 +196,8 @@ func meet(t *rapid.T, o ConnectOptions) {
 	clean(t, said.String())
 }
 
-// Whatever a coordinator answers, over a network or through a folder, a worker's paths stay below its home, and its
-// terminal obeys nobody.
+// Whatever a coordinator answers, over a network or through a folder, a worker's paths stay inside its home and its
+// output cannot control the terminal.
 func TestAHostileCoordinatorReachesNothing(t *testing.T) {
 	config, err := json.Marshal(configs.Default())
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestAHostileCoordinatorReachesNothing(t *testing.T) {
 					Dir: t.TempDir(), Listen: "127.0.0.1:0", Admit: registry.Check, TLS: &tls.Config{Certificates: []tls.Certificate{certificate}},
 				})
 				require.NoError(t, err)
-				t.Cleanup(server.Shutdown) // after the admission has ended
+				t.Cleanup(server.Shutdown) // runs after the admission has ended
 				o.Invitation = membership.Invitation{
 					Scheme: membership.SchemeTLS, Hosts: []string{server.Addr().String()}, Fingerprint: fingerprint, Token: token,
 				}
@@ -250,7 +250,7 @@ func TestAHostileCoordinatorReachesNothing(t *testing.T) {
 	}
 }
 
-// A model that the coordinator names by a folder is told of before anything is read there.
+// If the coordinator names a model by a folder, the worker warns before it reads the folder.
 func TestAModelOfAFolderIsToldOf(t *testing.T) {
 	for model, flag := range map[string]string{"/models/theirs": "", "./theirs": "", "gpt2": "", "/models/ours": "gpt2"} {
 		config := configs.Default()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(hermetic.Main(m))
 }
 
-// ways takes up's options.
+// ways checks up's options.
 func ways(o Options, typed ...string) (*Options, error) {
 	if a, err := o.Admission(func(flag string) bool { return slices.Contains(typed, flag) }); a == nil {
 		return nil, err
@@ -34,8 +34,8 @@ func ways(o Options, typed ...string) (*Options, error) {
 	return &o, nil
 }
 
-// GDRIVE_PATH alone, which many have set, carries no swarm: the predecessor's role has to be there, and nothing typed
-// that says otherwise.
+// Many users have set GDRIVE_PATH, so it does not select a transport by itself: rl-swarm's role must be set too,
+// and no flag may select another transport.
 func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 	drive, other := t.TempDir(), t.TempDir()
 	for _, tt := range []struct {
@@ -104,7 +104,7 @@ func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *
 	require.Contains(t, try+hintOf(err), "NODE_ROLE=worker, with which GDRIVE_PATH counts")
 }
 
-// hintOf is the remedy that main prints.
+// hintOf returns the remedy that main prints.
 func hintOf(err error) string {
 	if u, ok := err.(*fail.UsageError); ok { //nolint:errorlint // not wrapped: made there
 		return u.Try
@@ -136,7 +136,6 @@ func TestAClustersPasswordComesFromAFileOfItsOwner(t *testing.T) {
 	require.ErrorContains(t, err, "is empty")
 }
 
-// How long join waits.
 func TestHowLongJoinWaits(t *testing.T) {
 	t.Parallel()
 	o := JoinOptions{Wait: DefaultWait}
@@ -147,8 +146,8 @@ func TestHowLongJoinWaits(t *testing.T) {
 	require.Zero(t, o.waitLimit())
 }
 
-// What keeps a worker from a shared folder's swarm is said: another experiment's folder, or nobody there when it is
-// stopped.
+// Errors say why a worker cannot use a shared folder's swarm: the folder is another experiment's, or no coordinator
+// answers.
 func TestReachThroughAFolderSaysWhatIsWrong(t *testing.T) {
 	shared := t.TempDir()
 	dir, err := sharedir.Folder(shared, "mine")

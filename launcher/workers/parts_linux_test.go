@@ -23,16 +23,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 )
 
-// Copies of the test binary play the coordinator and the worker of TestPowerCutsOfBothSides, to be killed.
+// Copies of the test binary act as the coordinator and the worker of TestPowerCutsOfBothSides, which kills them.
 const (
 	partVariable  = "WORKERS_TEST_PART" // coordinator or worker
 	homeVariable  = "WORKERS_TEST_HOME"
-	whereVariable = "WORKERS_TEST_WHERE" // the address to listen on, or the invitation
+	whereVariable = "WORKERS_TEST_WHERE" // the listen address, or the invitation
 	firstVariable = "WORKERS_TEST_FIRST" // number of the worker's first event
 
 	partRun  = "cuts-1"
 	partNode = "anna_0"
-	partLife = 10 * time.Minute // at most, whatever happens
+	partLife = 10 * time.Minute // maximum lifetime, in case the test fails
 )
 
 func playPart() {
@@ -50,7 +50,7 @@ func playPart() {
 	os.Exit(0)
 }
 
-// partEvents records what happens as a coordinator does.
+// partEvents records events as a coordinator does.
 type partEvents struct{ store *store.Store }
 
 func (e partEvents) Record(what event.Event) {
@@ -67,7 +67,7 @@ func (e partEvents) Warn(message string) { fmt.Fprintln(os.Stderr, message) }
 func (e partEvents) Fail(why error)      { fmt.Fprintln(os.Stderr, why) }
 func (e partEvents) Go(work func())      { go work() }
 
-// playCoordinator admits workers until stdin closes, and says how they reach it.
+// playCoordinator admits workers until stdin closes, and prints the invitation.
 func playCoordinator(ctx context.Context, dir string) error {
 	home := layout.Home(dir)
 	if err := files.MakeFolder(home.Run(partRun), 0o700); err != nil {
@@ -92,7 +92,7 @@ func playCoordinator(ctx context.Context, dir string) error {
 	admission := NewAdmission(Options{Listen: os.Getenv(whereVariable)})
 	run := Run{Name: partRun, Dir: home.Run(partRun), Home: home, Config: config, Document: json.RawMessage("{}"), Version: "v1",
 		Reader: reader, Store: database, Logger: logger}
-	for { // the port of the process before may take a moment to be free
+	for { // the port of the previous process may not be free yet
 		if _, err = admission.Open(ctx, run); err == nil {
 			break
 		}
@@ -115,7 +115,8 @@ func playCoordinator(ctx context.Context, dir string) error {
 	return database.Close()
 }
 
-// playWorker tells numbered events until a line comes over stdin, delivers the rest then, and says which are synced.
+// playWorker reports numbered events until it reads a line from stdin, then delivers the rest. It prints which
+// events are synced.
 func playWorker(ctx context.Context, dir string) error {
 	invitation, err := membership.ParseInvitation(os.Getenv(whereVariable))
 	if err != nil {
@@ -132,7 +133,7 @@ func playWorker(ctx context.Context, dir string) error {
 	}
 	defer uplink.Close()
 	process := strconv.Itoa(os.Getpid())
-	for { // a process before may still count as there
+	for { // a previous process may still count as connected
 		_, err = uplink.Hello(ctx, membership.Hello{Protocol: membership.Protocol, Version: "v1", Host: "h", Process: process, Time: event.Now()})
 		var refusal *membership.Refusal
 		if !errors.As(err, &refusal) || refusal.Code != membership.CodeName {
@@ -195,7 +196,7 @@ func playWorker(ctx context.Context, dir string) error {
 	}
 }
 
-// partCredentials are the worker's, from its disk or the coordinator.
+// partCredentials returns the worker's credentials from its disk or from the coordinator.
 func partCredentials(ctx context.Context, path string, invitation membership.Invitation) (c membership.Credentials, err error) {
 	data, err := os.ReadFile(path)
 	if err == nil {

@@ -26,7 +26,7 @@ var (
 	powercutSeed  = flag.Uint64("powercut.seed", 23, "and their seed")
 )
 
-// machine is one that can lose power: a disk, and the process that runs there.
+// machine is a simulated machine that can lose power: a disk and a process.
 type machine struct {
 	part    string
 	disk    *powercut.FS
@@ -35,7 +35,7 @@ type machine struct {
 	lines   chan string
 }
 
-// start begins a process on the machine.
+// start starts a process on the machine.
 func (m *machine) start(t *testing.T, where string, first int) {
 	t.Helper()
 	m.process = exec.Command(os.Args[0])
@@ -59,7 +59,8 @@ func (m *machine) start(t *testing.T, where string, first int) {
 	t.Cleanup(func() { _ = process.Process.Kill() })
 }
 
-// line waits for one that begins with a word, and returns the rest. Any error of the process fails the test.
+// line waits for a line that starts with a word, and returns the rest of the line. Any error of the process fails
+// the test.
 func (m *machine) line(t *testing.T, word string) string {
 	t.Helper()
 	for deadline := time.After(2 * time.Minute); ; {
@@ -77,8 +78,8 @@ func (m *machine) line(t *testing.T, word string) string {
 	}
 }
 
-// cut kills the process as kill -9 does, and gives the machine a disk with what is left on its own. It returns the
-// lines that were said last.
+// cut kills the process with SIGKILL and replaces the machine's disk by one with what survives. It returns the last
+// lines of output.
 func (m *machine) cut(t *testing.T, fate powercut.Fate) (last []string) {
 	t.Helper()
 	require.NoError(t, m.process.Process.Kill())
@@ -95,9 +96,9 @@ func (m *machine) cut(t *testing.T, fate powercut.Fate) (last []string) {
 	return last
 }
 
-// TestPowerCutsOfBothSides cuts the power of a worker, of its coordinator and of both, again and again, while events
-// travel over TLS and NATS from the worker's outbox into the coordinator's database. At the end the database has every
-// event that was ever synced, each once; the invitation is the same all the time, and so are the worker's credentials.
+// TestPowerCutsOfBothSides repeatedly cuts the power of a worker, of its coordinator and of both, while events
+// travel over TLS and NATS from the worker's outbox into the coordinator's database. At the end the database has
+// every event that was ever synced exactly once. The invitation and the worker's credentials never change.
 func TestPowerCutsOfBothSides(t *testing.T) {
 	coordinator, worker := &machine{part: "coordinator", disk: powercut.Mount(t)}, &machine{part: "worker", disk: powercut.Mount(t)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +125,7 @@ func TestPowerCutsOfBothSides(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(*powercutSeed, 0))
 	for life := range *powercutLives {
-		for told := 0; told < 10; told++ { // and some of it delivered
+		for told := 0; told < 10; told++ { // some of them delivered
 			if hear(worker.line(t, "synced")) > 50 {
 				told--
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// Everybody who has the shared folder reads what is in it: the run that it carries goes there, and nothing else of the
-// home.
+// Everyone with access to the shared folder can read its content. It contains the records of the run that it
+// carries, and nothing else from the home.
 func TestOnlyTheRunGoesIntoTheSharedFolder(t *testing.T) {
 	const canary = "canary-5f21c0de"
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "swarm.db"), store.Options{})
@@ -46,7 +46,7 @@ func TestOnlyTheRunGoesIntoTheSharedFolder(t *testing.T) {
 	a := NewAdmission(Options{Shared: shared})
 	a.run = Run{Name: "mine-1", Config: configs.Config{Experiment: "mine"}, Reader: reader, Store: s}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the one at the end
+	cancel() // leaves only the copy at the end
 	a.snapshots(ctx, &folderTransport{dir: dir, run: "mine-1"}, slog.New(slog.DiscardHandler))
 
 	found := 0
