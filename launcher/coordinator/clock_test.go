@@ -37,7 +37,7 @@ func TestAClockThatJumpsDoesNotMoveTheRun(t *testing.T) {
 
 func TestARunGoesOnAfterItsLastEvent(t *testing.T) {
 	t.Parallel()
-	future := event.Now() + 86400 // as a clock set a day ahead has left it
+	future := event.Now() + 86400 // recorded by a clock that was a day ahead
 	c := newRunClock(future)
 	require.GreaterOrEqual(t, c.now(), future)
 	e := event.Event{Time: event.Now()}

@@ -16,17 +16,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// A run's GPUs are looked at often enough to tell a node's failure from its GPU's, and recorded as often as nodes
-// report their memory.
+// A run samples its GPUs often enough to distinguish a node's failure from its GPU's. It records the samples as
+// often as nodes report their memory.
 const (
 	deviceInterval  = 2 * time.Second
 	deviceRecording = 10.0 // seconds
 )
 
-// deviceWatch looks at the GPUs of a run: what they hold and for whom, and whether they are still there.
+// deviceWatch watches the GPUs of a run: the memory in use and its owners, and whether the GPUs still respond.
 type deviceWatch struct {
-	recorded float64          // time of the last sample that was
-	on       map[string][]int // the GPUs of each node
+	recorded float64          // time of the last recorded sample
+	on       map[string][]int // GPUs by node
 	emit     func(event.Event)
 	faults   chan launch.Fault
 	logger   *slog.Logger
@@ -45,7 +45,7 @@ func newDeviceWatch(plan fit.Plan, emit func(event.Event), logger *slog.Logger) 
 	return w
 }
 
-// see keeps what the nodes say they hold.
+// see records the memory that nodes report.
 func (w *deviceWatch) see(e event.Event) {
 	if e.Node == "" {
 		return
@@ -68,7 +68,7 @@ func (w *deviceWatch) see(e event.Event) {
 	w.claims[e.Node] = claim
 }
 
-// serve samples until ctx ends.
+// serve samples the GPUs until ctx ends.
 func (w *deviceWatch) serve(ctx context.Context) {
 	sampler, err := gpu.OpenSampler(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 		w.emit(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: x.String()})
 	}
 	for _, f := range gpu.Faults(before, now) {
-		// What it is goes into sentences that name the GPU. What to do about it, swarm gpu says.
+		// The text goes into sentences that already name the GPU. swarm gpu prints the remedy.
 		what, _ := fail.SplitRemedy(strings.TrimPrefix(f.Message, fmt.Sprintf("read GPU %d: ", f.GPU)))
 		what = strings.TrimPrefix(what, fmt.Sprintf("GPU %d: ", f.GPU))
 		select {
@@ -118,7 +118,7 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 	}
 }
 
-// record tells what the GPUs of the run hold, and how much of it belongs to nobody we know.
+// record records the use of the run's GPUs, including memory held by unknown processes.
 func (w *deviceWatch) record(now gpu.Sample) {
 	for _, d := range now.Devices {
 		if claims, used := w.claimsOn(d.Index); used && d.Problem == "" {
@@ -128,7 +128,7 @@ func (w *deviceWatch) record(now gpu.Sample) {
 	}
 }
 
-// claimsOn is what the nodes on a GPU say; used tells whether the run has any there.
+// claimsOn returns the claims of the nodes on a GPU. used reports whether the run has nodes there.
 func (w *deviceWatch) claimsOn(index int) (claims []gpu.Claim, used bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

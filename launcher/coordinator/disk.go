@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// MinFreeDisk is what a run needs beside its checkpoints to begin: database, journals, rollouts, logs.
+	// MinFreeDisk is the free space in bytes that a run needs to start, besides its checkpoints: for database,
+	// journals, rollouts and logs.
 	MinFreeDisk = 200 << 20
 
-	// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in
-	// order.
+	// diskReserve is the free space in bytes that must remain besides one more checkpoint of every node, so that a
+	// run can still stop in order.
 	diskReserve = 32 << 20
 
-	// diskInterval is how often a run looks at its disk.
+	// diskInterval is the time between checks of the disk.
 	diskInterval = 2 * time.Second
 )
 
-// CheckpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
+// CheckpointBytes returns the size of one checkpoint of every node: weights and two moments, 4 bytes each.
 func CheckpointBytes(p plan.Planned) int64 {
 	var parameters int64
 	for i := range p.Plan.Nodes {
@@ -38,8 +39,8 @@ func CheckpointBytes(p plan.Planned) int64 {
 	return 12 * parameters
 }
 
-// CheckDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough
-// for that. Those that are in dir, the run's folder if it goes on, are there already.
+// CheckDisk rejects a run whose checkpoints do not fit on the disk. Each node keeps two and writes a third, if it
+// has enough rounds. Checkpoints in dir, the folder of a resumed run, already exist and count as free.
 func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	usage, err := disk.Usage(string(home))
 	if err != nil {
@@ -57,10 +58,10 @@ func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	return nil
 }
 
-// diskError is why a run was stopped before its disk was full.
+// diskError reports that a run was stopped because the disk is full or nearly full.
 type diskError struct {
 	home layout.Home
-	free int64 // 0: somebody met its end
+	free int64 // 0: a write failed
 }
 
 func (e *diskError) Error() string {
@@ -70,22 +71,22 @@ func (e *diskError) Error() string {
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, units.Bytes(e.free))
 }
 
-// diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and
-// before the disk is full it stops the run in order. A database and a message bus that run into a full disk would stall
-// the nodes that somebody pays for.
+// diskBudget watches the disk of a home during a run. First it warns, then it drops spare checkpoints, and before
+// the disk is full it stops the run in order. A database or message bus on a full disk would stall nodes that cost
+// money.
 type diskBudget struct {
 	home  layout.Home
 	wave  int64 // bytes of one checkpoint of every node
 	free  func(context.Context) (int64, error)
-	spare func() int64 // drops what can be spared, returns its bytes
+	spare func() int64 // drops what can be spared and returns its bytes
 	warn  func(string)
 	stop  func(error)
 
 	warned bool
 }
 
-// newDiskBudget watches the disk of a coordinator's run. What is spared are the older of two checkpoints: this run's
-// and those of runs that have ended.
+// newDiskBudget watches the disk of a coordinator's run. Spare checkpoints are the older of two checkpoints, in
+// this run and in runs that have ended.
 func newDiskBudget(c *Run, warn func(string), stop func(error)) *diskBudget {
 	return &diskBudget{
 		home: c.h.Home, wave: CheckpointBytes(c.p), warn: warn, stop: stop,
@@ -100,7 +101,7 @@ func newDiskBudget(c *Run, warn func(string), stop func(error)) *diskBudget {
 	}
 }
 
-// serve returns when it has stopped the run, or when ctx ends.
+// serve watches until it has stopped the run or ctx ends.
 func (d *diskBudget) serve(ctx context.Context) {
 	ticker := time.NewTicker(diskInterval)
 	defer ticker.Stop()
@@ -113,7 +114,7 @@ func (d *diskBudget) serve(ctx context.Context) {
 	}
 }
 
-// look takes one look, and tells whether the run had to be stopped.
+// look checks the disk once and reports whether it stopped the run.
 func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	free, err := d.free(ctx)
 	if err != nil {
@@ -143,8 +144,8 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	return false
 }
 
-// dropSpares drops the spare checkpoints under a home and returns their bytes. A run that another coordinator goes on
-// with is left alone.
+// dropSpares drops the spare checkpoints in a home and returns their bytes. It leaves alone runs of other
+// coordinators.
 func dropSpares(home layout.Home, reader *store.Reader) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

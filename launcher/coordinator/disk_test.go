@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A disk that fills: a warning, then spare checkpoints, then an orderly stop, each once and at its mark.
+// As a disk fills up, there is a warning, then spare checkpoints are dropped, then the run stops in order, each
+// once and at its threshold.
 func TestADiskThatFills(t *testing.T) {
 	t.Parallel()
 	const wave = 100 << 20

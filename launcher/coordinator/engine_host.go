@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// keepHost has a run's log report its engine host, and its folder name the host's process, for whoever ends what a
-// killed coordinator left behind. The function returned ends that.
+// keepHost logs the engine host of a run, and records its process in the run's folder, so that a later process can
+// end it if this coordinator is killed. The returned function ends the watch and removes the record.
 func keepHost(ctx context.Context, python *policy.Interpreter, dir string, logger *slog.Logger) func() {
 	host, err := python.Host()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// peaks are the most that the nodes of a run took, by phase.
+// peaks are the maximum memory of a run's nodes, by phase.
 type peaks struct {
 	resident, generate, update int64
 	microBatch                 int
@@ -24,18 +24,18 @@ func (p *peaks) see(e event.Event) {
 	}
 }
 
-// attribute leaves out of resident what nodes kept of a generation between their phases: in a footprint it is the
-// generation's, whose first call had it.
+// attribute removes from resident the memory of a generation that nodes kept between their phases. In a footprint
+// it belongs to the generation, whose first call allocated it.
 func (p *peaks) attribute(plan fit.Plan) {
 	p.resident -= min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
 }
 
-// freshen keeps a measured footprint true: what this run took beyond it counts from now on.
+// freshen raises a measured footprint to what this run's nodes needed.
 func (c *Run) freshen(ctx context.Context, seen peaks) {
 	if c.p.Plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.Trainer.Command != "" {
 		return
 	}
-	if len(c.p.All()) > 1 { // the peaks are of nodes with different models
+	if len(c.p.All()) > 1 { // the peaks would mix different models
 		return
 	}
 	key := plan.FootprintKey(c.p)

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// gptPlan is a plan for GPT-2 nodes with CUDA graphs that take turns on a card of so many bytes.
+// gptPlan returns a plan for GPT-2 nodes with CUDA graphs that take turns on a GPU with this many bytes of memory.
 func gptPlan(t *testing.T, memory int64) fit.Plan {
 	t.Helper()
 	gpt2, err := configs.LoadModel("gpt2")
@@ -23,7 +23,7 @@ func gptPlan(t *testing.T, memory int64) fit.Plan {
 	return p
 }
 
-// A node gives memory back only where the plan does not keep it, and its cap is what the plan leaves to torch's
+// A node frees cached memory only if the plan does not keep it. Its cap is what the plan allots to torch's
 // allocator.
 func TestAssignMemory(t *testing.T) {
 	for memory, trims := range map[int64]bool{40e9: true, 141e9: false} {
@@ -38,8 +38,8 @@ func TestAssignMemory(t *testing.T) {
 	}
 }
 
-// What nodes keep of a generation between their phases raises no footprint's resident memory: plans count it by
-// themselves.
+// Memory of a generation that nodes keep between their phases does not raise a footprint's resident memory, because
+// plans count it separately.
 func TestKeptMemoryIsTheGenerations(t *testing.T) {
 	p := gptPlan(t, 141e9)
 	resident := p.PerNode.Resident - p.PerNode.Context

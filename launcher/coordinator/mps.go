@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// share starts MPS where the plan says so. Where auto chose it, the run goes on without it if the proof fails. The plan
-// then says what was decided and why.
+// share starts MPS if the plan says so. If auto chose it and the proof fails, the run continues without it. The
+// plan then has the decision and its reason.
 func (c *Run) share(ctx context.Context) (err error) {
 	if c.p.Plan.Share != fit.ShareMPS {
 		return nil
@@ -42,7 +42,7 @@ func openMPS(ctx context.Context, c *Run) (*mps.Host, error) {
 	o := mps.Options{
 		Need: mps.Need{GPUsPerNode: of.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.h.Logger,
 	}
-	host, err := gpu.Detect(ctx) // again: the proof goes by what is free now
+	host, err := gpu.Detect(ctx) // again, because the proof depends on the memory that is free at the moment
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func openMPS(ctx context.Context, c *Run) (*mps.Host, error) {
 	return mps.Open(ctx, o)
 }
 
-// mpsSharer adds each client's CUDA context to the node's budget, which covers only its allocator.
+// mpsSharer adds each client's CUDA context to the node's budget, which covers only the allocator.
 type mpsSharer struct {
 	*mps.Host
 	context int64
@@ -73,7 +73,7 @@ func (s mpsSharer) ClientEnv(index int, budget int64) []string {
 	return s.Host.ClientEnv(index, budget)
 }
 
-// verify warns of a node whose engine turns out to be no client of MPS: CUDA falls back without a word.
+// verify warns if a node's engine is not a client of MPS, because CUDA falls back silently.
 func (s mpsSharer) verify(ctx context.Context, e event.Event, index int, warn func(event.Event)) {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
@@ -85,7 +85,7 @@ func (s mpsSharer) verify(ctx context.Context, e event.Event, index int, warn fu
 
 const verifyLimit = 10 * time.Second
 
-// forwardFaults hands on what MPS announces until it is closed, or ctx ends.
+// forwardFaults forwards faults of MPS until the channel is closed or ctx ends.
 func forwardFaults(ctx context.Context, from <-chan mps.Fault, to chan<- launch.Fault) {
 	for {
 		select {

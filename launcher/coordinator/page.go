@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// pageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
+// pageMemory is the memory in bytes that a page may use in addition to memoryLimit, for the series of some long
+// runs.
 const pageMemory = 96 << 20
 
-// servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end
-// a run.
+// servePage serves the page until the returned function is called. A failure of the page does not end the run.
 func (c *Run) servePage(logger *slog.Logger) (stop func()) {
 	if c.page == nil {
 		return func() {}
@@ -28,7 +28,7 @@ func (c *Run) servePage(logger *slog.Logger) (stop func()) {
 	}
 }
 
-// tellPage says where the page is.
+// tellPage prints the page's address.
 func (c *Run) tellPage() {
 	if c.page != nil {
 		c.page.Tell(c.h.Stdout, c.h.Stderr)

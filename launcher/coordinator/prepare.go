@@ -26,7 +26,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Host is what the process gives a run.
+// Host is what a run needs from its process.
 type Host struct {
 	plan.Host
 	Version     string // of this program
@@ -38,30 +38,30 @@ type Host struct {
 	Program     string // how this user types the program's name and its home
 }
 
-// Options are a run that is to be trained.
+// Options configure a run to train.
 type Options struct {
 	Host    Host
 	Planned plan.Planned
 	Resume  *Resume
 
-	PricePerHour  float64 // 0: not known
+	PricePerHour  float64 // 0: unknown
 	PriceCurrency string
 
-	Admission *workers.Admission // with --listen, --nats or --shared: other hosts' nodes
-	Worker    *workers.Worker    // swarm join: the swarm is another host's
+	Admission *workers.Admission // with --listen, --nats or --shared: admits other hosts' nodes
+	Worker    *workers.Worker    // swarm join: this host's part in another host's swarm
 
-	Command      store.Command          // that began the run
-	KeepSecrets  func(dir string) error // keeps what is secret in it
+	Command      store.Command          // the command that began the run
+	KeepSecrets  func(dir string) error // stores the command's secrets in the run's folder
 	EnsureModels func(ctx context.Context) (map[string]string, error)
 
-	GoesOn   func(run string, c *stats.Command) string // the command that continues a run
-	Baseline func(stats.Summary) string                // the command of the run to compare with; empty: none
+	GoesOn   func(run string, c *stats.Command) string // returns the command that continues a run
+	Baseline func(stats.Summary) string                // returns the command of the run to compare with; empty: none
 }
 
-// Page is a live web page about the home's runs.
+// Page is a live web page for the home's runs.
 type Page interface {
-	Tell(stdout, stderr io.Writer) // says where it is
-	Link() string                  // its address with its token: for a terminal alone
+	Tell(stdout, stderr io.Writer) // prints its address
+	Link() string                  // its address with the token, to be shown only on a terminal
 	Serve(ctx context.Context) error
 }
 
@@ -73,9 +73,9 @@ type Run struct {
 	resume    *Resume
 	summary   stats.Summary // after Train
 	run       string
-	dir       string            // runs/<run>; empty until it is made
+	dir       string            // runs/<run>; empty until it is created
 	begun     bool              // the run is recorded
-	inputs    map[string]string // hashes of what is read beside the configuration
+	inputs    map[string]string // hashes of the run's inputs besides the configuration
 	engine    string            // see Versions
 	clock     *runClock
 	python    policy.Probe
@@ -83,31 +83,31 @@ type Run struct {
 	store     *store.Store
 	reader    *store.Reader
 	transport workers.Transport
-	claims    *plan.Claims // of the GPUs that it trains on
-	mps       *mps.Host    // where the plan's share is mps
+	claims    *plan.Claims // on the run's GPUs
+	mps       *mps.Host    // set if the plan's share is mps
 	page      Page         // nil: none
 	config    json.RawMessage
 	starts    []protocol.Start
 	nodeIDs   []string
 }
 
-// Name is the run's.
+// Name returns the run's name.
 func (c *Run) Name() string { return c.run }
 
-// Dir is the run's folder.
+// Dir returns the run's folder.
 func (c *Run) Dir() string { return c.dir }
 
-// Inputs are hashes of what the run reads beside its configuration.
+// Inputs returns hashes of the run's inputs besides its configuration.
 func (c *Run) Inputs() map[string]string { return c.inputs }
 
-// Summary is what the run came to, after Train.
+// Summary returns the run's summary, after Train.
 func (c *Run) Summary() stats.Summary { return c.summary }
 
-// Serve has a page be served while the run is trained.
+// Serve sets a page to serve during Train.
 func (c *Run) Serve(page Page) { c.page = page }
 
-// Prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, Close
-// closes.
+// Prepare checks and opens everything that a run needs, before anything is recorded or started. The caller calls
+// Close.
 func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	c := &Run{o: o, h: o.Host, p: o.Planned, resume: o.Resume}
 	h, p, r := c.h, c.p, c.resume
@@ -115,7 +115,7 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 		if err != nil {
 			c.Close()
 			if c.dir != "" && !c.begun && r.Run == nil {
-				os.RemoveAll(c.dir) // a run that was refused leaves nothing
+				os.RemoveAll(c.dir) // a rejected run leaves no folder
 			}
 		}
 	}()
@@ -171,21 +171,20 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	return c, c.record()
 }
 
-// equipment is what this program's nodes need beside their configuration; a trainer of the user needs none.
+// equipment is what this program's nodes need besides their configuration. A user's trainer needs none.
 type equipment struct {
-	modelDirs map[string]string // by the model's key
+	modelDirs map[string]string // by model key
 	engineDir string
 }
 
-// equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun
-// with.
+// equip provides the model's weights and the engine. It rejects a resumed run whose inputs have changed.
 func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 	h, p := c.h, c.p
 	if p.Trainer.Command != "" {
 		c.inputs = p.Trainer.Inputs()
 		return e, c.resume.same(c.inputs)
 	}
-	if p.Plan.Nodes == 0 { // nothing is trained here
+	if p.Plan.Nodes == 0 { // this host trains no nodes
 		c.inputs, err = plan.InputHashes(ctx, "", p.Config.Tasks)
 		return e, err
 	}
@@ -219,12 +218,12 @@ func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 		return e, h.Home.Error(err)
 	}
 	if c.engine = policy.Digest(e.engineDir); c.resume.going() && before.Engine != c.engine {
-		c.engine = "" // two engines made it
+		c.engine = "" // different engines made it
 	}
 	return e, nil
 }
 
-// open opens the database and the message bus, under a new run's name or that of the run that goes on.
+// open opens the database and the message bus, with a new run's name or that of the resumed run.
 func (c *Run) open(ctx context.Context) (err error) {
 	logger := c.h.Logger
 	if c.store, err = store.Open(ctx, c.h.Home.Database(), store.Options{Warn: store.LogNews(logger)}); err != nil {
@@ -249,7 +248,7 @@ func (c *Run) open(ctx context.Context) (err error) {
 	return c.openTransport(ctx)
 }
 
-// Shared is the run as other hosts' part in it sees it.
+// Shared returns the run for package workers.
 func (c *Run) Shared() workers.Run {
 	return workers.Run{
 		Name: c.run, Dir: c.dir, Home: c.h.Home, Config: c.p.Config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: c.h.Version,
@@ -257,7 +256,7 @@ func (c *Run) Shared() workers.Run {
 	}
 }
 
-// openTransport opens what carries the rollouts.
+// openTransport opens the transport for the rollouts.
 func (c *Run) openTransport(ctx context.Context) (err error) {
 	switch {
 	case c.o.Worker != nil:
@@ -270,8 +269,8 @@ func (c *Run) openTransport(ctx context.Context) (err error) {
 	return err
 }
 
-// name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix
-// seconds: whatever the host's clock says, the new run is newer.
+// name chooses a new run's name and creates its folder. It returns the time of the experiment's last event, in Unix
+// seconds: the new run must be newer, whatever the host's clock says.
 func (c *Run) name(ctx context.Context) (last float64, err error) {
 	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.Config.Experiment}})
 	if err != nil {
@@ -280,11 +279,11 @@ func (c *Run) name(ctx context.Context) (last float64, err error) {
 	prefix := c.p.Config.Experiment + "-"
 	newest := len(earlier)
 	for _, r := range earlier {
-		if !r.Imported() { // by another host's clock
+		if !r.Imported() { // an imported run has times of another host's clock
 			last = max(last, r.Started, r.Resumed, r.Ended)
 		}
 		if n, err := strconv.Atoi(strings.TrimPrefix(r.Run.Run, prefix)); err == nil {
-			newest = max(newest, n) // its folder may have been deleted, its rounds are still in the database
+			newest = max(newest, n) // its folder may have been deleted, but its rounds are in the database
 		}
 	}
 	for n := newest + 1; ; n++ {
@@ -310,7 +309,7 @@ func (c *Run) name(ctx context.Context) (last float64, err error) {
 	}
 }
 
-// assign writes each node's assignment.
+// assign prepares each node's assignment.
 func (c *Run) assign(ctx context.Context, e equipment) error {
 	recorded, err := c.reader.Recorded(ctx, c.run)
 	if err != nil {
@@ -358,7 +357,8 @@ func (c *Run) assign(ctx context.Context, e equipment) error {
 	return nil
 }
 
-// nodeFolders makes the nodes' folders in their run's. It refuses a name that is none, and one that leads out of there.
+// nodeFolders creates the nodes' folders in their run's folder. It rejects invalid names and names that lead out of
+// the folder.
 func nodeFolders(dir string, nodes []string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -379,7 +379,7 @@ func nodeFolders(dir string, nodes []string) error {
 	return nil
 }
 
-// join asks the coordinator of the swarm for this host's nodes.
+// join requests nodes for this host from the swarm's coordinator.
 func (c *Run) join(ctx context.Context) ([]string, error) {
 	wanted := workers.Wanted{Device: c.p.Plan.Device, Model: c.p.Model.Name, Nodes: c.p.Plan.Nodes}
 	if gpus := c.p.Plan.GPUs; len(gpus) > 0 {
@@ -397,7 +397,7 @@ func (c *Run) join(ctx context.Context) ([]string, error) {
 	return c.o.Worker.Join(ctx, wanted)
 }
 
-// assignMemory writes what the plan says of a node's memory into its assignment.
+// assignMemory copies the plan's memory settings for a node into its assignment.
 func assignMemory(start *protocol.Start, plan fit.Plan) {
 	start.Leased, start.TrimAfter = plan.Share == fit.ShareLease, !plan.KeepMemory
 	start.GenerateBatch, start.OthersBytes = plan.GenerateBatch, plan.Others(start.Index)
@@ -407,16 +407,17 @@ func assignMemory(start *protocol.Start, plan fit.Plan) {
 	}
 }
 
-// Versions is what a run is recorded to have been made with.
+// Versions are the versions and inputs with which a run was made, as recorded.
 type Versions struct {
-	Swarm  string            `json:"swarm"`
-	Torch  string            `json:"torch"`
-	Python string            `json:"python"`
-	Engine string            `json:"engine,omitempty"` // policy.Digest of the one that made all of it; empty: several did, or nobody knows
-	Inputs map[string]string `json:"inputs"`           // see plan.InputHashes
+	Swarm  string `json:"swarm"`
+	Torch  string `json:"torch"`
+	Python string `json:"python"`
+	// policy.Digest of the only engine of the run; empty: several engines or unknown
+	Engine string            `json:"engine,omitempty"`
+	Inputs map[string]string `json:"inputs"` // see plan.InputHashes
 }
 
-// record starts the run in the database, or one more attempt at it.
+// record records the start of the run, or of another attempt at it, in the database.
 func (c *Run) record() error {
 	decided, err := json.Marshal(c.p.Plan)
 	if err != nil {
@@ -435,7 +436,7 @@ func (c *Run) record() error {
 		return fmt.Errorf("own process: %w", err)
 	}
 	cfg, model := c.p.Config, cmp.Or(c.p.Config.Models, c.p.Config.Model)
-	if c.p.Trainer.Command != "" { // what it trains, and on whose rollouts, is its own affair
+	if c.p.Trainer.Command != "" { // swarm does not know the trainer's model and rollouts
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = plan.TrainerModel, 0, 0, 0
 	}
 	if err := c.o.KeepSecrets(c.dir); err != nil {
@@ -452,7 +453,7 @@ func (c *Run) record() error {
 	return err
 }
 
-// Close gives everything back, the database last.
+// Close releases everything, the database near the end.
 func (c *Run) Close() {
 	if c.mps != nil {
 		if err := c.mps.Close(context.Background()); err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// printerQueue is how many events wait for a slow reader of up -o json.
+// printerQueue bounds the events that wait for a slow reader of up -o json.
 const printerQueue = 4096
 
-// printerPause is how long an event waits for others that are printed with it: to write each by itself costs more than
-// to make it.
+// printerPause is how long an event waits for others to be printed with it. Writing each event separately costs
+// more than making it.
 const printerPause = 20 * time.Millisecond
 
-// printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full
-// events are left out, and a warning says how many. The database has them all.
+// printer prints events, one JSON object per line. The nodes never wait for the reader of stdout: if the queue is
+// full, events are left out, and a warning gives their number. The database has all events.
 type printer struct {
-	queue   chan *event.Event // which cost memory only while they wait
+	queue   chan *event.Event // pointers, so that only waiting events use memory
 	done    sync.WaitGroup
-	skipped int // by add
+	skipped int // left-out events; used only by add
 }
 
 func newPrinter(out io.Writer) *printer {
 	p := &printer{queue: make(chan *event.Event, printerQueue)}
 	p.done.Go(func() {
-		// A broken pipe is no reason to end a run of days: errors are left alone.
+		// Ignore errors: a broken pipe must not end a run of several days.
 		together := bufio.NewWriterSize(out, 64<<10)
 		lines := event.NewWriter(together)
 		for e := range p.queue {
@@ -43,7 +43,7 @@ func newPrinter(out io.Writer) *printer {
 	return p
 }
 
-// add queues an event. It is called from one goroutine at a time and does not block.
+// add queues an event without blocking. Calls must not be concurrent.
 func (p *printer) add(e event.Event) {
 	if p.skipped > 0 {
 		warning := &event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
@@ -61,7 +61,7 @@ func (p *printer) add(e event.Event) {
 	}
 }
 
-// close prints what is queued.
+// close prints the queued events.
 func (p *printer) close() {
 	close(p.queue)
 	p.done.Wait()

@@ -10,12 +10,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Nodes never wait for the reader of stdout: what it is too slow for is left out, and counted.
+// Nodes never wait for the reader of stdout. If it is too slow, events are left out and counted.
 func TestPrinterLeavesOut(t *testing.T) {
 	read, write := io.Pipe()
 	p := newPrinter(write)
 	const more = 10
-	for range printerQueue + 1 + more { // one is in the printer's hands
+	for range printerQueue + 1 + more { // one is already taken by the printer
 		p.add(event.Event{Type: event.TypeState})
 	}
 	lines := bufio.NewReader(read)

@@ -19,26 +19,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its
-// events.
+// recorder handles every event of a run. It records the event in the database, and passes it to the displays and to
+// the components that follow the run.
 type recorder struct {
-	ctx     context.Context // of the run; it ends once the nodes are gone
+	ctx     context.Context // of the run; ends after the nodes have ended
 	c       *Run
 	feed    *terminal.Feed
-	lines   *printer // nil: nobody wants the events themselves
+	lines   *printer // nil: no output of events
 	logger  *slog.Logger
-	past    *slog.Logger    // the run's chronicle, for swarm logs
+	past    *slog.Logger    // the run's chronicle for swarm logs
 	fail    func(error)     // stops the run in order
-	now     <-chan struct{} // closed when the process is to end at once
-	answer  func(string)    // changes what Ctrl-C is answered with
+	now     <-chan struct{} // closed to end the process at once
+	answer  func(string)    // sets the notice for the first Ctrl-C
 	group   sync.WaitGroup
 	devices *deviceWatch
 	mps     *mpsSharer // nil without MPS
 
-	mu      sync.Mutex // the launcher's events and the watches' come side by side
+	mu      sync.Mutex // the launcher and the watches emit events concurrently
 	keep    *retention
 	seen    peaks
-	loading map[string]bool // nodes that have not yet loaded
+	loading map[string]bool // nodes that have not loaded yet
 }
 
 func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
@@ -53,11 +53,11 @@ func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *printe
 	return r
 }
 
-// Record is the launcher's sink, and everybody's who has something to report.
+// Record handles an event of the launcher or of another component.
 func (r *recorder) Record(e event.Event) {
 	r.record(e)
 	if r.c.o.Admission != nil {
-		r.c.o.Admission.Observe(e) // which may have something to tell itself
+		r.c.o.Admission.Observe(e) // which may emit events itself
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *recorder) record(e event.Event) {
 	case e.Type == event.TypeLoaded:
 		r.loaded(e)
 	case e.Type == event.TypeFailure && e.Cause == event.CauseDisk:
-		// The others would meet it, too. Their journals bring all of them back once there is room.
+		// Other nodes would fail too. Their journals restore all of them once there is free space.
 		r.fail(&diskError{home: r.c.h.Home})
 	}
 	if e.Type == event.TypeLease || e.Type == event.TypeRelease {
@@ -94,7 +94,7 @@ func (r *recorder) record(e event.Event) {
 	}
 }
 
-// Deliver takes what a worker's nodes reported: once it returns nil it is in the database for good.
+// Deliver records what a worker's nodes reported. Once it returns nil, the events are durable in the database.
 func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
 	if _, err := r.c.store.Deliver(ctx, store.Delivery{Run: r.c.run, Worker: worker, Outbox: d.Outbox, First: d.First, Events: list}); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range list {
-		if e.Type == event.TypeRelease { // stands for one that was not taken
+		if e.Type == event.TypeRelease { // placeholder for a rejected event
 			continue
 		}
 		r.c.o.Admission.OnDelivered(e)
@@ -116,13 +116,13 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 	return nil
 }
 
-// members are the workers' nodes.
+// members returns the workers' nodes.
 func (r *recorder) members() []protocol.Member {
 	members, _ := r.c.o.Admission.Others()
 	return members
 }
 
-// chronicle logs what happened to the run and its nodes, rounds and measurements apart.
+// chronicle logs events of the run and its nodes, except for rounds and measurements.
 func (r *recorder) chronicle(e event.Event) {
 	details := []any{"node", e.Node}
 	switch e.Type {
@@ -140,7 +140,7 @@ func (r *recorder) chronicle(e event.Event) {
 		details = append(details, "cause", e.MemoryStep.Cause, "phase", e.MemoryStep.Phase, "action", e.MemoryStep.Action)
 	case event.TypeWarning:
 		if e.Node == "" {
-			return // the run's own are logged where they are made
+			return // warnings about the run itself are logged where they originate
 		}
 		details = append(details, "message", e.Message)
 	default:
@@ -157,9 +157,9 @@ func (r *recorder) loaded(e event.Event) {
 		r.answer(StopSaved)
 	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
-		r.c.p.Turn.Release() // the GPUs show now what the nodes take
+		r.c.p.Turn.Release() // the nodes' memory now shows on the GPUs
 		if r.ctx.Err() == nil {
-			r.group.Go(debug.FreeOSMemory) // what planning took belongs to the nodes now
+			r.group.Go(debug.FreeOSMemory) // release the memory used for planning
 		}
 	}
 	if r.mps != nil && r.ctx.Err() == nil {
@@ -167,14 +167,14 @@ func (r *recorder) loaded(e event.Event) {
 	}
 }
 
-// watchHost begins to look after what the run stands on: its disk, its database, its message bus, the host's clock.
+// watchHost starts the watches for the run's disk, database and message bus, and for the host's clock.
 func (r *recorder) watchHost() {
 	budget := newDiskBudget(r.c, r.Warn, r.fail)
 	r.group.Go(func() { budget.serve(r.ctx) })
 	r.group.Go(func() { r.watchSelf() })
 	r.group.Go(func() {
 		select {
-		case <-r.c.store.Failed(): // better no round than one that nobody will know of
+		case <-r.c.store.Failed(): // stop rather than do rounds that are not recorded
 			r.fail(r.c.store.Err())
 		case <-r.ctx.Done():
 		}
@@ -192,7 +192,8 @@ func (r *recorder) Warn(message string) {
 	r.Record(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
 }
 
-// selfInterval is how often the coordinator looks at its clock, and tells what it takes at debug level.
+// selfInterval is the time between checks of the host's clock, and between debug messages about this process's
+// resources.
 const selfInterval = 30 * time.Second
 
 func (r *recorder) watchSelf() {
@@ -215,13 +216,13 @@ func (r *recorder) watchSelf() {
 	}
 }
 
-// watchDevices begins to sample the GPUs, and returns where their faults are told.
+// watchDevices starts to sample the GPUs and returns the channel of their faults.
 func (r *recorder) watchDevices() <-chan launch.Fault {
 	r.group.Go(func() { r.devices.serve(r.ctx) })
 	return r.devices.faults
 }
 
-// watchMPS hands on the faults of MPS, and has every node that loads proved to be its client.
+// watchMPS forwards the faults of MPS and makes the recorder verify that every loaded node is a client of MPS.
 func (r *recorder) watchMPS(host *mps.Host) launch.Sharer {
 	r.mps = &mpsSharer{host, r.c.p.Plan.PerNode.Context}
 	r.group.Go(func() { forwardFaults(r.ctx, host.Faults(), r.devices.faults) })
@@ -234,7 +235,7 @@ func (r *recorder) Fail(why error) { r.fail(why) }
 // Go implements workers.Events.
 func (r *recorder) Go(work func()) { r.group.Go(work) }
 
-// close ends what follows the run. Its context has ended.
+// close ends the components that follow the run. The run's context must have ended.
 func (r *recorder) close() {
 	r.group.Wait()
 	if r.c.o.Worker != nil {

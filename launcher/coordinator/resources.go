@@ -7,7 +7,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// used is what this process takes; what the system doesn't tell is 0.
+// used are the resources of this process. Unknown values are 0.
 type used struct {
 	rss   int64 // bytes
 	files int   // open descriptors

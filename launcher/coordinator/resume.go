@@ -23,29 +23,29 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// ErrFinished says that there is nothing left to do: the run has done all its rounds.
+// ErrFinished reports that the run has done all its rounds.
 var ErrFinished = errors.New("the run has done all its rounds")
 
-// Resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or
-// --fresh, is another run.
+// Resume decides which run `up` continues: the newest run of the experiment with the same seed. Another seed, or
+// --fresh, starts another run.
 type Resume struct {
 	Home   layout.Home
 	Logger *slog.Logger
 
 	Fresh bool
-	Only  string // key of the run to go on with, whatever is newer; empty: the newest
-	Sweep bool   // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
-	Busy  bool   // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
+	Only  string // name of the run to continue, even if others are newer; empty: the newest
+	Sweep bool   // for a sweep: if this home has no such run, an imported finished run counts
+	Busy  bool   // for a sweep: continue the decision even if another process runs the experiment
 
 	asked bool
-	Run   *store.Run // decided by Take; nil: a new one is begun
+	Run   *store.Run // set by Take; nil: start a new run
 	Fixed configs.Config
 	Plan  fit.Plan     // of Run
-	Nodes []store.Node // of Run, where it is this home's
+	Nodes []store.Node // of Run, unless it is imported
 }
 
-// decide looks for the run to go on with. It is asked once the configuration is known and before anything is
-// plan.Planned, since a run keeps its nodes.
+// decide finds the run to continue. It must run after the configuration is resolved and before planning, because a
+// run keeps its number of nodes.
 func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	if r.asked {
 		return nil
@@ -64,8 +64,8 @@ func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	return nil
 }
 
-// withoutFolders is a configuration as another home's runs have it: of paths the last part. Whether the same lies
-// there, the checksums tell.
+// withoutFolders reduces the paths in a configuration to their last element, as in runs imported from another home.
+// Checksums compare the files' content.
 func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -74,12 +74,12 @@ func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 	return cut, json.Unmarshal(neutral.DocumentWithoutFolders(data), &cut)
 }
 
-// find sets the run, where there is one.
+// find sets Run if there is a run to continue.
 func (r *Resume) find(ctx context.Context, c configs.Config) error {
 	if _, err := os.Stat(r.Home.Database()); err != nil {
-		return nil // there is none; what else is wrong with its folder, making one will tell
+		return nil // no database yet; creating it will report other problems with the folder
 	}
-	// Opened for writing first: that brings a database of an older swarm up to date.
+	// Open the database for writing first: that migrates an older one.
 	s, err := store.Open(ctx, r.Home.Database(), store.Options{Warn: store.LogNews(r.Logger)})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (r *Resume) find(ctx context.Context, c configs.Config) error {
 	return r.read(ctx, reader, c)
 }
 
-// findOnly sets the run that was asked for. Settings by which up would look for another one are refused.
+// findOnly sets Run to the requested run. It rejects settings that select another run.
 func (r *Resume) findOnly(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	snapshot, err := reader.Snapshot(ctx, r.Only)
 	if err != nil {
@@ -122,9 +122,9 @@ func (r *Resume) findOnly(ctx context.Context, reader *store.Reader, c configs.C
 	return r.read(ctx, reader, c)
 }
 
-// read takes over what the run was made with, and checks that its folder is there.
+// read loads the run's configuration and plan, and checks that its folder exists.
 func (r *Resume) read(ctx context.Context, reader *store.Reader, c configs.Config) error {
-	r.Fixed = configs.Default() // of keys that its swarm did not have yet
+	r.Fixed = configs.Default() // defaults for keys that the run's version did not have
 	if err := errors.Join(json.Unmarshal(r.Run.Config, &r.Fixed), json.Unmarshal(r.Run.Plan, &r.Plan)); err != nil {
 		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))
 	}
@@ -139,16 +139,16 @@ func (r *Resume) read(ctx context.Context, reader *store.Reader, c configs.Confi
 	return err
 }
 
-// Dir is the run's folder.
+// Dir returns the run's folder.
 func (r *Resume) Dir() string { return r.Home.Run(r.Run.Run) }
 
-// finished tells whether the run has done all that is asked for.
+// finished reports whether the run has done all requested rounds.
 func (r *Resume) finished(c configs.Config) bool {
 	return r.Run != nil && r.Run.State == store.RunDone && c.Rounds == r.Run.Rounds
 }
 
-// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is
-// ErrFinished when nothing is left to do, and refuses a run that was made otherwise, also one that is done.
+// Take decides for a configuration. It returns the number of nodes to plan for: asked, or the run's. The error is
+// ErrFinished if nothing is left to do. Take rejects different settings, even for a finished run.
 func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
 	if err := r.decide(ctx, c); err != nil || r.Run == nil {
 		return asked, err
@@ -164,7 +164,7 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 		return "", err
 	}
 	if _, notNumber := strconv.Atoi(asked); notNumber != nil && asked != fit.NodesAuto && asked != fit.NodesMax {
-		return asked, nil // which planning refuses
+		return asked, nil // planning rejects it
 	}
 	if r.finished(c) {
 		return "", ErrFinished
@@ -172,11 +172,11 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 	return strconv.Itoa(r.Run.Nodes), nil
 }
 
-// Kept is the configuration of the run that Take has found.
+// Kept returns the configuration of the run that Take has found.
 func (r *Resume) Kept() (configs.Config, bool) { return r.Fixed, r.Run != nil }
 
-// still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be
-// waited for in between. The experiment's lock is held by now.
+// still rejects the decision if another process has run the experiment since, as during a long wait for a GPU. The
+// caller holds the experiment's lock.
 func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	if r.Fresh {
 		return nil
@@ -199,7 +199,7 @@ func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 	return fail.Hint(fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again")
 }
 
-// last is when the run was last heard of, in Unix seconds. It refuses to go on to fewer rounds than are done.
+// last returns the time of the run's last event, in Unix seconds. It rejects fewer rounds than the run has done.
 func (r *Resume) last(ctx context.Context, reader *store.Reader, rounds int) (float64, error) {
 	snapshot, err := reader.Snapshot(ctx, r.Run.Run)
 	if err != nil {
@@ -212,23 +212,24 @@ func (r *Resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 	return last, r.fewer(snapshot.Nodes, rounds)
 }
 
-// done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those
-// that its journal would bring back though the coordinator died before it recorded them.
+// done returns how many rounds a node has done. It counts the rounds in the database. If there may be more than
+// rounds, it also counts those that the node's journal would restore although the coordinator died before it
+// recorded them.
 func (r *Resume) done(n store.Node, rounds int) int {
 	done := n.LastRound + 1
 	for round, err := range journal.Rounds(filepath.Join(r.Dir(), n.Node), max(done, rounds)) {
 		if err != nil || round.Trained == nil {
-			break // what is damaged is not brought back
+			break // damaged rounds are not restored
 		}
 		done = round.Round + 1
 	}
 	return done
 }
 
-// going tells whether there is a run that goes on.
+// going reports whether there is a run to continue.
 func (r *Resume) going() bool { return r != nil && r.Run != nil }
 
-// made is what the run that goes on was made with; nothing where none does.
+// made returns the versions and inputs of the run to continue, or zero values.
 func (r *Resume) made() (before Versions, err error) {
 	if !r.going() {
 		return before, nil
@@ -239,7 +240,7 @@ func (r *Resume) made() (before Versions, err error) {
 	return before, nil
 }
 
-// same refuses other weights, files of questions or a trainer than the run began with.
+// same rejects weights, question files or a trainer other than those with which the run began.
 func (r *Resume) same(inputs map[string]string) error {
 	if r.Run == nil {
 		return nil
@@ -273,7 +274,7 @@ func (r *Resume) same(inputs map[string]string) error {
 	return nil
 }
 
-// unusable is the error for a run that can't go on.
+// unusable returns the error for a run that cannot continue.
 func (r *Resume) unusable(err error) error {
 	return fail.Hint(fmt.Errorf("run %s can't go on: %w", r.Run.Run, err), "--fresh for a new run")
 }

@@ -17,10 +17,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// otherwise lists what is asked for and the run doesn't have, as far as that is known before anything is planned:
-// settings that decide what is learnt, and nodes, device and precision where they were named. `auto` and `max` are what
-// the run has. This is the one place in which up and sweep tell whether a run is the one that was asked for, done or
-// not.
+// otherwise lists the differences between the command and the run that are known before planning: settings that
+// affect training, and nodes, device and precision if the command names them. `auto` and `max` mean the run's
+// values. Only this function decides, for up and sweep, whether a run matches a command.
 func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
 	settings := plan.Keeping(c, r.Fixed)
 	if r.Run.Imported() {
@@ -33,7 +32,7 @@ func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Diffe
 		list = append(list, configs.Difference{Key: "nodes", Class: configs.ClassExperiment, Before: strconv.Itoa(r.Run.Nodes), After: nodes})
 	}
 	device, _, _ := strings.Cut(c.Device, ":")
-	if r.Plan.Device == "" || device == fit.DeviceCUDA && c.CPUFallback { // which of both it is, planning tells
+	if r.Plan.Device == "" || device == fit.DeviceCUDA && c.CPUFallback { // planning decides between GPU and CPU
 		return list, nil
 	}
 	if device != fit.DeviceAuto && device != r.Plan.Device {
@@ -49,12 +48,13 @@ func hostDifference(key, before, after string) configs.Difference {
 	return configs.Difference{Key: key, Class: configs.ClassHost, Before: before, After: after}
 }
 
-// Precision is the run's, resolved on its device.
+// Precision returns the run's precision, resolved for its device.
 func (r *Resume) Precision() string {
 	return r.Fixed.ResolvedPrecision(r.Plan.Device == fit.DeviceCUDA)
 }
 
-// Fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
+// Fits rejects a plan for another device or precision than the run's, and sets the plan's threads to the run's on a
+// CPU.
 func (r *Resume) Fits(p *plan.Planned) error {
 	if p.Plan.Device != r.Plan.Device {
 		return r.Refuse(hostDifference("device", r.Plan.Device, p.Plan.Device))
@@ -64,12 +64,12 @@ func (r *Resume) Fits(p *plan.Planned) error {
 		return r.Refuse(hostDifference("precision", was, is))
 	}
 	if !cuda {
-		p.Plan.Threads = r.Plan.Threads // sums come out a little different with another number
+		p.Plan.Threads = r.Plan.Threads // another number of threads changes the rounding of sums
 	}
 	return nil
 }
 
-// fewer refuses to go on to fewer rounds than a node of the run has done.
+// fewer rejects a number of rounds below what a node of the run has done.
 func (r *Resume) fewer(nodes []store.Node, rounds int) error {
 	ahead, most := "", rounds
 	for _, n := range nodes {
@@ -87,7 +87,7 @@ func (r *Resume) fewer(nodes []store.Node, rounds int) error {
 	return fail.Usage(fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.Run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds "+try)
 }
 
-// SameDone is same for a run that has nothing left to do, of what can be had without a download.
+// SameDone is same for a finished run. It checks only files that are available without a download.
 func (r *Resume) SameDone(ctx context.Context, p plan.Planned) error {
 	if p.Trainer.Command != "" {
 		return r.same(p.Trainer.Inputs())
@@ -112,8 +112,8 @@ func (r *Resume) SameDone(ctx context.Context, p plan.Planned) error {
 	return err
 }
 
-// SameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the
-// model's own, as up does. It returns the inputs that the run goes on with.
+// SameOrFormer is same, but accepts an earlier program's weights of an embedded model if the run began with them,
+// as up does. It returns the inputs with which the run continues.
 func (r *Resume) SameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs map[string]string) (map[string]string, error) {
 	before, err := r.made()
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Resume) SameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs 
 	return inputs, r.same(inputs)
 }
 
-// Refuse is the error for a command with other settings than the run's.
+// Refuse returns the error for a command whose settings differ from the run's.
 func (r *Resume) Refuse(differences ...configs.Difference) error {
 	var lines []string
 	for _, d := range differences {
@@ -137,8 +137,8 @@ func (r *Resume) Refuse(differences ...configs.Difference) error {
 	return r.differs("values", func(what string) error { return fail.List(what+" another configuration", lines) })
 }
 
-// differs returns the error for a command that differs from the run's. text completes its first words, and things names
-// the values to keep.
+// differs returns the error for a command that differs from the run. text completes the start of its sentence, and
+// things names the values to keep.
 func (r *Resume) differs(things string, text func(what string) error) error {
 	what, try := fmt.Sprintf("run %s can't go on with", r.Run.Run),
 		"the former "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"
@@ -152,7 +152,7 @@ func (r *Resume) differs(things string, text func(what string) error) error {
 	return fail.Usage(text(what), try)
 }
 
-// ForeignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
+// ForeignNodes rejects runs whose nodes this program cannot restore: those of a --node-command, and imported ones.
 func ForeignNodes(run store.Run) error {
 	if run.Imported() {
 		return fail.Usage(fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status "+run.Run)

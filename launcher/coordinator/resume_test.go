@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one
-// run's.
+// A --node-command and this program's own nodes do not continue each other's runs: one run would have rounds of
+// both.
 func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 	t.Parallel()
 	one, other := plan.Trainer{Command: "python3 a.py"}, plan.Trainer{Command: "python3 b.py"}
@@ -35,7 +35,7 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 		{one.Inputs(), other.Inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
 		{one.Inputs(), one.Inputs(), ""},
 		{own, own, ""},
-		{nil, own, ""}, // begun before inputs were recorded
+		{nil, own, ""}, // begun before swarm recorded inputs
 	} {
 		made, err := json.Marshal(Versions{Inputs: test.began})
 		require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 	}
 }
 
-// recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at
-// one.
+// recordedRuns returns a database with runs of experiment e and seed 42, and a function that records another
+// attempt at a run.
 func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *store.Reader, begin func(run string, started float64)) {
 	t.Helper()
 	path := filepath.Join(home, "swarm.db")
@@ -72,8 +72,8 @@ func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *s
 	return reader, begin
 }
 
-// Who decided to begin a run, or to go on with one, while another process had the experiment in between, would double
-// it.
+// If another process has run the experiment since the decision to start or continue a run, the decision is
+// rejected. Otherwise the run would be done twice.
 func TestADecisionOvertakenIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), configs.Config{Experiment: "e", Seed: 42}
@@ -99,14 +99,14 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
 }
 
-// A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock
-// was set back.
+// A new run gets an unused name, even if folders of old runs have been deleted. It is the newest run, even if the
+// clock was set back.
 func TestANewRunIsTheNewest(t *testing.T) {
 	t.Parallel()
 	home, future := t.TempDir(), 4e9
 	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
 	var log strings.Builder
-	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its record was deleted
 	c := &Run{h: Host{Host: plan.Host{Home: layout.Home(home), Logger: slog.New(slog.NewTextHandler(&log, nil))}}, p: plan.Planned{Config: configs.Config{Experiment: "e"}}, reader: reader}
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
@@ -118,8 +118,8 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	require.Equal(t, "e-5", newest.Run)
 }
 
-// What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond
-// the last round, it would be in a checkpoint of fewer rounds, and be made once more by whoever goes on from that.
+// Rounds in a node's journal count even if a killed coordinator had not recorded them. Replaying beyond the last
+// round would put these rounds into a checkpoint for fewer rounds, and resuming from it would repeat them.
 func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	returnRounds = 64               // kept for a workers' node that comes back, at most: as far as others' rollouts may be old
-	strayRounds  = 2 * returnRounds // behind the middle one of the workers' nodes, where one counts for nothing
+	returnRounds = 64               // maximum rounds kept for a returning node of a worker: the maximum age of external rollouts
+	strayRounds  = 2 * returnRounds // distance to the median of the workers' nodes from which a node no longer counts
 )
 
-// retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the
-// newest may turn out damaged), less the rounds that others' rollouts are old when they are drawn. Where this host has
-// nodes of its own, theirs count; else those of the workers' nodes that are here and in step.
+// retention drops shared rollouts that no node can need again. These are older than every node's second newest
+// checkpoint (the newest may be damaged) by more than the maximum age at which nodes draw external rollouts. If
+// this host has nodes, only they count, else the workers' nodes that are present and in step.
 type retention struct {
 	transport workers.Transport
 	own       bool
 	lag       int // external_lag
 	logger    *slog.Logger
 
-	checkpoints map[string][2]int // node -> rounds of its second newest and newest checkpoint
-	rounds      map[string]int    // workers' nodes -> rounds done
+	checkpoints map[string][2]int // by node: rounds of its second newest and newest checkpoint
+	rounds      map[string]int    // rounds done by workers' nodes
 	purged      int
 	work        chan int
 	done        sync.WaitGroup
@@ -53,8 +53,7 @@ func newRetention(ctx context.Context, transport workers.Transport, nodes []stri
 	return r
 }
 
-// see takes note of an event of this host's. It is called from one goroutine at a time, with seeMember, and does not
-// block.
+// see handles an event of this host. Calls of see and seeMember must not be concurrent. see does not block.
 func (r *retention) see(e event.Event) {
 	switch {
 	case !r.own:
@@ -78,7 +77,7 @@ func (r *retention) see(e event.Event) {
 	r.purge(oldest)
 }
 
-// saved notes a checkpoint and tells whether it is new.
+// saved records a checkpoint and reports whether it is new.
 func (r *retention) saved(e event.Event) bool {
 	c := r.checkpoints[e.Node]
 	if e.Checkpoint.Round <= c[1] {
@@ -88,7 +87,7 @@ func (r *retention) saved(e event.Event) bool {
 	return true
 }
 
-// seeMember takes note of an event that a worker delivered; members are who belongs to the swarm now.
+// seeMember handles an event that a worker delivered. members returns the current members of the swarm.
 func (r *retention) seeMember(e event.Event, members func() []protocol.Member) {
 	switch {
 	case r.own:
@@ -115,20 +114,21 @@ func (r *retention) seeMember(e event.Event, members func() []protocol.Member) {
 	r.purge(max(slices.Min(needs), rounds[len(rounds)/2]-strayRounds))
 }
 
-// purge has what was shared before a round dropped, but for the rounds that others' rollouts may be old.
+// purge requests the removal of rollouts shared before a round, minus the maximum age of external rollouts.
 func (r *retention) purge(before int) {
 	if before -= r.lag; before <= r.purged {
 		return
 	}
 	r.purged = before
 	select {
-	case <-r.work: // one that waits is out of date
+	case <-r.work: // replace a waiting request
 	default:
 	}
-	r.work <- before // there is room: nobody else sends
+	r.work <- before // does not block: this is the only sender
 }
 
-// shared is the batch that a node shared in a round, by its journal, nil where it has not got there.
+// shared returns the batch that a node shared in a round, from its journal, or nil if the node has not reached the
+// round.
 func (c *Run) shared(nodeID string, round int) ([]byte, error) {
 	found, err := journal.Find(filepath.Join(c.dir, nodeID), round)
 	if errors.Is(err, journal.ErrNotFound) || err == nil && found.Generated == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// purger is a transport that notes what is dropped.
+// purger is a transport that records calls of Purge.
 type purger struct {
 	workers.Transport
 	mu     sync.Mutex
@@ -35,14 +35,14 @@ func (p *purger) dropped() int {
 	return p.before
 }
 
-// A host without nodes of its own drops what was shared as the workers' rounds end, whatever one of them does that is
-// away, new or stuck.
+// A host without nodes drops shared rollouts as the workers' rounds end, even if one worker's node is away, new or
+// stuck.
 func TestAHostWithoutNodesDropsOldRollouts(t *testing.T) {
 	const every, rounds = 10, 400
 	for name, c := range map[string]struct {
-		other   protocol.Member // beside two nodes that go on
-		reaches int             // rounds that it does
-		kept    int             // rounds that may stay
+		other   protocol.Member // in addition to two nodes that continue
+		reaches int             // rounds that it completes
+		kept    int             // rounds that may be kept
 	}{
 		"all go on":            {protocol.Member{Node: "c"}, rounds, 3 * every},
 		"one is away":          {protocol.Member{Node: "c", Absent: true}, 5, 3 * every},
@@ -76,7 +76,7 @@ func TestAHostWithoutNodesDropsOldRollouts(t *testing.T) {
 	}
 }
 
-// Where this host has nodes, theirs decide, and workers' events change nothing.
+// If this host has nodes, they decide, and workers' events have no effect.
 func TestOwnNodesDecideWhatIsDropped(t *testing.T) {
 	p := &purger{}
 	keep := newRetention(t.Context(), p, []string{"node_0", "node_1"}, 0, slog.New(slog.DiscardHandler))

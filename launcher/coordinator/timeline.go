@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// Timeline puts what happens to a run into a feed.
+// Timeline copies a run's recorded events into a feed.
 type Timeline struct {
 	Reader *store.Reader
 	Run    string
@@ -18,10 +18,10 @@ type Timeline struct {
 
 const (
 	timelinePage = 500
-	timelinePast = 10 * 60 // seconds before the first look that are still shown
+	timelinePast = 10 * 60 // seconds before the first look from which events are shown
 )
 
-// Begin skips what is long past.
+// Begin adds recent events and skips older ones.
 func (t *Timeline) Begin(ctx context.Context) error {
 	since := event.Now() - timelinePast
 	return t.pages(ctx, func(e event.Event) {
@@ -31,7 +31,7 @@ func (t *Timeline) Begin(ctx context.Context) error {
 	})
 }
 
-// Update adds what is new.
+// Update adds new events.
 func (t *Timeline) Update(ctx context.Context) error { return t.pages(ctx, t.Feed.Add) }
 
 func (t *Timeline) pages(ctx context.Context, take func(event.Event)) error {

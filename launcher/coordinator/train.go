@@ -1,6 +1,6 @@
-// Package coordinator is one run on this host, from plan to summary: it prepares the run, starts its nodes, records
-// what they report, and stops in order. It owns the database's writer and the run's folder. It must not import
-// launcher/study or cmd.
+// Package coordinator runs one run on this host, from plan to summary. It prepares the run, starts its nodes,
+// records what they report, and stops in order. It owns the database's writer and the run's folder. It must not
+// import launcher/study or cmd.
 package coordinator
 
 import (
@@ -33,15 +33,16 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to
-// the nodes.
+// memoryLimit makes the garbage collector return what JetStream's block caches leave behind, because the nodes need
+// the host's memory. In bytes.
 const memoryLimit = 48 << 20
 
-// workersMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through
-// it. It is a limit to the collector's thrift, not a need: a few workers take a few MB.
+// workersMemory is added to the limit for workers' batches that pass through this process. It only relaxes the
+// garbage collector: a few workers need a few MB. In bytes.
 const workersMemory = 512 << 20
 
-// Train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
+// Train runs the nodes until the rounds are done or the run is stopped. It shows the run meanwhile and prints its
+// summary.
 func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {
@@ -74,7 +75,7 @@ func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON boo
 	}
 	result, err := c.launch(ctx, interrupts, feed, lines, logger, chronicle)
 	c.end(result, err, lines)
-	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
+	// Everything is recorded: from here on Ctrl-C ends the program at once, in case stdout's reader hangs.
 	interrupts.Close()
 	stopShow()
 	showing.Wait()
@@ -83,12 +84,12 @@ func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON boo
 	}
 	shownErr := c.summarise(asJSON)
 	if errors.Is(shownErr, syscall.EPIPE) {
-		shownErr = nil // swarm up | head: the run is what counts
+		shownErr = nil // swarm up | head: the run's result counts
 	}
 	return errors.Join(shownErr, c.verdict(err))
 }
 
-// launch runs the nodes, and what watches over them, to the end.
+// launch runs the nodes and the watches to the end.
 func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launch.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *ter
 		CPUFallback: c.p.Config.CPUFallback,
 	}
 	if c.p.Plan.Device == fit.DeviceCUDA {
-		// A fault must be known before the death that it caused is judged.
+		// A fault must be known before the death that it caused is classified.
 		spec.Faults, spec.FaultSettle = events.watchDevices(), deviceInterval+time.Second
 	}
 	if c.mps != nil {
@@ -146,7 +147,7 @@ func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *ter
 	return result, err
 }
 
-// meet begins to deal with other hosts, where there are any.
+// meet starts the connection with other hosts, if there are any.
 func (c *Run) meet(ctx context.Context, events *recorder, logger *slog.Logger) error {
 	if c.o.Worker != nil {
 		c.o.Worker.Start(ctx, events, logger)
@@ -157,7 +158,7 @@ func (c *Run) meet(ctx context.Context, events *recorder, logger *slog.Logger) e
 	return c.o.Admission.Start(ctx, c.Shared(), events, logger)
 }
 
-// show draws the run until ctx ends.
+// show displays the run until ctx ends.
 func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, interrupt func(syscall.Signal, bool)) {
 	sources := NewView(c.reader, c.run, c.dir)
 	view := terminal.Config{
@@ -176,11 +177,11 @@ func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, i
 			return
 		}
 	}
-	// A broken pipe is no reason to end a run of days.
+	// A broken pipe must not end a run of several days.
 	_ = terminal.Plain(ctx, view)
 }
 
-// end records how the run ended, and prints it where lines are wanted.
+// end records how the run ended. It also prints the event if lines is set.
 func (c *Run) end(result launch.Result, err error, lines *printer) {
 	state, message := final(result, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -194,7 +195,7 @@ func (c *Run) end(result launch.Result, err error, lines *printer) {
 	}
 }
 
-// final is the state that a run ends in, and why.
+// final returns the final state of a run, and the reason.
 func final(result launch.Result, err error) (state, message string) {
 	state = store.RunDone
 	var stopped *interrupt.Error
@@ -233,7 +234,7 @@ func (c *Run) summarise(asJSON bool) error {
 	return Summarise(c.h.Stdout, c.summary, asJSON, terminal.Place{Database: c.h.Home.Database(), Folder: c.dir, Next: c.next()})
 }
 
-// Summary is what a run has come to.
+// Summary returns the summary of a run.
 func Summary(ctx context.Context, reader *store.Reader, run string) (stats.Summary, error) {
 	status, err := lifecycle.Status(ctx, reader, run)
 	if err != nil {
@@ -246,7 +247,7 @@ func Summary(ctx context.Context, reader *store.Reader, run string) (stats.Summa
 	return stats.NewSummary(status, rounds), nil
 }
 
-// Summarise prints a summary: as text with what to type next, or as the last line of up -o json.
+// Summarise prints a summary: as text with the next commands, or as the last line of up -o json.
 func Summarise(out io.Writer, summary stats.Summary, asJSON bool, place terminal.Place) error {
 	if asJSON {
 		return event.NewWriter(out).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: summary})
@@ -254,7 +255,7 @@ func Summarise(out io.Writer, summary stats.Summary, asJSON bool, place terminal
 	return terminal.Summary(out, summary, place)
 }
 
-// next are the commands to type after a run, as this user would type them.
+// next returns the commands to type after a run, in this user's form.
 func (c *Run) next() []string {
 	if c.o.Worker == nil {
 		return Next(c.h.Program, c.summary, c.o.GoesOn, c.o.Baseline)
@@ -267,13 +268,13 @@ func (c *Run) next() []string {
 		}
 		next = append(next, goesOn)
 	}
-	// What it means beside others is the coordinator's to say.
+	// Comparing it with other runs is up to the coordinator.
 	return append(next, c.h.Program+" status "+c.run, c.h.Program+" eval "+c.run)
 }
 
 const goesOnNote = "   (continues from here)"
 
-// Next are the commands to type after a run of this host. program is how this user types the program's name.
+// Next returns the commands to type after a run of this host. program is how this user types the program's name.
 func Next(program string, summary stats.Summary, goesOn func(run string, c *stats.Command) string, baseline func(stats.Summary) string) []string {
 	var next []string
 	if summary.State != store.RunDone {
@@ -286,7 +287,7 @@ func Next(program string, summary stats.Summary, goesOn func(run string, c *stat
 	return next
 }
 
-// verdict turns the launcher's result into the command's: a stop by signal is 128 + the signal.
+// verdict turns the launcher's error into the command's. For a stop by signal the exit code is 128 + the signal.
 func (c *Run) verdict(err error) error {
 	var stopped *interrupt.Error
 	if errors.As(err, &stopped) {
@@ -314,10 +315,10 @@ func (c *Run) verdict(err error) error {
 	return err
 }
 
-// logs opens the coordinator's log in the run's folder. The logger writes there, and to stderr where the live view does
-// not own the terminal; the chronicle there alone.
+// logs opens the coordinator's log in the run's folder. logger writes to it, and also to stderr unless the live
+// view owns the terminal. chronicle writes only to the log.
 func (c *Run) logs(interactive bool) (logger, chronicle *slog.Logger, closeLog func()) {
-	if c.h.Background { // in the background everything goes there
+	if c.h.Background { // in the background all output goes to the log
 		return c.h.Logger, c.h.Logger, func() {}
 	}
 	file, err := supervise.OpenLog(runlog.Path(c.dir, runlog.Coordinator), 0)
@@ -347,7 +348,7 @@ func printStart(c *Run) {
 	if command := c.p.Trainer.Command; command != "" {
 		trained, sizes = command, ""
 	}
-	// A reader of stdout who has gone ends no run.
+	// Ignore errors: a closed stdout must not end a run.
 	_ = screen.Print(c.h.Stdout, func(p *table.Page) {
 		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.Plan.Device, units.Plural(c.p.Plan.Nodes, "node"), sizes,
 			units.Plural(cfg.Rounds, "round"), cfg.Seed)
@@ -365,7 +366,7 @@ func printStart(c *Run) {
 	}
 }
 
-// What up and join answer the first signal with: before any node has loaded there is nothing to save.
+// Notices of up and join at the first signal. Before a node has loaded, there is nothing to save.
 const (
 	StopEarly = "Stopping: no node has started yet. Again to stop now."
 	StopSaved = "Stopping after a checkpoint. Again to stop now."

@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// View is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for
+// View provides the data for a run's live view: its status, each node's history, and its logs. It is safe for
 // concurrent use.
 type View struct {
 	reader *store.Reader
@@ -28,15 +28,15 @@ type View struct {
 	last stats.Status
 
 	pastMu sync.Mutex
-	seen   int64 // of the run's timeline
+	seen   int64 // last event read from the run's timeline
 	events map[string][]event.Event
 	pasts  map[string]*past
 }
 
-// past is what has been read of a node.
+// past is the history read for a node.
 type past struct {
 	terminal.NodeHistory
-	evaluations int // that the database had when they were read
+	evaluations int // number of the node's evaluations in the database at the last read
 }
 
 func NewView(reader *store.Reader, run, dir string) *View {
@@ -53,7 +53,7 @@ func (v *View) Poll(ctx context.Context) (stats.Status, error) {
 	return status, err
 }
 
-// latest is the newest status that was read.
+// Latest returns the last status read.
 func (v *View) Latest() stats.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,16 +61,16 @@ func (v *View) Latest() stats.Status {
 }
 
 const (
-	PastRounds = 2000   // rounds of a node that its page shows, at most
-	pastRows   = 200000 // rows of the database that may be read for them: they lie between those of other nodes
+	PastRounds = 2000   // maximum rounds on a node's page
+	pastRows   = 200000 // maximum database rows to read for them, including rows of other nodes
 	pastLeast  = 60
-	pastEvents = 100 // events of a node that are kept
+	pastEvents = 100 // maximum events kept per node
 	pastPage   = 500
 
-	pastEvaluated = 64 // nodes of a run whose evaluations are read: the database hands over all of them at once
+	pastEvaluated = 64 // maximum nodes of a run whose evaluations are read: the database returns all of them at once
 )
 
-// history is how a node has fared. The first look at it reads its past, the next ones what is new.
+// History returns the history of a node. The first call reads the past, and later calls read what is new.
 func (v *View) History(ctx context.Context, node string) (terminal.NodeHistory, error) {
 	status := v.Latest()
 	v.pastMu.Lock()
@@ -97,7 +97,7 @@ func (v *View) History(ctx context.Context, node string) (terminal.NodeHistory, 
 	}, nil
 }
 
-// roundsOf is how many rounds a node has done.
+// roundsOf returns how many rounds a node has done.
 func roundsOf(status stats.Status, node string) int {
 	for _, n := range status.Nodes {
 		if n.ID == node {
@@ -107,7 +107,7 @@ func roundsOf(status stats.Status, node string) int {
 	return 0
 }
 
-// readRounds adds the rounds that came since the last look.
+// readRounds adds the rounds since the last read.
 func (v *View) readRounds(ctx context.Context, node string, p *past) error {
 	for {
 		rounds, err := v.reader.NodeRounds(ctx, v.run, node, p.First+len(p.Rewards), pastPage)
@@ -133,7 +133,8 @@ func (v *View) readRounds(ctx context.Context, node string, p *past) error {
 	}
 }
 
-// readEvaluations reads a node's held-out rewards where there are new ones, those of its newest questions.
+// readEvaluations reads a node's held-out rewards if there are new ones. It keeps those of the newest set of
+// questions.
 func (v *View) readEvaluations(ctx context.Context, node string, p *past) error {
 	evaluated, err := v.reader.Evaluated(ctx, v.run)
 	if err != nil {
@@ -160,7 +161,7 @@ func (v *View) readEvaluations(ctx context.Context, node string, p *past) error 
 	return nil
 }
 
-// readEvents sorts what is new in the run's timeline by node.
+// readEvents groups new events of the run's timeline by node.
 func (v *View) readEvents(ctx context.Context) error {
 	for {
 		entries, err := v.reader.Timeline(ctx, v.run, v.seen, timelinePage)
@@ -181,7 +182,8 @@ func (v *View) readEvents(ctx context.Context) error {
 	}
 }
 
-// logs hands over a log, or all of them, and goes on until ctx ends: the view of a run ends with the run.
+// Logs emits the lines of one log, or of all logs, until ctx ends. The view ends with the run, so Logs need not
+// detect the run's end.
 func (v *View) Logs(ctx context.Context, node string, last int, emit func(terminal.LogLine)) error {
 	if _, err := os.Stat(v.dir); err != nil {
 		return fmt.Errorf("the logs are gone: %w", err)
