@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// lookLimit bounds how long a Gather may take to learn what has already been shared, even if its barrier is shorter.
+// lookLimit bounds how long a Gather may take to find the batches that have already been shared, even if its barrier is
+// shorter.
 const lookLimit = 5 * time.Second
 
 // Collector is the barrier of one Gather call: it keeps the batches that arrived and decides when to stop waiting. All

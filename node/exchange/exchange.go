@@ -17,7 +17,7 @@ import (
 // Version is the version of the batch format. Every batch carries it.
 const Version = 1
 
-// Bounds of what a node may send in one round. A decoder refuses anything above them before it allocates.
+// Bounds of a node's batch for one round. A decoder refuses a larger batch before it allocates.
 const (
 	MaxBatchBytes      = 8 << 20
 	MaxRollouts        = 256
@@ -44,7 +44,7 @@ type Rollout struct {
 	Completions []Completion    `json:"completions"`
 }
 
-// Batch is what a node shares in one round.
+// Batch holds the rollouts that a node shares in one round.
 type Batch struct {
 	Version  int       `json:"version"`
 	Node     string    `json:"node"`
@@ -62,8 +62,8 @@ type Barrier struct {
 // Window selects the batches that Recent returns.
 type Window struct {
 	Round     int      // the round that the caller is about to train on
-	Staleness int      // return what arrived since the caller shared round Round-Staleness; 0: since it shared Round
-	Peers     []string // nodes whose batches are returned
+	Staleness int      // batches since the caller shared round Round-Staleness; 0: since it shared Round
+	Peers     []string // nodes to return batches of
 	Limit     int      // maximum batches per peer; the newest are returned
 }
 
@@ -86,10 +86,11 @@ type Exchange interface {
 	Publish(ctx context.Context, batch Batch) error
 
 	// Gather returns the batches that the given peers shared for a round, in the order of peers. The entry of a peer
-	// that has not shared is nil. It returns as soon as all batches are there, after barrier.Deadline as soon as
-	// barrier.Quorum batches are there, and after barrier.Limit with ErrNoQuorum. A batch that can't be decoded, breaks
-	// a bound, or names another node or round than its subject counts as shared. It comes back with no rollouts and a
-	// Rejected reason. Gather has no side effects and can be repeated, also for past rounds that are still retained.
+	// that has not shared is nil. It returns as soon as all batches are there. After barrier.Deadline it returns as
+	// soon as barrier.Quorum batches are there, and after barrier.Limit with ErrNoQuorum. A batch that can't be
+	// decoded, breaks a bound, or names another node or round than its subject counts as shared. It comes back with no
+	// rollouts and a Rejected reason. Gather has no side effects and can be repeated, also for past rounds that are
+	// still retained.
 	Gather(ctx context.Context, round int, peers []string, barrier Barrier) ([]*Received, error)
 
 	// Recent returns at once what the given peers shared recently, of any round. Batches are sorted by peer in the

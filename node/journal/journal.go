@@ -1,7 +1,7 @@
 // Package journal is a node's write-ahead log. The input of an update is on disk before the update begins. So a
 // restarted node restores its weights from a checkpoint and the logged updates, without generating again. The journal
-// also keeps what the node generated and shared. It serves a peer's lost rollouts, and swarm verify checks a finished
-// run against it.
+// also keeps the node's completions and shared batches. It serves a peer's lost rollouts, and swarm verify checks a
+// finished run against it.
 //
 // A folder holds segments named journal-RRRRRRRR.log. R is the segment's first round. A segment begins at a checkpoint
 // or at a start. A record has its length, kind, round and CRC-32C. Its payload is compressed JSON. A torn or damaged
@@ -52,7 +52,7 @@ type External struct {
 	Index int    `json:"index"`
 }
 
-// Trained is a round's training set and what is known of the round before its update. It is on disk before the update
+// Trained is a round's training set, with the report's values before the update. It is on disk before the update
 // begins.
 type Trained struct {
 	Update policy.UpdateParams `json:"update"` // without SamplingLogprobs, which Generated holds (see Round.Update)

@@ -16,8 +16,8 @@ const asideSuffix = ".damaged"
 const temporarySuffix = ".tmp"
 
 // renew continues in a new file after a sync of the current one failed. The new segment begins with the round to be
-// written, or with the first round that has a Generated or Trained record after the last successful sync, if that is
-// earlier. It contains the current segment's records from its first round on.
+// written. It begins earlier if an earlier round has a Generated or Trained record that the last successful sync did
+// not cover. It contains the current segment's records from its first round on.
 func (j *Journal) renew(round int) error {
 	data, first, err := j.carried(round)
 	if err != nil {

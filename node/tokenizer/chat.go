@@ -29,7 +29,7 @@ var defaultSystems = []string{
 	"You are a helpful AI assistant named SmolLM, trained by Hugging Face",
 }
 
-// chatML is a tokenizer whose model ends its turns with <|im_end|>.
+// chatML is the tokenizer of a model that ends its turns with <|im_end|>.
 type chatML struct {
 	*bpe
 	start, end int
@@ -38,7 +38,7 @@ type chatML struct {
 
 var _ Chat = (*chatML)(nil)
 
-// chatModels are the architectures whose instruct models use ChatML.
+// chatModels lists the architectures that use ChatML for their instruct models.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
 // chatML detects a ChatML model by its end token: it must be <|im_end|>. A base model has the same tokens and template,

@@ -17,7 +17,7 @@ const (
 // default if the program passes none. So equal prompts have equal tokens on every day.
 const llama3Dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
-// llama3Chat is a tokenizer whose model marks turns with headers and ends them with <|eot_id|>.
+// llama3Chat is the tokenizer of a model that marks turns with headers and ends them with <|eot_id|>.
 type llama3Chat struct {
 	*bpe
 	begin, start, end, turn int

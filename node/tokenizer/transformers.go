@@ -11,10 +11,10 @@ import (
 // endText is the end token of New's tokenizers, as written in files.
 const endText = "<|endoftext|>"
 
-// TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the named tokenizer of
-// New. contextLength is the model's, in tokens. transformers then returns the same ids as Encode for every text:
-// special tokens in a text are ordinary text there too (split_special_tokens). Open reads the files back as an equal
-// tokenizer.
+// TransformersFiles returns the files of a tokenizer of New for Hugging Face's transformers, by file name. The
+// contextLength is the model's, in tokens. With these files, transformers returns the same ids as Encode for every
+// text. It also treats special tokens in a text as ordinary text (split_special_tokens). Open reads the files back as
+// an equal tokenizer.
 func TransformersFiles(name string, contextLength int) (map[string][]byte, error) {
 	t, err := New(name)
 	if err != nil {
@@ -143,7 +143,7 @@ func writtenToken(token string) string {
 	return string(runes)
 }
 
-// rules returns the merges that produce the tokens, by rank, for a vocabulary whose ids are ranks. A merge is a token's
+// rules returns the merges that produce the tokens, by rank, for a vocabulary with ranks as ids. A merge is a token's
 // two parts under the merges of lower rank.
 func (v *vocabulary) rules() ([][2]string, error) {
 	var rules [][2]string

@@ -109,7 +109,8 @@ func TestTransformersFilesAreReadBack(t *testing.T) {
 	}
 }
 
-// The structure of a tokenizer.json decides how transformers uses it. This checks that of the byte-level models.
+// The structure of a tokenizer.json decides how transformers uses it. The test checks the structure for the byte-level
+// models.
 func TestByteFiles(t *testing.T) {
 	files, err := TransformersFiles(NameBytes, 256)
 	if err != nil {

@@ -38,8 +38,8 @@ type check struct {
 	ahead    int                 // first round that has not been read from the database
 	over     bool                // the database has no more rounds
 	hashes   map[int]string
-	drifted  int // rounds whose loss or gradient norm differs on an inexact device
-	others   int // rounds whose completions differ on an inexact device
+	drifted  int // rounds with another loss or gradient norm, on an inexact device
+	others   int // rounds with other completions, on an inexact device
 }
 
 func (c *check) run(ctx context.Context) error {

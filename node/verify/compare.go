@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Metrics that a repeated round must reproduce: those of the node's own rollouts, those known before the update, those
-// that tell whether there was an update, and its floating-point results. Times are not compared.
+// Metrics that a repeated round must reproduce, by group: the node's own rollouts, values known before the update,
+// whether there was an update, and the update's floating-point results. Times are not compared.
 var (
 	own     = repeated(event.RepeatOwn)
 	scored  = append(own[:len(own):len(own)], repeated(event.RepeatScored)...)

@@ -16,15 +16,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// replay is the environment of a node whose rounds are repeated. Its policy returns the journaled completions, its
-// exchange returns what the peers shared, and its host grants every lease. It compares everything that the node passes
-// to it with the journal.
+// replay is the environment of a node during the check. As policy it returns the journaled completions, as exchange the
+// peers' batches, and as host it grants every lease. It compares everything that the node passes to it with the
+// journal.
 type replay struct {
 	check  *check
 	logged journal.Round
 	never  chan struct{} // always nil: no stop is requested, and the members never change
 
-	// partial tells that some of what others shared in the round is not on this host. The check repeats the node's own
+	// partial tells that some of the peers' batches of the round are not on this host. The check repeats the node's own
 	// part of the training set and takes the rest from the journal.
 	partial bool
 }

@@ -1,6 +1,6 @@
 // Package verify repeats Algorithm 1 on a run's journals and compares the results. It draws the questions again and
-// scores the journaled completions again. It draws the externals again from what the peers shared, then repeats
-// advantages and updates. Weights, rewards and draws must equal those of the journals and of the database.
+// scores the journaled completions again. It draws the externals again from the peers' batches, then repeats advantages
+// and updates. Weights, rewards and draws must equal those of the journals and of the database.
 //
 // It reads the run's folder and database, and uses engines with the run's initial weights. It does not change the run.
 // It imports node and its dependencies, but never the database: Records abstracts it.
@@ -42,11 +42,11 @@ type Records interface {
 type Options struct {
 	Dir     string // the run's folder, which contains each node's folder
 	Nodes   []string
-	Foreign []string       // the swarm's nodes on other hosts, whose journals are not on this host
+	Foreign []string       // the swarm's nodes on other hosts; this host lacks their journals
 	From    map[string]int // first round of a node; 0 if absent
 	Config  configs.Config
 	Tokens  tokenizer.Tokenizer
-	Own     map[string]Setting // for nodes whose model differs from Config's
+	Own     map[string]Setting // for nodes with another model than Config's
 	Records Records
 	// Start starts an engine with the precision and threads of the run, and returns the model's context length in
 	// tokens. Run calls it once per node and closes the engine.
@@ -91,7 +91,7 @@ type NodeReport struct {
 	Node        string       `json:"node"`
 	Rounds      int          `json:"rounds"`            // checked rounds, starting at the node's first
 	Partial     int          `json:"partial,omitempty"` // rounds of these that could be checked only in part (see replay.partial)
-	Checkpoints int          `json:"checkpoints"`       // checkpoints whose weights were compared
+	Checkpoints int          `json:"checkpoints"`       // checkpoints with compared weights
 	EqualHashes int          `json:"equal_hashes"`      // of these, those with equal bits
 	Differences []Difference `json:"differences"`       // the first differences; never nil
 	Damage      string       `json:"damage,omitempty"`

@@ -496,7 +496,7 @@ func TestTamperingIsNamed(t *testing.T) {
 	}
 }
 
-// roundedEngine is a device whose completions differ now and then.
+// roundedEngine imitates a device that occasionally generates other completions.
 type roundedEngine struct{ Engine }
 
 func (e roundedEngine) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {

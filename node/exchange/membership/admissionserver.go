@@ -38,14 +38,14 @@ type AdmissionOptions struct {
 	Store func(ctx context.Context, batch Offer) error
 
 	// Deliver records a worker's events. When it returns nil, they are durable in the database. events corresponds to
-	// d.Events, numbered from d.First. A rejected event is replaced by an event of TypeRelease without a node, which
-	// changes nothing. Deliver is called for one delivery of a worker at a time.
+	// d.Events, numbered from d.First. An event of TypeRelease without a node, which changes nothing, replaces a
+	// rejected event. The server calls Deliver for one delivery of a worker at a time.
 	Deliver func(ctx context.Context, worker string, d Delivery, events []event.Event) error
 
 	// Acked returns the number of the last event of an outbox that the database has.
 	Acked func(ctx context.Context, worker, outbox string) (int64, error)
 
-	// Recorded returns, by node, the first round that the database lacks, and the rounds whose evaluations it has. It
+	// Recorded returns, by node, the first round that the database lacks, and the rounds that have an evaluation. It
 	// has all earlier rounds since the node's first. See store.Reader.
 	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
 
@@ -89,7 +89,7 @@ type NodeStatus struct {
 	Round  int
 	State  event.State
 	Absent bool
-	Shared int  // newest round whose rollouts the coordinator has; -1: none. Not counted through a folder
+	Shared int  // newest round with rollouts at the coordinator; -1: none. Not counted through a folder
 	Here   bool // its worker is connected, and the node has not left
 	Gone   bool // the node has left or was given up
 }

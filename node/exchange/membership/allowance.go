@@ -126,7 +126,7 @@ func (r *AdmissionServer) occupy(s *session, offer Offer) {
 	}
 }
 
-// Drawn charges a worker's reads, in network bytes, to the worker's allowance and to that of its invitation. It returns
+// Drawn charges a worker's reads, in network bytes, to the allowances of the worker and of its invitation. It returns
 // how long the worker must wait before it may read more, 0 if it needn't wait. Reads above the allowance count too.
 func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 	r.lock()

@@ -61,7 +61,7 @@ func (b *bucket) resize(rate, burst float64) {
 // rates holds the buckets of one worker.
 type rates struct{ requests, visits, offers, events, bytes, kept, drawn bucket }
 
-// Limits of what a worker may send: a rate per second and a burst.
+// Limits of a worker's traffic: a rate per second and a burst.
 const (
 	requestRate, requestBurst = 20, 100
 	visitRate, visitBurst     = 0.2, 20   // reported and recorded changes: arrivals and the nodes' assignments

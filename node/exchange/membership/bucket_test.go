@@ -46,8 +46,8 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 	require.Contains(t, d.Workers()[0].Reason, "64 KiB a second in the long run", "swarm workers shows it")
 }
 
-// Eight nodes that each report a round of 10 kB every two seconds deliver an hour's events within minutes after an
-// outage, without a warning about their rate.
+// After an hour's outage, eight nodes deliver their events within minutes, without a warning about their rate. Each
+// node has reported a round of 10 kB every two seconds.
 func TestAnHoursOutageDrainsQuickly(t *testing.T) {
 	d := newTestServer(t, nil)
 	_, err := d.join("w", make([]NodeInfo, 8)...)

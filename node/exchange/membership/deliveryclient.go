@@ -130,7 +130,7 @@ func (c *DeliveryClient) beats(ctx context.Context) error {
 	}
 }
 
-// beat sends one beat and passes on the answer. version is that of the known roster.
+// beat sends one beat and passes on the answer. version is the version of the known roster.
 func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(callLimit, 2*interval))
 	defer cancel()

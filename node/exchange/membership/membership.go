@@ -3,9 +3,9 @@
 // which members the barrier waits and which rollouts of an untrusted sender are accepted. It has no network code:
 // natsbus and sharedir carry its messages.
 //
-// A worker enrols once with an invitation and keeps its own credentials. For a run it then sends: Hello (the answer
-// describes the experiment), Join (the answer has assignments for its nodes), Beat every BeatInterval (its progress;
-// the answer is the roster), Deliver (events from an Outbox on disk), and a last Beat with Left set.
+// A worker enrols once with an invitation and keeps its own credentials. For a run it then sends Hello (answer: the
+// run), Join (answer: assignments for its nodes), Beat every BeatInterval (answer: the roster) and Deliver (events from
+// an Outbox on disk). Its last Beat has Left set.
 package membership
 
 import (
@@ -21,7 +21,7 @@ import (
 // Protocol is the version of these messages. Every message carries it. Other versions are refused with CodeVersion.
 const Protocol = 2
 
-// Bounds of what a worker may send. Larger messages are refused unread.
+// Bounds of a worker's messages. The coordinator refuses larger ones unread.
 const (
 	MaxMessageBytes   = 1 << 20 // any message except an offered batch
 	MaxDeliveryEvents = 1000
@@ -89,7 +89,7 @@ type NodeAssignment struct {
 	// Recorded is the first round that the coordinator's database lacks. It has all rounds from From to Recorded-1. The
 	// node must report the rounds from Recorded on (again). It is at least From.
 	Recorded  int   `json:"recorded"`
-	Evaluated []int `json:"evaluated"` // rounds whose evaluation the database has
+	Evaluated []int `json:"evaluated"` // rounds with an evaluation in the database
 }
 
 // Beat is a worker's sign of life.

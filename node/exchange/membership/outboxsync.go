@@ -49,7 +49,7 @@ func (o *Outbox) sync() error {
 }
 
 // rewrite copies the current segment into a new file. After a failed sync, the kernel may have discarded pages that it
-// couldn't write. Another sync of the same file would succeed all the same.
+// couldn't write. But another sync of the same file would succeed.
 func (o *Outbox) rewrite() error {
 	s := o.last()
 	var data []byte

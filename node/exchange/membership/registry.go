@@ -253,8 +253,7 @@ func (r *Registry) forgotten(w *registered) bool {
 }
 
 // forgotten reports whether a worker has been silent for too long, given its last sighting. some is false if no
-// sightings exist at all. Then their file was lost, and no worker counts as forgotten. Banned workers are never
-// forgotten.
+// sightings exist. Then their file was lost, and no worker counts as forgotten. Banned workers are never forgotten.
 func (w *registered) forgotten(last float64, some bool, now float64) bool {
 	return w.Banned == "" && some && now-max(w.Created, last) > forgetAfter.Seconds()
 }

@@ -53,7 +53,7 @@ type assignment struct {
 	gaps     map[int]bool // rounds that it skipped, because it shared a later one
 	streak   int          // rounds shared since it joined, or since the last failed wait for it
 	catching bool         // it has shared its first round, and the barrier waits for it until it has caught up
-	since    int          // the first round whose barrier may wait for it
+	since    int          // from this round on, the barrier may wait for it
 	present  time.Time    // since when the barrier waits for it
 	counts   bool         // its round counts for the swarm's round
 	away     bool         // it was reported as absent
@@ -150,7 +150,7 @@ func (l *lineup) progress(s *assignment, round int, state event.State) (moved bo
 	return true
 }
 
-// pause records that a node is returning to its previous round. The barrier doesn't wait for it meanwhile.
+// pause records that a node is returning to its previous round. Until then the barrier doesn't wait for it.
 func (l *lineup) pause(s *assignment, state event.State) {
 	if s.state == state || s.gone != "" {
 		return
@@ -305,8 +305,8 @@ const (
 	onItsWay   = "it is on its way to where it was"
 )
 
-// missing returns why the barrier doesn't wait for a worker's node, empty if it does. ahead reports that the node is
-// not behind all the same, so that it waits for others. counts reports whether it counts for the swarm's round.
+// missing returns why the barrier doesn't wait for a worker's node, empty if it does. If ahead is true, the node is not
+// behind, so it still waits for others. If counts is true, its round counts for the swarm's round.
 func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	round := l.effective(s)
 	behind := round < l.newest-maxBehind

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxEverNodes = 4 * MaxNodes // total number of nodes that a worker has brought over time
-	maxOutboxes  = 4            // outboxes per worker whose acknowledgements are cached
+	maxOutboxes  = 4            // cached acknowledgements per worker, one per outbox
 	judged       = 50           // offers on which a worker's standing is based
 	warnEvery    = time.Minute
 )

@@ -91,7 +91,7 @@ func (s *sightings) all() map[string]sighting {
 	return s.load()
 }
 
-// of returns when a worker was last seen, and whether there are any sightings at all.
+// of returns when a worker was last seen, and whether any sightings exist.
 func (s *sightings) of(worker string) (last float64, some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// An invitation admits its number of workers, leaves places for those of other invitations, and expires.
+// An invitation admits a limited number of workers, leaves places for other invitations, and expires.
 func TestAnInvitationIsForSoManyAndForSoLong(t *testing.T) {
 	r := registry(t, t.TempDir())
 	token, err := r.InviteFor(Terms{Name: "class", Uses: 3, Life: time.Hour})

@@ -8,9 +8,8 @@ import (
 
 // vainFactor is the cost of a failed wait. The barrier can't know who will share, and waits for each missing member up
 // to its deadline. So it waits for a worker's node only after the node has shared a round. Each failed wait multiplies
-// that requirement by vainFactor, for the node and for all others of its invitation. So the failed waits of all holders
-// of one invitation grow with the logarithm of the rounds, however many workers they create and whatever they do in
-// turn.
+// that requirement by vainFactor, for the node and for all others of its invitation. So the failed waits of one
+// invitation grow only with the logarithm of the rounds, whatever its holders do and however many workers they create.
 const vainFactor = 8
 
 // A member that falls silent, leaves or loads again also causes a failed wait, if others waited longer than briefWait.

@@ -110,8 +110,8 @@ func TestNobodyWaitsForWhoNeverShares(t *testing.T) {
 	require.Zero(t, b.idle)
 }
 
-// Whatever the holders of one invitation do, in any order and with any number of workers, the failed waits for them
-// grow at most with the logarithm of the rounds.
+// The failed waits of one invitation grow at most with the logarithm of the rounds, whatever its holders do and however
+// many workers they create.
 func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rounds := rapid.SampledFrom([]int{30, 100, 300}).Draw(t, "rounds")
@@ -185,9 +185,8 @@ func TestWaitsInVainGrowWithTheLogarithmOfTheRounds(t *testing.T) {
 	})
 }
 
-// Three kinds of attackers with one invitation act at the worst moments. Sybils share just enough for the barrier to
-// wait for them and then stall. Liars claim rounds. Silent nodes fall silent at every barrier. They delay a run of the
-// paper's length by less than 2%.
+// Attackers with one invitation act at the worst moments: stallers, leavers, silent nodes, liars and rejoiners. They
+// delay a run of the paper's length by less than 2%.
 func TestSybilsLiarsAndSilentOnesDelayNobodyMuch(t *testing.T) {
 	const rounds = 2000
 	run := func(hostile bool) (b *barrierSim, honest *assignment, away int) {

@@ -129,7 +129,7 @@ func (d *admissionRequests) enrol(m *nats.Msg) {
 	})
 }
 
-// why tells a client that the gate rejected what is wrong with its credentials.
+// why tells a rejected client what is wrong with its credentials.
 func (d *admissionRequests) why(m *nats.Msg) {
 	if !enrolAnswerable(m.Reply) {
 		return

@@ -26,7 +26,7 @@ type office struct {
 	block  chan struct{} // while it is open, beats block
 	beats  int
 
-	registry *membership.Registry // its workers are accepted too, beside those whose secrets the tests derive from their names
+	registry *membership.Registry // its workers are accepted, in addition to workers with the tests' secrets
 	token    string
 }
 

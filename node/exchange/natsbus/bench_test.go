@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// BenchmarkRound runs rounds of eight nodes that each share eight questions with eight answers of 1 KB and wait for
-// each other. available-ms is the mean time from a Publish to the last of the other nodes' Gathers that wait only for
-// it.
+// BenchmarkRound runs rounds of eight nodes. Each node shares eight questions with eight answers of 1 KB and waits for
+// the others. The metric available-ms is the mean time from a Publish to the last of the other nodes' Gathers that wait
+// only for it.
 func BenchmarkRound(b *testing.B) {
 	const nodes = 8
 	server := startServer(b, ServerOptions{Dir: b.TempDir()})

@@ -30,7 +30,7 @@ type Options struct {
 	Token       string // the bus's token, or the worker's secret
 	Run         string
 	Node        string
-	Worker      string       // worker that runs the node, whose batches are offered to the coordinator; empty: the coordinator's host
+	Worker      string       // worker that runs the node; its batches are offered to the coordinator. Empty: the coordinator's host
 	CAFile      string       // for a server without a fingerprint; empty: the system's CAs
 	Credentials string       // file, for an external cluster
 	Logger      *slog.Logger // may be nil
@@ -223,7 +223,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// reachable returns false if the connection is closed for good, because a restarted server rejects the token.
+// reachable returns false once the connection is closed for good. That happens if a restarted server rejects the token.
 func (b *Bus) reachable() bool { return !b.conn.IsClosed() }
 
 // retry calls attempt until it succeeds, reports that a retry can't help, or ctx ends. In the last case it returns the

@@ -185,8 +185,7 @@ func sourceOf(address net.Addr) string {
 	return network.String()
 }
 
-// isNonce reports whether a name has the form of an unguessable random one. Answers to an enrolment go to an inbox with
-// this name.
+// isNonce reports whether a name has the form of a random nonce. Answers to an enrolment go to an inbox with this name.
 func isNonce(name string) bool {
 	return len(name) == nonceDigits && strings.Trim(name, "0123456789abcdef") == ""
 }

@@ -60,7 +60,7 @@ type gathering struct {
 
 	hints     chan *nats.Msg
 	heard     []*nats.Subscription
-	announced map[string]bool // peers whose announced batch has not been read yet
+	announced map[string]bool // peers with an announced batch that has not been read
 }
 
 // subscribe subscribes to the announcements of missing peers.

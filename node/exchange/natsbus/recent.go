@@ -20,7 +20,7 @@ import (
 const (
 	recentPatience = 20 * time.Second // how long Recent retries while the broker restarts
 	recentAtOnce   = 8                // peers that are read at a time
-	keptMarks      = 1024             // own rounds whose sequences are kept
+	keptMarks      = 1024             // own rounds kept with their sequences
 )
 
 // Recent returns what the peers shared recently; see Exchange. The stream's sequences give the order. A batch's age is
@@ -99,7 +99,7 @@ func (a *arrivals) learn(round int, sequence uint64) {
 	}
 }
 
-// unknown lists the own rounds of a window whose sequences are not recorded.
+// unknown lists the own rounds of a window without a recorded sequence.
 func (a *arrivals) unknown(window exchange.Window) []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,8 +235,8 @@ func (h *history) add(s subjects, peer string, found stored) {
 	h.batches = append(h.batches, arrival{found.sequence, exchange.Receive(found.data, peer, round)})
 }
 
-// follow reads what a peer has shared since the last call. If that is more than limit batches, it reads the newest ones
-// instead.
+// follow reads the batches that a peer has shared since the last call. If that is more than limit batches, it reads the
+// newest ones instead.
 func (b *Bus) follow(ctx context.Context, h *history, peer string, since uint64, limit int) error {
 	h.since, h.limit = since, limit
 	h.next = max(h.next, since+1)

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	keptRounds   = 2               // rounds whose offers are kept: nodes at a barrier are at most one round apart
+	keptRounds   = 2               // rounds with kept offers: nodes at a barrier are at most one round apart
 	reofferAfter = 2 * time.Second // maximum random delay, so that a swarm doesn't offer everything at once after an outage
 	reofferLimit = 2 * time.Minute
 )

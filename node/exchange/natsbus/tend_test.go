@@ -21,7 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// journals are the nodes' own records of what they shared.
+// journals are the nodes' own records of their shared batches.
 type journals struct {
 	mu      sync.Mutex
 	batches map[string][]byte

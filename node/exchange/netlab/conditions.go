@@ -17,7 +17,7 @@ type Conditions struct {
 	CutBA bool
 }
 
-// DefaultQueue is that of a home router: bloated, but finite.
+// DefaultQueue is typical of a home router: bloated, but finite.
 const DefaultQueue = 500 * time.Millisecond
 
 func (c Conditions) check() error {

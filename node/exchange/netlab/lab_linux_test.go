@@ -71,8 +71,8 @@ func there(t *testing.T, conn net.Conn, size int) time.Duration {
 	return time.Since(began)
 }
 
-// Real TCP over the lab is subject to the conditions: a round trip takes both delays, a transfer takes its size divided
-// by the rate, and both effects end with the conditions.
+// The conditions affect real TCP over the lab. A round trip takes both delays, and a transfer takes its size divided by
+// the rate. Both effects end with the conditions.
 func TestTCPFeelsTheConditions(t *testing.T) {
 	lab := New(t, 1, "a", "b", "c")
 	link := lab.Link("a", "b")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mtu is that of Ethernet, so TCP segments have realistic sizes.
+// mtu is Ethernet's MTU, so TCP segments have realistic sizes.
 const mtu = 1500
 
 // namespace is a network namespace without a name. The kernel keeps it while its file is open or a process is in it.
@@ -42,8 +42,8 @@ func newNamespace() (*namespace, error) {
 	return &namespace{m.file}, nil
 }
 
-// inside calls f on a thread in the namespace. Sockets that f opens and processes that it starts are in the namespace,
-// but not those of other goroutines.
+// inside calls f on a thread in the namespace. The namespace then has the sockets that f opens and the processes that
+// it starts, except those of other goroutines.
 func (n *namespace) inside(f func() error) error {
 	result := make(chan error)
 	go func() {

@@ -46,9 +46,9 @@ type foreignQuestion struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// decodeForeign parses a rollouts file. It returns errPartial for incomplete JSON, errOurs for swarm's own file, or
-// what is wrong with the file. The rollouts are sorted by batch id, because a JSON object has no order. rl-swarm does
-// not record whether a completion ended by itself, so every completion counts as terminated.
+// decodeForeign parses a rollouts file. It returns errPartial for incomplete JSON, errOurs for swarm's own file, or an
+// error that describes the fault. The rollouts are sorted by batch id, because a JSON object has no order. rl-swarm
+// does not record whether a completion ended by itself, so every completion counts as terminated.
 func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) {
 	text = pythonjson.Null(text)
 	if !json.Valid(text) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Recent returns what the peers shared recently; see Exchange. The order is that in which this node saw the files. So a
-// batch that the sync carried late counts as new.
+// Recent returns what the peers shared recently; see Exchange. Batches are ordered by when this node first saw their
+// files. So a batch that the sync carried late counts as new.
 func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
 	ctx, end, err := d.calls.Begin(ctx)
 	if err != nil {

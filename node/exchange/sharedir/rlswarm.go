@@ -140,9 +140,9 @@ func foreignRound(round int) string {
 	return path.Join(foreignRollouts, fmt.Sprintf("round_%d", round), "stage_0")
 }
 
-// Foreign lists rl-swarm's nodes that take part in an experiment through its folder: those that registered to train,
-// and those that shared rollouts in the newest two rounds. It excludes swarm's own nodes. Add them as members with
-// trust by key (protocol.TrustKey).
+// Foreign lists rl-swarm's nodes in an experiment's folder: those that registered to train, and those that shared
+// rollouts in the newest two rounds. It excludes swarm's own nodes. Add them as members with trust by key
+// (protocol.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
 	p := newRLSwarm(dir, nil)
 	ours, err := writers(baseOf(dir), run)

@@ -50,7 +50,7 @@ func putForeign(t *testing.T, dir, node string, round int) {
 	putText(t, dir, fmt.Sprintf("rollouts/round_%d/stage_0/%s.json", round, node), fmt.Sprintf(foreignText, node, round, batchID("What is 2 + 2? ü")))
 }
 
-// A node gathers the batches of rl-swarm's nodes beside swarm's. It skips an incomplete file and rejects a forged one.
+// A node gathers the batches of rl-swarm's and of swarm's nodes. It skips an incomplete file and rejects a forged one.
 func TestGatherFromRLSwarm(t *testing.T) {
 	dir := newFolder(t)
 	putForeign(t, dir, "node_7", 3)

@@ -159,8 +159,8 @@ func (u *uplink) others() string {
 const lastSession = 999_999
 
 // nextSession returns the number after the remembered one and those in the folder. It ignores numbers that no process
-// of this worker can have reached: they were planted. After the last number it starts at 1 again. The coordinator
-// accepts any number from a worker whose session has been silent.
+// of this worker can have reached: they were planted. After the last number it starts at 1 again. After a silent
+// session, the coordinator accepts any number from the worker.
 func nextSession(remembered int, there []letter) int {
 	numbers := make([]int, 0, len(there))
 	for _, l := range there {

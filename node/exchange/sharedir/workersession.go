@@ -44,7 +44,7 @@ func newWorkerSession(c *server, worker string) *workerSession {
 	return &workerSession{server: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
 }
 
-// attend answers new messages and beats to the admission server for the worker.
+// attend answers new messages, and sends the worker's beats to the admission server.
 func (v *workerSession) attend(ctx context.Context) error {
 	if !v.met {
 		if err := v.meet(); err != nil {
@@ -84,7 +84,7 @@ func (v *workerSession) attend(ctx context.Context) error {
 // tidyEvery is the number of looks at a worker's messages between deletions of restored answers.
 const tidyEvery = 30
 
-// meet reads what a previous process of the coordinator answered.
+// meet reads the answers of the coordinator's previous process.
 func (v *workerSession) meet() error {
 	letters, err := v.out.letters()
 	if err != nil {
@@ -112,8 +112,8 @@ func (v *workerSession) meet() error {
 	return nil
 }
 
-// receive handles a new message: one of the newest session whose number exceeds the last answered number of its verb.
-// Deleted messages may come back, but their numbers are old.
+// receive handles a new message. A new message belongs to the newest session, and its number exceeds the last answered
+// number of its verb. Deleted messages may come back, but their numbers are old.
 func (v *workerSession) receive(ctx context.Context, l letter) error {
 	switch {
 	case l.session < v.session && (l.verb == verbBeat || !v.dead()), l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
@@ -228,7 +228,8 @@ func (v *workerSession) acceptBeat(l letter, e envelope) error {
 	return nil
 }
 
-// answerBeat beats for a worker that isn't silent. It writes the roster if it has changed or is old.
+// answerBeat sends a beat to the admission server unless the worker is silent. It writes the roster if it has changed
+// or is old.
 func (v *workerSession) answerBeat(ctx context.Context) error {
 	if v.beatSeen == 0 || v.left || !v.alive() {
 		return nil
@@ -285,7 +286,7 @@ func (v *workerSession) writeBeat(e envelope, body any) error {
 // that exists only on this machine.
 const keepReplies = 16
 
-// clear deletes answers whose requests are gone, because the worker has received them.
+// clear deletes the answers to deleted requests, because the worker has received these answers.
 func (v *workerSession) clear(waiting map[string]bool) error {
 	for stem, reply := range v.replies {
 		if waiting[stem] && (reply.session > v.session || reply.number > v.answered[reply.verb]-keepReplies) {
