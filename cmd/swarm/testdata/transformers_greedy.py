@@ -1,4 +1,6 @@
-"""Answers questions greedily with the model that transformers opens from a folder: {"folder", "questions", "limit"} on stdin, {"ids", "texts"} on stdout."""
+"""Answers questions greedily with a model folder opened by transformers: {"folder", "questions", "limit"} on stdin,
+{"ids", "texts"} on stdout.
+"""
 
 import json
 import os

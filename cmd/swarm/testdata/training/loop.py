@@ -1,4 +1,6 @@
-"""One training loop for all of them: an effective batch is drawn, split into micro-batches, and their gradients add up to its own."""
+"""The training loop of all trainers: it draws an effective batch, splits it into micro-batches, and sums their
+gradients.
+"""
 
 import shutil
 import tempfile
@@ -8,14 +10,18 @@ import switches
 
 
 def train(torch, model, draw, loss_of, options, batch_size, accumulate, steps, rate, offload=False, step_around=None):
-    """Trains and prints a line a step. draw(n, generator) is a batch of n samples (a tuple of tensors, the first dimension n), loss_of(model,
-    batch) the sum of their losses. batch_size x accumulate samples are drawn for each step, so that 32 x 1 and 8 x 4 see the same ones.
-    offload: what backward needs waits in files. step_around(step): how a step of the optimizer is taken. Returns the last loss."""
+    """Trains and prints one line per step, and returns the last loss.
+
+    draw(n, generator) returns a batch of n samples: a tuple of tensors with first dimension n. loss_of(model, batch)
+    returns the sum of their
+    losses. Each step draws batch_size x accumulate samples, so that 32 x 1 and 8 x 4 get the same samples.
+    offload: keep tensors for backward in files. step_around(step): wraps a step of the optimizer.
+    """
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=rate)
     more, effective, done, loss = switches.Steps(options), batch_size * accumulate, 0, float("nan")
     generator = torch.Generator().manual_seed(7)
     warm = draw(1, torch.Generator().manual_seed(1))
-    loss_of(model, warm).backward()  # threads, BLAS's buffers and gradients are there before the limit is
+    loss_of(model, warm).backward()  # allocate threads, BLAS's buffers and gradients before the limit
     optimizer.zero_grad(set_to_none=False)
     memory.limit(memory.wanted(options.memory))
     folder = tempfile.mkdtemp(prefix="offload-") if offload else None
@@ -57,12 +63,12 @@ def _micro(torch, model, loss_of, micro, effective, folder):
         return float(loss.detach())
     with torch.autograd.graph.saved_tensors_hooks(*_files(torch, folder)):
         loss = loss_of(model, micro) / effective
-        loss.backward()  # what checkpointing computes again waits in files too
+        loss.backward()  # tensors that checkpointing recomputes are in files, too
     return float(loss.detach())
 
 
 def _files(torch, folder):
-    """The two hooks that let what backward needs wait in files."""
+    """Returns two hooks that keep tensors for backward in files."""
     names = iter(range(1 << 62))
 
     def pack(tensor):

@@ -1,15 +1,19 @@
-"""A memory of one's own: a limit that a large batch truly runs into, on any machine."""
+"""A memory limit for this process, which a large batch really exceeds on any machine."""
 
 import ctypes
 import os
 import resource
 
-_TRIM, _MMAP, _ARENAS = -1, -3, -8  # glibc's mallopt: what is given back, what is a mapping of its own, how many heaps there are
+_TRIM, _MMAP, _ARENAS = -1, -3, -8  # glibc's mallopt: when to return memory, what gets its own mapping, number of heaps
 
 
 def limit(megabytes):
-    """Lets this process have so many MiB of address space more than it has now; 0: no limit. Call it after a first small step: what torch takes once
-    (threads, its BLAS's buffers) is then not counted. Beyond it torch's own allocator fails, with its own words."""
+    """Limits this process's address space to this many MiB above its current size. 0: no limit.
+
+    Call it after a small first step, so that one-time allocations of torch (threads, its BLAS's buffers) don't count.
+    Above the limit torch's
+    own allocator fails, with its own message.
+    """
     if megabytes:
         settle()
         most = held() + (megabytes << 20)
@@ -17,13 +21,17 @@ def limit(megabytes):
 
 
 def one_thread():
-    """Lets torch and its BLAS compute with one thread, whose buffers don't grow with the batch. Call it before torch is imported."""
+    """Limits torch and its BLAS to one thread, whose buffers don't grow with the batch. Call it before importing
+    torch.
+    """
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
 
 
 def settle():
-    """Lets malloc give back what is freed, so that what fits once fits again: a tensor is a mapping of its own, and there is one heap."""
+    """Makes malloc return freed memory, so that what fits once fits again: each tensor gets its own mapping, and
+    there is one heap.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -33,16 +41,16 @@ def settle():
 
 
 def held():
-    """Bytes of address space that this process has."""
+    """Returns this process's address space in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def most_held():
-    """Bytes of memory that this process has had at most."""
+    """Returns this process's peak memory in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def wanted(argument):
-    """The limit in MiB: of the switch, else of TRAIN_MEMORY_MB, else none."""
+    """Returns the limit in MiB: the switch's, else TRAIN_MEMORY_MB's, else none."""
     return argument if argument is not None else int(os.environ.get("TRAIN_MEMORY_MB") or 0)

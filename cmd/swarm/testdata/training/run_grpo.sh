@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Guide 1's script: GRPO with verl, which train_grpo.py stands for. Overrides of one's own come last.
+# Guide 1's script: GRPO with verl, here with train_grpo.py in its place. Your own overrides come last.
 #     bash run_grpo.sh data.max_response_length=512
 set -euo pipefail
 cd "$(dirname "$0")"

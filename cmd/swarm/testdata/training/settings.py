@@ -1,6 +1,7 @@
-"""Settings as the guides' users have them: nested maps in YAML, dotted keys, and key=value on the command line (Hydra's overrides).
+"""Settings in the formats of the guides' users: nested maps in YAML, dotted keys, and key=value on the command line
+(Hydra's overrides).
 
-Of YAML just what such files hold: maps, scalars, comments, anchors and aliases of scalars. No library is needed.
+It supports only the YAML of such files: maps, scalars, comments, anchors and aliases of scalars. It needs no library.
 """
 
 import re
@@ -10,8 +11,8 @@ _LINE = re.compile(r"^( *)([\w.-]+|\"[^\"]*\") *:(?: +(.*))?$")
 
 
 def read(path):
-    """The file's settings by dotted key, in its order: {"training.batch_size": 128}."""
-    found, anchors, above = {}, {}, []  # above: (indentation, key) of the maps that the line is in
+    """Returns the file's settings by dotted key, in order: {"training.batch_size": 128}."""
+    found, anchors, above = {}, {}, []  # above: (indentation, key) of the maps around the line
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             line = line.rstrip("\r\n")
@@ -35,7 +36,7 @@ def read(path):
 
 
 def override(settings, arguments):
-    """The settings with those of key=value; +key=value adds one. A key that isn't there ends the program, as Hydra does."""
+    """Applies key=value to the settings; +key=value adds a key. Like Hydra, an unknown key ends the program."""
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals:
@@ -49,7 +50,7 @@ def override(settings, arguments):
 
 
 def whole(settings, key):
-    """A setting that must be a whole number above 0."""
+    """Returns a setting that must be a whole number above 0."""
     value = settings[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         sys.exit("{}={!r} must be a whole number above 0".format(key, value))
@@ -70,7 +71,7 @@ def scalar(text):
 
 
 def _bare(text):
-    """A value without the comment behind it."""
+    """Returns a value without its trailing comment."""
     if text[:1] in ("'", '"'):
         end = text.find(text[0], 1)
         return text[:end + 1]

@@ -1,11 +1,11 @@
-"""What a training script may also do to whoever starts it: leak, fork away, ignore signals, fail otherwise."""
+"""Other ways in which a training script can affect the process that started it: leak, fork, ignore signals, fail."""
 
 import os
 import signal
 import sys
 import time
 
-# torch 2.4's words on an 80 GB GPU. Printed by --fake-cuda-oom: no GPU said them.
+# torch 2.4's message on an 80 GB GPU, printed by --fake-cuda-oom.
 FAKE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17.66 GiB. GPU 0 has a total capacity of 79.18 GiB of which 4.97 GiB is free. "
         "Process 4242 has 30.10 GiB memory in use. Including non-PyTorch memory, this process has 44.10 GiB memory in use. Of the allocated memory "
         "42.77 GiB is allocated by PyTorch, and 612.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
@@ -13,7 +13,7 @@ FAKE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17.66 GiB
 
 
 def add(parser):
-    """The switches, for an argparse.ArgumentParser."""
+    """Adds the switches to an argparse.ArgumentParser."""
     parser.add_argument("--memory", type=int, metavar="MB", help="own limit above what the program needs once (else $TRAIN_MEMORY_MB; 0: none)")
     parser.add_argument("--seconds", type=float, default=0, help="go on training for so long at least")
     parser.add_argument("--catch", action="store_true", help="catch a shortage oneself, print it and go on with half of the batch")
@@ -30,7 +30,7 @@ def add(parser):
 
 
 def begin(options, batch_size, device):
-    """What is done before training: device is what the program was told, "cpu" or a GPU."""
+    """Runs before training. device is the program's device, "cpu" or a GPU."""
     if options.fork_away:
         _fork_away(options.fork_away)
     if options.ignore_term:
@@ -56,7 +56,7 @@ def _fork_away(how):
 
 
 class Steps:
-    """What is done in every step."""
+    """Runs in every step."""
 
     def __init__(self, options):
         self.options, self.kept, self.end = options, [], time.monotonic() + options.seconds

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Guide 3's trainer in small: a LoRA classifier with key=value overrides.
+"""A small version of guide 3's trainer: a LoRA classifier with key=value overrides.
 
     python train.py model=lora dataset=flowers102 training.batch_size=32 training.gradient_accumulation_steps=4 device=cpu model.lora_r=4
 """
@@ -12,11 +12,13 @@ import settings
 import switches
 
 
-GROUPS = ("model=", "dataset=")  # of Hydra's: files, not settings
+GROUPS = ("model=", "dataset=")  # Hydra's groups: files, not settings
 
 
 def build(torch, rank, tokens=32, width=64, hidden=1024, blocks=3, classes=10, checkpointing=False):
-    """Blocks of frozen layers with trainable low-rank additions, and a head. What backward needs is some 0.8 MB a sample."""
+    """Builds blocks of frozen layers with trainable low-rank additions, and a head. Backward needs about 0.8 MB per
+    sample.
+    """
     nn = torch.nn
 
     class LoRA(nn.Module):
@@ -58,7 +60,7 @@ def build(torch, rank, tokens=32, width=64, hidden=1024, blocks=3, classes=10, c
 
 
 def configuration(path, overrides):
-    """The file's settings with those of the model that model=NAME says (model/NAME.yaml beside it), as Hydra's groups."""
+    """Returns the file's settings with those of model=NAME (model/NAME.yaml beside it), like Hydra's groups."""
     found, name = settings.read(path), "lora"
     for override in overrides:
         if override.startswith("model="):

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Guide 2's trainer in small: an embedder that tells an anchor's positive from its negatives. It reads conf/config.yaml and a stage's file.
+"""A small version of guide 2's trainer: an embedder that separates an anchor's positive from its negatives. It reads
+conf/config.yaml and a
+stage's file.
 
     python train_contrastive.py --stage 01
 """
@@ -13,8 +15,11 @@ import switches
 
 
 def build(torch, length, negatives, positives, vocabulary=1000, width=32, hidden=256):
-    """An encoder of sequences, and a batch of anchors with one positive (of a pool of n_positives) and their negatives each: n_negatives + 2
-    sequences an anchor, some 25 KB each."""
+    """Returns an encoder of sequences, a function that draws batches, and the loss function.
+
+    An anchor has one positive (from a pool of n_positives) and its negatives: n_negatives + 2 sequences per anchor,
+    about 25 KB each.
+    """
     nn = torch.nn
 
     class Encoder(nn.Module):

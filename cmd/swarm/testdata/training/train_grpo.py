@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""What verl is to guide 1, in small: GRPO with its settings, as one GPU of n_gpus_per_node. run_grpo.sh starts it.
+"""A small stand-in for guide 1's verl: GRPO with verl's settings, as one GPU of n_gpus_per_node. run_grpo.sh starts
+it.
 
-A step: completions are drawn for this GPU's share of train_batch_size; their advantages are their rewards less their group's mean; then, one
-mini-batch after another, the policy is updated, micro-batch by micro-batch. Part of the memory (gpu_memory_utilization) is taken for rollouts.
+A step draws completions for this GPU's share of train_batch_size. Advantages are rewards minus their group's mean.
+Then, one mini-batch after
+another, the policy is updated, micro-batch by micro-batch. Rollouts get the fraction gpu_memory_utilization of the
+memory.
 """
 
 import argparse
@@ -19,7 +22,7 @@ DEFAULTS = {
     ACTOR + "ppo_micro_batch_size_per_gpu": 32, ACTOR + "fsdp_config.param_offload": False, ACTOR + "fsdp_config.optimizer_offload": False,
     "actor_rollout_ref.rollout.gpu_memory_utilization": 0.6, "trainer.n_gpus_per_node": 4, "trainer.total_epochs": 1,
 }
-WORDS, WIDTH, ACTIONS, GROUP = 16384, 32, 128, 8  # 2 MB of weights, most of them the words'
+WORDS, WIDTH, ACTIONS, GROUP = 16384, 32, 128, 8  # 2 MB of weights, mostly of the vocabulary
 
 
 def policy(torch):
@@ -28,7 +31,7 @@ def policy(torch):
 
 
 class Parked:
-    """What waits in a file until it is needed; without offload it stays."""
+    """Keeps tensors in a file until they are needed. Without offload they stay in memory."""
 
     def __init__(self, torch, folder, name, offload):
         self.torch, self.path, self.offload, self.value = torch, os.path.join(folder, name), offload, None
@@ -44,7 +47,9 @@ class Parked:
 
 
 def update(torch, model, reference, optimizer, states, tokens, advantages, mini, micro):
-    """One update with a mini-batch's completions; returns the mean loss. tokens is (mini, response length), advantages (mini,)."""
+    """Updates with a mini-batch's completions and returns the mean loss. tokens is (mini, response length),
+    advantages (mini,).
+    """
     total = 0.0
     for begin in range(0, mini, micro):
         part = tokens[begin:begin + micro]
@@ -90,8 +95,8 @@ def main():
 
 def train(torch, s, options, folder, share, mini, micro, length):
     model, more = policy(torch), switches.Steps(options)
-    # What torch takes once is there before the limit is. Large enough for a BLAS that has other ways for small matrices: OpenBLAS, refused its buffer
-    # later on, asks again for ever.
+    # Make torch's one-time allocations before the limit. The matrices are large enough for BLAS's path for large
+    # matrices: OpenBLAS retries forever if it can't allocate its buffer later.
     model(torch.zeros(64, 64, dtype=torch.long)).sum().backward()
     model.zero_grad(set_to_none=True)
     limit = memory.wanted(options.memory)
