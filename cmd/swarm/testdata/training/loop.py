@@ -13,8 +13,8 @@ def train(torch, model, draw, loss_of, options, batch_size, accumulate, steps, r
     """Trains and prints one line per step, and returns the last loss.
 
     draw(n, generator) returns a batch of n samples: a tuple of tensors with first dimension n. loss_of(model, batch)
-    returns the sum of their
-    losses. Each step draws batch_size x accumulate samples, so that 32 x 1 and 8 x 4 get the same samples.
+    returns the sum of their losses. Each step draws batch_size x accumulate samples, so that 32 x 1 and 8 x 4 get the
+    same samples.
     offload: keep tensors for backward in files. step_around(step): wraps a step of the optimizer.
     """
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=rate)

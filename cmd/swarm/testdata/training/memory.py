@@ -11,8 +11,7 @@ def limit(megabytes):
     """Limits this process's address space to this many MiB above its current size. 0: no limit.
 
     Call it after a small first step, so that one-time allocations of torch (threads, its BLAS's buffers) don't count.
-    Above the limit torch's
-    own allocator fails, with its own message.
+    Above the limit torch's own allocator fails, with its own message.
     """
     if megabytes:
         settle()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A small version of guide 2's trainer: an embedder that separates an anchor's positive from its negatives. It reads
-conf/config.yaml and a
-stage's file.
+"""A small version of guide 2's trainer: an embedder that separates an anchor's positive from its negatives.
+
+It reads conf/config.yaml and a stage's file.
 
     python train_contrastive.py --stage 01
 """

@@ -3,9 +3,8 @@
 it.
 
 A step draws completions for this GPU's share of train_batch_size. Advantages are rewards minus their group's mean.
-Then, one mini-batch after
-another, the policy is updated, micro-batch by micro-batch. Rollouts get the fraction gpu_memory_utilization of the
-memory.
+Then, one mini-batch after another, the policy is updated, micro-batch by micro-batch. Rollouts get the fraction
+gpu_memory_utilization of the memory.
 """
 
 import argparse
