@@ -1,10 +1,10 @@
-"""A trainer that knows nothing of SAPO, as nodes of a swarm: a softmax policy over the arms of a contextual bandit, trained by REINFORCE with
-a baseline (Williams 1992). Standard library only.
+"""A trainer without SAPO as a node of a swarm: a softmax policy over the arms of a contextual bandit, trained by
+REINFORCE with a baseline (Williams 1992). It uses only the standard library.
 
     swarm up --node-command "python3 notebooks-bridge/examples/reinforce.py" --name bandit --device cpu --nodes 2 --rounds 50
 
-It shows all that swarm_bridge.Node is for: leases, rounds, checkpoints and going on from one, an orderly stop, and an end for want of memory
-that the launcher understands. Take it as a pattern: replace Policy and play() by your own.
+It shows all uses of swarm_bridge.Node: leases, rounds, checkpoints and resuming from one, an orderly stop, and a
+memory failure that the launcher understands. To use it as a template, replace Policy and play().
 """
 
 import json
@@ -22,7 +22,7 @@ CONTEXTS, ARMS, BATCH, RATE = 4, 5, 64, 0.1
 
 
 class Bandit:
-    """Pays 1 with a chance that depends on context and arm. Every node of a run meets the same one."""
+    """Pays 1 with a probability that depends on context and arm. All nodes of a run have the same bandit."""
 
     def __init__(self, seed):
         draw = random.Random(seed)
@@ -30,7 +30,7 @@ class Bandit:
 
 
 class Policy:
-    """logits[context][arm], and a running mean of rewards that they are compared with."""
+    """logits[context][arm], and a running mean of rewards as the baseline."""
 
     def __init__(self):
         self.logits = [[0.0] * ARMS for _ in range(CONTEXTS)]
@@ -54,7 +54,7 @@ class Policy:
 
 
 def play(policy, bandit, draw):
-    """One batch of (context, arm, reward)."""
+    """Returns one batch of (context, arm, reward)."""
     plays = []
     for _ in range(BATCH):
         context = draw.randrange(CONTEXTS)
@@ -89,12 +89,12 @@ def main():
         policy.restore(path)
     bandit = Bandit(node.seed)
     node.loaded(model="bandit", parameters=CONTEXTS * ARMS)
-    print("goes on at round", policy.rounds)  # to the node's log: stdout is the launcher's
+    print("goes on at round", policy.rounds)  # to the node's log: the launcher owns stdout
     every = node.config["checkpoint_every"] or node.rounds
     for number in range(policy.rounds, node.rounds):
         if node.stopping:
             break
-        draw = random.Random("{} {} {}".format(node.seed, node.name, number))  # the same, whenever and however often the round is done
+        draw = random.Random("{} {} {}".format(node.seed, node.name, number))  # equal for every repetition of the round
         node.state("generating", number)
         with node.lease("generate"):
             began = time.monotonic()
@@ -113,7 +113,7 @@ def main():
         if policy.rounds % every == 0 or policy.rounds == node.rounds:
             policy.save(path)
             node.checkpoint(path, policy.rounds)
-    if policy.rounds < node.rounds:  # a stop: the next life goes on here
+    if policy.rounds < node.rounds:  # after a stop: a restarted node resumes here
         policy.save(path)
         node.checkpoint(path, policy.rounds)
 

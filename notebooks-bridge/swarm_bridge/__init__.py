@@ -1,14 +1,17 @@
-"""swarm from notebooks and from Python: start a swarm, watch it, read what it recorded, plot it, and let one's own trainer take part.
+"""swarm from notebooks and Python: start a swarm, watch it, read its records, plot them, and run your own trainer as
+a node.
 
     import swarm_bridge
     run = swarm_bridge.up(config="4loc4ext", nodes="auto")
     run.watch()
     run.plot_rewards()
 
-Runs live in processes of their own: a kernel that restarts finds them again with attach(). Everything is read from the database (mode=ro) or
-asked of the swarm program; no statistic is computed here. The standard library is enough but for frame() (pandas) and plots (matplotlib).
+Runs are separate processes: after a kernel restart, attach() finds them. The package reads the database (mode=ro) or
+calls the swarm program. It computes no statistics itself. It needs only the standard library, except for frame()
+(pandas) and plots (matplotlib).
 
-A trainer that minds its own memory has the guides' functions: find_best_device, retry_on_oom, OOMHandler, adaptive_batch_training, get_gpu_info …
+For trainers that manage their own memory it has the guides' functions: find_best_device, retry_on_oom, OOMHandler,
+adaptive_batch_training, get_gpu_info …
 """
 
 from .company import Workers, invite, join, workers

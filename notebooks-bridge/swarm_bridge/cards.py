@@ -1,6 +1,7 @@
-"""Which NVIDIA GPUs this process may use, and how much of them is free: asked of nvidia-smi, which starts no CUDA, or else of torch.
+"""The NVIDIA GPUs that this process may use, and their free memory, from nvidia-smi, which does not start CUDA, or
+else from torch.
 
-torch is imported where it is installed and nothing else is needed. A GPU's index is CUDA's: what `cuda:0` means to this process, under
+torch is optional and imported if it is installed. A GPU's index is CUDA's: the N of `cuda:N` in this process, under
 CUDA_VISIBLE_DEVICES.
 """
 
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 logger = logging.getLogger("swarm_bridge")
 
 QUERY = "--query-gpu=index,uuid,memory.total,memory.free,name"
-TIMEOUT = 10.0  # seconds; a driver that hangs is as good as none
+TIMEOUT = 10.0  # seconds; a driver that hangs counts as absent
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU that this process sees; total and free in bytes, free as the driver tells, whoever holds the rest."""
+    """A GPU visible to this process. total and free are in bytes. free is the driver's figure, whichever process
+    holds the rest.
+    """
 
     index: int
     uuid: str
@@ -30,12 +33,12 @@ class Card:
 
 
 def torch_if_there():
-    """torch, imported if it is installed; None where it isn't, or where importing it fails."""
+    """Returns torch, imported if it is installed; None if it isn't installed or its import fails."""
     if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
         return None
     try:
         import torch
-        torch.cuda.is_available  # a torch that is still being imported, or a folder of that name, has none
+        torch.cuda.is_available  # a torch that is still being imported, or an unrelated folder, has no such attribute
         return torch
     except (ImportError, OSError, AttributeError) as error:
         logger.warning("torch can't be used: %s", error)
@@ -43,7 +46,7 @@ def torch_if_there():
 
 
 def cuda_in_use():
-    """torch.cuda if this process has started it, else None. It never imports torch, nor starts CUDA."""
+    """Returns torch.cuda if this process has started CUDA, else None. It never imports torch or starts CUDA."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         return cuda if cuda is not None and cuda.is_initialized() else None
@@ -52,7 +55,7 @@ def cuda_in_use():
 
 
 def cards():
-    """The Cards that this process sees, and why there are none ("" where there are)."""
+    """Returns the Cards visible to this process, and the reason if there are none (else "")."""
     torch = torch_if_there()
     if torch is not None and not torch.cuda.is_available():
         return [], "torch {} sees no GPU".format(torch.__version__)
@@ -66,7 +69,7 @@ def cards():
 
 
 def ask_nvidia_smi():
-    """All GPUs of the host as nvidia-smi counts them, and why there are none ("" where there are)."""
+    """Returns all GPUs of the host in nvidia-smi's order, and the reason if there are none (else "")."""
     try:
         done = subprocess.run(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=TIMEOUT)
@@ -85,7 +88,7 @@ def ask_nvidia_smi():
 
 
 def _card(line):
-    """One line of nvidia-smi's; None for what isn't one, or a GPU whose memory it doesn't tell ("[N/A]")."""
+    """Parses one line of nvidia-smi. Returns None for other text, or for a GPU without memory figures ("[N/A]")."""
     fields = [field.strip() for field in line.split(",", 4)]
     try:
         index, uuid, total, free, name = int(fields[0]), fields[1], int(fields[2]), int(fields[3]), fields[4]
@@ -95,8 +98,11 @@ def _card(line):
 
 
 def visible(listed, setting):
-    """Those of the listed Cards that CUDA_VISIBLE_DEVICES=setting (None: not set) leaves, numbered as CUDA then numbers them: in its order, up
-    to the first entry that names no GPU; none at all where one is named twice. An entry is an index or the beginning of a UUID."""
+    """Returns the Cards that CUDA_VISIBLE_DEVICES=setting leaves (None: not set), numbered like CUDA.
+
+    CUDA keeps the setting's order, up to the first entry that names no GPU. A GPU named twice leaves none. An entry
+    is an index or the beginning of a UUID.
+    """
     if setting is None:
         return listed
     seen = []
@@ -111,12 +117,16 @@ def visible(listed, setting):
 
 
 def _same_order(listed):
-    """Whether CUDA counts these as nvidia-smi does: it puts the fastest first unless told otherwise, which equal cards don't show."""
+    """Tells whether CUDA numbers these GPUs like nvidia-smi. By default CUDA puts the fastest first, which makes no
+    difference for equal cards.
+    """
     return os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({c.name for c in listed}) <= 1
 
 
 def ask_torch(torch):
-    """The Cards as torch sees them. This starts CUDA on each of them, some hundred MB a GPU; ROCm's and MIG's are only told here."""
+    """Returns the Cards from torch. This starts CUDA on each of them, some hundred MB per GPU. Only torch reports
+    ROCm and MIG devices.
+    """
     seen = []
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)

@@ -1,4 +1,4 @@
-"""Swarms of several people: join one that somebody coordinates, let others in, and see who takes part."""
+"""Swarms across hosts: join a swarm, invite others, and list the workers."""
 
 import re
 
@@ -11,19 +11,20 @@ _INVITATION = re.compile(r"(?:tls|nats)://[^\s'\"]+")
 
 
 def join(invitation=None, shared=None, experiment=None, node_id=None, home=None, attach=False, **flags):
-    """Starts `swarm join` in the background, or goes on with this host's part in that swarm, and returns its Run: called RUN.WORKER, it is what
-    this host trains, recorded here as well as at the coordinator.
+    """Starts `swarm join` in the background, or resumes this host's part in that swarm. Returns its Run, called
+    RUN.WORKER. The part is recorded here and at the coordinator.
 
-    invitation is what the coordinator handed out, the whole line or what join takes; else $SWARM_JOIN. It is never among the arguments of a
-    process. With shared and experiment the swarm is one that a synced folder carries: this waits for the experiment to appear there, says so,
-    and may be interrupted. flags are those of `swarm join`: nodes=1, name="anna", model="gpt2", generate_only=True … attach: where this
-    host's part runs already, return it. Raises SwarmError with the program's exit code, cause and remedy.
+    invitation is the coordinator's whole line or only the invitation in it; default: $SWARM_JOIN. It is never passed
+    in process arguments. With shared and experiment, the swarm uses a synced folder. Then join prints that it waits
+    for the experiment to appear there, and can be interrupted. flags are those of `swarm join`: nodes=1, name="anna",
+    model="gpt2", generate_only=True … attach: return this host's part if it is already running. Raises SwarmError
+    with the program's exit code, cause and remedy.
     """
     if invitation and shared:
         raise SwarmError("an invitation and shared= are two ways into two swarms", USAGE, "one of them")
     home, environment = program.home_folder(home), {}
     if invitation:
-        environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # the predecessor's folder would come first
+        environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # otherwise the predecessor's folder would win
     found = _here(home, experiment, flags.get("name") or node_id) if attach else None
     if found:
         return found
@@ -39,7 +40,9 @@ def join(invitation=None, shared=None, experiment=None, node_id=None, home=None,
 
 
 def _here(home, experiment, worker):
-    """The Run under this home that is that worker's part in a swarm and goes on now; None where there is none, or several."""
+    """Returns the running Run under this home that is the worker's part in a swarm; None if there is none, or
+    several.
+    """
     if not worker:
         return None
     begins, ends = experiment + "-" if experiment else "", "." + worker
@@ -49,21 +52,27 @@ def _here(home, experiment, worker):
 
 
 def bare(text):
-    """What `swarm join` takes, of a line that was handed out: as printed, or that alone. What holds none is left as it is: the program says why."""
+    """Returns the invitation in a line from the coordinator, which may be the whole line. Other text is returned
+    unchanged, so that the program reports the error.
+    """
     found = _INVITATION.search(text)
     return found.group(0) if found else text.strip()
 
 
 def invite(name=None, once=False, home=None):
-    """The line that lets others join this home's swarms, a secret: that which `up` prints, or with a name one for that worker alone; once: it
-    works a single time. Raises SwarmError where no swarm of this home has been open to others over a network."""
+    """Returns a line that lets others join this home's swarms. It is a secret.
+
+    Without a name it is the line that `up` prints, with a name one for that worker alone. once: it works a single
+    time. Raises SwarmError if no swarm of this home has been open to others over a network.
+    """
     args = ["workers", "invite"] + [name] * bool(name) + ["--once"] * once
     return program.call(args, program.home_folder(home)).strip()
 
 
 class Workers(list):
-    """The rows of `swarm workers -o json`, a dictionary a host that joined, shown as a table in a notebook. run is whose they are, listed are
-    those who may join or may not any more."""
+    """The rows of `swarm workers -o json`, one dictionary per worker, shown as a table in a notebook. run is the
+    run's name. listed are the workers and invitations with access, and the revoked ones.
+    """
 
     def __init__(self, document):
         super().__init__(document["workers"])
@@ -76,7 +85,7 @@ class Workers(list):
         return page.text_table(COLUMNS, self._cells())
 
     def frame(self):
-        """Its rows in a pandas.DataFrame."""
+        """Returns the rows in a pandas.DataFrame."""
         from .database import frame_of
         return frame_of(list(self))
 
@@ -92,6 +101,9 @@ def _cells(row):
 
 
 def workers(name=None, home=None):
-    """The Workers of a run or of an experiment's newest; without a name those of the newest run of all. On a host that has joined there are none:
-    the coordinator knows them. Raises SwarmError for a run that isn't recorded and where nothing has run."""
+    """Returns the Workers of a run or of an experiment's newest run. Without a name: the newest run of all.
+
+    A joined host has none, because only the coordinator records them. Raises SwarmError if the run isn't recorded, or
+    if there are no runs.
+    """
     return Workers(program.document(["workers"] + [name] * (name is not None), program.home_folder(home)))

@@ -1,11 +1,11 @@
-"""Which configuration is better: the program's verdict."""
+"""The program's verdict on which configuration is better."""
 
 from . import page, program
 
 COLUMNS = ("experiment", "config", "runs", "rounds", "cumulative_reward", "improvement", "verdict", "paper_improvement", "eval_reward", "ci_low",
            "ci_high", "p_value")
 _PERCENT = ("improvement", "ci_low", "ci_high", "paper_improvement")
-_GATE = (0, 5, 6)  # better, worse, undecided: answers, not failures
+_GATE = (0, 5, 6)  # better, worse, undecided: results, not failures
 
 
 class Comparison(dict):
@@ -18,7 +18,7 @@ class Comparison(dict):
         return page.text_table(COLUMNS, self._cells())
 
     def frame(self):
-        """Its rows in a pandas.DataFrame."""
+        """Returns the rows in a pandas.DataFrame."""
         from .database import frame_of
         return frame_of(self["rows"])
 
@@ -28,14 +28,17 @@ class Comparison(dict):
 
 
 def compare(*experiments, baseline=None, home=None, **flags):
-    """The Comparison of experiments, those named or all: means over runs, improvements over the baseline, intervals, p-values and verdicts. flags
-    are those of `swarm compare` (by="config", measure="eval", target=0.5 …)."""
+    """Returns the Comparison of the named experiments, or of all: means over runs, improvements over the baseline,
+    intervals, p-values and verdicts. flags are those of `swarm compare` (by="config", measure="eval", target=0.5 …).
+    """
     args = list(experiments) + program.arguments(dict(flags, baseline=baseline))
     return Comparison(program.document(["compare"] + args, program.home_folder(home), _GATE))
 
 
 def plan(home=None, **flags):
-    """The document of `swarm plan -o json`: how many nodes fit, where, and why. flags are those of `swarm plan` (gpu_memory="15GB" …)."""
+    """Returns the document of `swarm plan -o json`: how many nodes fit, where, and why. flags are those of `swarm
+    plan` (gpu_memory="15GB" …).
+    """
     return program.document(["plan"] + program.arguments(flags), program.home_folder(home))
 
 

@@ -1,4 +1,4 @@
-"""The database, read and never written: swarm.db under the home, while others may be writing it."""
+"""Reads the database, swarm.db under the home, while other processes may write it. It never writes."""
 
 import os
 import sqlite3
@@ -8,7 +8,7 @@ from urllib.parse import quote
 from .errors import USAGE, NothingHere, SwarmError
 from .program import home_folder
 
-# What rows() and frame() know, and the database's table of it (docs/METRICS.md has every column, unit and formula).
+# Table names of rows() and frame(), and the database's tables (docs/METRICS.md has every column, unit and formula).
 TABLES = {
     "runs": "runs", "nodes": "nodes", "rounds": "rounds", "tasks": "task_rewards", "peers": "peers", "memory": "memory", "devices": "devices",
     "checkpoints": "checkpoints", "events": "events", "evals": "evals", "eval_questions": "eval_questions", "attempts": "attempts",
@@ -17,29 +17,30 @@ TABLES = {
 }
 
 APPLICATION_ID = 0x5357524D  # "SWRM" in SQLite's header
-BUSY_SECONDS = 5.0  # a database that is locked for longer is an error
+BUSY_SECONDS = 5.0  # a longer lock is an error
 
 
 def rows(table, run=None, home=None):
-    """The rows of a table as dictionaries by column: "rounds", "memory", "evals", "tasks", "events", "runs" … (TABLES).
+    """Returns the rows of a table as dictionaries by column: "rounds", "memory", "evals", "tasks", "events", "runs" …
+    (TABLES).
 
-    run is a run or an experiment, or a list of them; None: all. Every row but those of runs begins with its run's experiment and seed. What
-    was not a number is None (the column non_finite says what it was). Raises SwarmError for an unknown table, a run that isn't recorded, and a
-    database that is missing, locked or not swarm's.
+    run is a run or an experiment, or a list of them; None: all. Every row, except those of runs, begins with its
+    run's experiment and seed. A value that was not a number is None. The column non_finite says what it was. Raises
+    SwarmError for an unknown table, a run that isn't recorded, and a database that is missing, locked or not swarm's.
     """
     columns, values = _table(table, run, home)
     return [dict(zip(columns, v)) for v in values]
 
 
 def frame(table, run=None, home=None):
-    """The same as rows() in a pandas.DataFrame. Raises SwarmError where there is no pandas; rows() needs none."""
+    """Returns rows() in a pandas.DataFrame. Raises SwarmError without pandas, which rows() doesn't need."""
     pandas = _pandas("rows({!r})".format(table))
     columns, values = _table(table, run, home)
     return pandas.DataFrame(values, columns=columns)
 
 
 def frame_of(dictionaries):
-    """A pandas.DataFrame of rows that are there already."""
+    """Returns existing rows in a pandas.DataFrame."""
     return _pandas("the list itself").DataFrame(dictionaries)
 
 
@@ -52,7 +53,7 @@ def _pandas(otherwise):
 
 
 def _table(table, run, home):
-    """The columns of a table and its rows as tuples."""
+    """Returns the columns of a table and its rows as tuples."""
     if table not in TABLES:
         raise SwarmError("there is no table {!r}: it is one of {}".format(table, ", ".join(TABLES)), USAGE)
     path = os.path.join(home_folder(home), "swarm.db")
@@ -60,7 +61,7 @@ def _table(table, run, home):
     try:
         with closing(_open(path)) as db:
             _check(db, path)
-            db.execute("BEGIN")  # one moment for all that follows
+            db.execute("BEGIN")  # one snapshot for all queries
             runs = _runs(db, names)
             if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (TABLES[table],)).fetchone():
                 raise SwarmError("{} has no {} yet: an older swarm wrote it".format(path, table), USAGE,
@@ -77,14 +78,14 @@ def _open(path):
 
 
 def _check(db, path):
-    if not db.execute("SELECT 1 FROM sqlite_master").fetchone():  # swarm up is about to make it
+    if not db.execute("SELECT 1 FROM sqlite_master").fetchone():  # swarm up is creating it
         raise NothingHere("nothing has run under {} yet".format(os.path.dirname(path)), USAGE, "swarm_bridge.up(), or another home")
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SwarmError("{} is not a database of swarm's".format(path), USAGE, "another home")
 
 
 def _runs(db, names):
-    """Run, experiment and seed of the runs of those names, oldest first."""
+    """Returns run, experiment and seed of the runs with those names, oldest first."""
     found = db.execute("SELECT run, experiment, seed FROM runs ORDER BY started, run").fetchall()
     if names is None:
         return found

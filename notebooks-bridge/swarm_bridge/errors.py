@@ -1,15 +1,15 @@
-"""What goes wrong, as one exception."""
+"""The exception for all failures."""
 
 # Exit codes of the program (docs/CLI.md).
 DONE, FAILED, USAGE, NO_ROOM, LOST = 0, 1, 2, 3, 4
 
 
 class SwarmError(Exception):
-    """A failure in one line, with its remedy where there is one.
+    """A failure in one line, with its remedy if there is one.
 
-    code is the program's exit code, or that of the command it stands for: 1 failed, 2 bad usage or configuration, 3 not enough memory or GPU,
-    4 some nodes gave up, 130/143 stopped by a signal. remedy is what to do, "" where nobody knows. output is all that the program printed to
-    stderr, "" where no program was involved.
+    code is the program's exit code, or that of the command it stands for: 1 failed, 2 bad usage or configuration, 3
+    not enough memory or GPU, 4 some nodes gave up, 130/143 stopped by a signal. remedy is the fix, "" if unknown.
+    output is the program's stderr, "" if no program ran.
     """
 
     def __init__(self, message, code=FAILED, remedy="", output=""):
@@ -23,14 +23,15 @@ class SwarmError(Exception):
 
 
 class NothingHere(SwarmError):
-    """There is no database yet: nothing has run under this home."""
+    """There is no database: no run has started under this home."""
 
 
 def from_output(text, code, command):
-    """The SwarmError of a program that ended with a code other than 0 and printed text to stderr: its last lines "Error:" and "Try:", with the
-    indented lines between them."""
+    """Returns the SwarmError for a program's exit code and stderr: its last lines "Error:" and "Try:", with the
+    indented lines between them.
+    """
     message, remedy, listed = "", "", []
-    within = False  # right below an "Error:" line
+    within = False  # directly below an "Error:" line
     for line in text.splitlines():
         if line.startswith("Error: "):
             message, remedy, listed, within = line[len("Error: "):], "", [], True

@@ -1,4 +1,6 @@
-"""What ended a trainer, as the launcher decides by it: a cause (event.Cause*), a line, and an exit code (the launcher's contract)."""
+"""A trainer's failure in the launcher's terms: a cause (event.Cause*), a line, and an exit code (the launcher's
+contract).
+"""
 
 import errno
 
@@ -9,7 +11,7 @@ HOST_SAYS = ("defaultcpuallocator", "not enough memory", "can't allocate memory"
 
 
 def classify(error):
-    """Cause, message and exit code of an exception that a trainer dies of."""
+    """Returns cause, message and exit code for an exception that ends a trainer."""
     message = "{}: {}".format(type(error).__name__, error) if str(error) else type(error).__name__
     message = " ".join(message.split())[:2000]
     said = message.lower()

@@ -1,7 +1,9 @@
-"""What GPUs there are and what they have left, with the names and signatures of the guides' own scripts, so that those keep working.
+"""GPUs and their free memory, with the names and signatures of the guides' own scripts, so that those scripts keep
+working.
 
-Guide 0: get_gpu_info, clear_gpu_cache, get_optimal_batch_size, wrap_model_for_multi_gpu. Guide 3: get_gpu_memory_info, find_best_device,
-wait_for_device, clear_gpu_memory, memory_summary, print_memory_summary. Their _mb are nvidia-smi's (2**20 bytes) and their _gb torch's (2**30).
+Guide 0: get_gpu_info, clear_gpu_cache, get_optimal_batch_size, wrap_model_for_multi_gpu. Guide 3:
+get_gpu_memory_info, find_best_device, wait_for_device, clear_gpu_memory, memory_summary, print_memory_summary. _mb is
+MiB as in nvidia-smi (2**20 bytes), _gb is GiB as in torch (2**30 bytes).
 """
 
 import gc
@@ -16,14 +18,18 @@ logger = logging.getLogger("swarm_bridge")
 
 GIB = 1 << 30
 
-# Guide 0's "Memory Calculation", in GB of 10**9 bytes; gpu.RecommendedBatch in Go is the same.
+# Guide 0's "Memory Calculation", in GB of 10**9 bytes. gpu.RecommendedBatch in Go has the same values.
 MODEL_GB, OVERHEAD_GB, FACTOR = 1.5, 2.0, 2.5
 
 
 def get_gpu_info():
-    """{"available", "device_count", "devices", "reason"}: a dictionary for each GPU that this process sees, as CUDA counts them: index, name,
-    uuid, total_memory_gb, free_memory_gb (the driver's: what others hold is not free), allocated_memory_gb and reserved_memory_gb (this process's,
-    by torch), compute_capability ("" without torch), total_memory_bytes, free_memory_bytes. reason is why there are none, or ""."""
+    """Returns {"available", "device_count", "devices", "reason"}.
+
+    devices has a dictionary for each GPU visible to this process, in CUDA's order: index, name, uuid,
+    total_memory_gb, free_memory_gb (from the driver, without other processes' memory), allocated_memory_gb and
+    reserved_memory_gb (this process's, from torch), compute_capability ("" without torch), total_memory_bytes,
+    free_memory_bytes. reason says why there are none, or is "".
+    """
     found, reason = cards()
     torch, cuda = torch_if_there() if found else None, cuda_in_use()
     devices = []
@@ -43,13 +49,14 @@ def get_gpu_info():
 
 
 def get_gpu_memory_info():
-    """(index, free, total) of each GPU that this process sees, in MiB; an empty list where there is none."""
+    """Returns (index, free, total) of each GPU visible to this process, in MiB; an empty list if there is none."""
     return [(c.index, c.free // MIB, c.total // MIB) for c in cards()[0]]
 
 
 def find_best_device(min_memory_mb=4000, exclude_devices=None):
-    """"cuda:N" of the GPU with most free memory, at least min_memory_mb (MiB) of it and not among exclude_devices (indices or "cuda:N");
-    "cpu" where there is none, with a warning that says why."""
+    """Returns "cuda:N" of the GPU with the most free memory, if it has at least min_memory_mb (MiB) and isn't in
+    exclude_devices (indices or "cuda:N"). Otherwise it returns "cpu" and warns why.
+    """
     excluded = {_index(device) for device in exclude_devices or ()}
     found, reason = cards()
     fit = [c for c in found if c.free >= min_memory_mb * MIB and c.index not in excluded]
@@ -64,14 +71,16 @@ def find_best_device(min_memory_mb=4000, exclude_devices=None):
 
 
 def wait_for_device(min_memory_mb=4000, timeout_minutes=60, check_interval_seconds=30):
-    """find_best_device as soon as a GPU has that much free; None when the time is up, and at once where there is no GPU to wait for. Jobs that
-    wait so don't know of each other: `swarm run --wait-for-gpu` serves them in order."""
+    """Waits until find_best_device finds a GPU. Returns None after timeout_minutes, and at once if there is no GPU.
+
+    Jobs that wait with this function don't coordinate. `swarm run --wait-for-gpu` serves jobs in order.
+    """
     end = time.monotonic() + timeout_minutes * 60
     while True:
         found, reason = cards()
         if any(c.free >= min_memory_mb * MIB for c in found):
             device = find_best_device(min_memory_mb)
-            if device != "cpu":  # somebody may have been faster
+            if device != "cpu":  # another process may have taken the memory
                 return device
         left = end - time.monotonic()
         if not found or left <= 0:
@@ -82,8 +91,12 @@ def wait_for_device(min_memory_mb=4000, timeout_minutes=60, check_interval_secon
 
 
 def get_optimal_batch_size(model_size_gb=MODEL_GB, available_memory_gb=None):
-    """Guide 0's batch size: (available - 2) / (model size x 2.5), at least 1. available_memory_gb None: the whole of the smallest GPU that this
-    process sees, in 10**9 bytes, as `swarm gpu` recommends; 1 where there is no GPU. It knows nothing of the model: `swarm tune` does."""
+    """Returns guide 0's batch size: (available - 2) / (model size x 2.5), at least 1.
+
+    available_memory_gb None: the total memory of the smallest GPU visible to this process, in 10**9 bytes, as `swarm
+    gpu` recommends; 1 without a GPU. The formula ignores everything about the model except its size. `swarm tune`
+    takes more into account.
+    """
     if not model_size_gb > 0:
         raise SwarmError("model_size_gb={!r} must be above 0".format(model_size_gb), USAGE)
     if available_memory_gb is None:
@@ -95,8 +108,10 @@ def get_optimal_batch_size(model_size_gb=MODEL_GB, available_memory_gb=None):
 
 
 def clear_gpu_cache():
-    """Collects garbage and gives what torch's allocator caches back to the driver: True if torch uses a GPU here, else False. It neither imports
-    torch nor starts CUDA: a process that hasn't yet caches nothing. Tensors that something still refers to stay."""
+    """Collects garbage and frees the cache of torch's allocator. Returns True if torch uses a GPU here, else False.
+
+    It never imports torch or starts CUDA: without CUDA there is no cache. Tensors with references remain.
+    """
     gc.collect()
     cuda = cuda_in_use()
     if cuda is None:
@@ -107,13 +122,18 @@ def clear_gpu_cache():
 
 
 def clear_gpu_memory(device=None):
-    """clear_gpu_cache; the device is taken for the guide's sake: torch empties the caches of all GPUs at once."""
+    """Calls clear_gpu_cache. The argument exists for compatibility with the guide: torch empties the caches of all
+    GPUs at once.
+    """
     clear_gpu_cache()
 
 
 def memory_summary(device=None):
-    """What this process holds, as the guide prints it: lines Allocated, Reserved and Max Allocated of a GPU in GB of 2**30 bytes, by torch; of
-    "cpu" Resident and Max Resident, by the kernel. device None: the current GPU if torch uses one, else the CPU."""
+    """Returns this process's memory in the guide's format.
+
+    For a GPU: lines Allocated, Reserved and Max Allocated, in GB of 2**30 bytes, from torch. For "cpu": Resident and
+    Max Resident, from the kernel. device None: the current GPU if torch uses one, else the CPU.
+    """
     cuda = cuda_in_use()
     if device is None:
         device = "cpu" if cuda is None else "cuda:{}".format(cuda.current_device())
@@ -140,9 +160,12 @@ def _summary(of, device, lines):
 
 
 def wrap_model_for_multi_gpu(model, device_ids=None):
-    """Guide 0's multi-GPU wrapper: the model in torch.nn.DataParallel over device_ids (None: all GPUs) where there are several, on the GPU where
-    there is one, as it is where there is none or where it is wrapped already. Memory is not halved by it: each GPU holds the whole model, and
-    the first of them the outputs as well. Several processes (torchrun, DistributedDataParallel) are faster."""
+    """Guide 0's multi-GPU wrapper: returns the model in torch.nn.DataParallel over device_ids (None: all GPUs).
+
+    With one GPU it returns the model on that GPU. Without a GPU, or if the model is already wrapped, it returns the
+    model unchanged. It doesn't reduce memory: each GPU holds the whole model, and the first also holds the outputs.
+    Several processes (torchrun, DistributedDataParallel) are faster.
+    """
     torch = torch_if_there()
     if torch is None:
         raise SwarmError("wrap_model_for_multi_gpu needs torch, which is not installed", USAGE, "pip install torch")
@@ -154,12 +177,12 @@ def wrap_model_for_multi_gpu(model, device_ids=None):
     ids = list(range(torch.cuda.device_count())) if device_ids is None else [_index(device) for device in device_ids]
     if not ids:
         raise SwarmError("device_ids is empty", USAGE, "None for all GPUs")
-    model = model.to("cuda:{}".format(ids[0]))  # DataParallel takes its parameters from the first
+    model = model.to("cuda:{}".format(ids[0]))  # DataParallel copies parameters from the first
     return model if len(ids) == 1 else torch.nn.DataParallel(model, device_ids=ids)
 
 
 def _index(device):
-    """The number of a GPU: 1 of 1, "1", "cuda:1" and torch.device("cuda:1"); 0 of "cuda"."""
+    """Returns the index of a GPU: 1 for 1, "1", "cuda:1" and torch.device("cuda:1"); 0 for "cuda"."""
     text = str(device)
     if text == "cuda":
         return 0

@@ -1,4 +1,6 @@
-"""A trainer's end of the launcher's pipes: one JSON object a line, commands on stdin (Go: node/protocol), events on stdout (Go: metrics/event)."""
+"""A trainer's end of the pipes to the launcher: one JSON object per line, commands on stdin (Go: node/protocol),
+events on stdout (Go: metrics/event).
+"""
 
 import json
 import os
@@ -10,23 +12,25 @@ from .errors import USAGE, SwarmError
 
 PROTOCOL = 5  # protocol.Version of node/protocol
 MAX_LINE = 4 << 20  # event.MaxLine, in bytes
-ORPHAN_SECONDS = 1.5  # between the end of stdin and this process's: the launcher's own patience is 2 s
+ORPHAN_SECONDS = 1.5  # from the end of stdin to this process's end; the launcher waits 2 s
 
 
 def names(members):
-    """The nodes of a list of protocol.Member."""
+    """Returns the node names in a list of protocol.Member."""
     return [member["node"] for member in members or []]
 
 
 class Stopped(Exception):
-    """The launcher asked for an orderly stop while this process was waiting for a lease."""
+    """The launcher requested an orderly stop while this process was waiting for a lease."""
 
 
 class Link:
-    """The pipes. Its methods may be called from any thread."""
+    """The pipes to the launcher. Its methods are thread-safe."""
 
     def __init__(self, commands, events):
-        """commands and events are file descriptors, which it owns from now on. Raises SwarmError when the first line is no assignment."""
+        """commands and events are file descriptors, which the Link owns from now on. Raises SwarmError if the first
+        line is no assignment.
+        """
         self._commands = os.fdopen(commands, "rb", buffering=1 << 16)
         self._events = events
         self._owner = os.getpid()
@@ -63,7 +67,7 @@ class Link:
         return start
 
     def _serve(self):
-        """Obeys commands until stdin closes; then this process has to end, whatever its other threads do."""
+        """Executes commands until stdin closes. Then this process has to end, whatever its other threads do."""
         while True:
             line = self._commands.readline(MAX_LINE)
             if not line.endswith(b"\n"):
@@ -88,21 +92,21 @@ class Link:
             self._changed.notify_all()
 
     def stop(self):
-        """What the launcher's stop command does."""
+        """Executes the launcher's stop command."""
         with self._changed:
             self.stopping.set()
             self._changed.notify_all()
 
     def orphaned(self):
-        """Ends this process: nobody is there to report to, and what it holds of the GPU belongs to others."""
+        """Ends this process: the launcher has ended, and the GPU memory is needed elsewhere."""
         try:
-            self.stop()  # a trainer that looks may still save what it has
+            self.stop()  # a trainer that checks for a stop may still save
             time.sleep(ORPHAN_SECONDS)
         finally:
-            os._exit(1)  # nothing is printed: stderr was the launcher's too
+            os._exit(1)  # print nothing: stderr went to the launcher, too
 
     def emit(self, kind, **content):
-        """Sends one event, as of now. A forked child's are dropped: it is not the node."""
+        """Sends one event with the current time. A forked child's events are dropped, because it is not the node."""
         if os.getpid() != self._owner:
             return
         line = json.dumps(dict(content, type=kind, time=time.time()), allow_nan=False, separators=(",", ":")).encode() + b"\n"
@@ -116,18 +120,20 @@ class Link:
             self.orphaned()
 
     def lease(self, phase, count):
-        """Asks for the right to compute, and waits for it. Returns the lease's number for release(). Raises Stopped when there is a stop."""
+        """Requests a lease to compute and waits for it. Returns the lease's number for release(). Raises Stopped on a
+        stop.
+        """
         with self._changed:
             self._last_lease += 1
             number = self._last_lease
         self.emit("lease", lease={"id": number, "phase": phase, "bytes": int(count)})
         with self._changed:
             while number not in self._granted and not self.stopping.is_set():
-                self._changed.wait(1.0)  # bounded, so that a signal's handler runs
+                self._changed.wait(1.0)  # with a timeout, so that signal handlers run
             granted = number in self._granted and not self.stopping.is_set()
             self._granted.discard(number)
         if not granted:
-            self.release(number, phase, 0.0)  # withdraws a request and returns a grant alike
+            self.release(number, phase, 0.0)  # withdraws a request or returns a grant
             raise Stopped("stopped while waiting for a lease to " + phase)
         return number
 
@@ -136,8 +142,11 @@ class Link:
 
 
 def take_pipes():
-    """The descriptors of stdin and stdout for a Link, which from then on are nobody else's: whatever this process or its children print to
-    stdout, from C too, goes to stderr, and who reads stdin finds it empty."""
+    """Returns the descriptors of stdin and stdout for a Link, which owns them from then on.
+
+    Afterward, output to stdout from this process or its children, including C code, goes to stderr. Reading stdin
+    returns nothing.
+    """
     sys.stdout.flush()
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,17 +1,17 @@
-"""What this process holds: of the host as the kernel tells, of the GPU as torch's allocator does, where torch is there and uses one."""
+"""This process's memory: host memory from the kernel, GPU memory from torch's allocator, if torch uses a GPU."""
 
 import sys
 
 
 def memory(budget=0):
-    """event.Memory of this process, in bytes."""
+    """Returns this process's event.Memory, in bytes."""
     resident, peak = host()
     reserved, highest = device()
     return {"rss_bytes": resident, "peak_rss_bytes": peak, "device_bytes": reserved, "device_peak_bytes": highest, "budget_bytes": budget}
 
 
 def host():
-    """Resident bytes now, and at most so far; 0 where the system doesn't tell."""
+    """Returns current and peak resident bytes; 0 if the system doesn't report them."""
     found = {}
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
@@ -25,7 +25,9 @@ def host():
 
 
 def device():
-    """Bytes that torch's CUDA allocator has reserved over all its GPUs, now and at most. It never starts CUDA, nor imports torch."""
+    """Returns current and peak bytes that torch's CUDA allocator has reserved on all GPUs. It never starts CUDA or
+    imports torch.
+    """
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     try:
@@ -34,4 +36,4 @@ def device():
         cards = range(cuda.device_count())
         return sum(cuda.memory_reserved(i) for i in cards), sum(cuda.max_memory_reserved(i) for i in cards)
     except (AttributeError, RuntimeError, AssertionError):
-        return 0, 0  # a torch that is still being imported, or a context that has died
+        return 0, 0  # a torch that is still being imported, or a failed context

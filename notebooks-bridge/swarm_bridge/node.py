@@ -1,4 +1,6 @@
-"""Any Python trainer as a node: `swarm up --node-command "python3 train.py"` starts it, watches it, leases the GPU to it, and records it."""
+"""Any Python trainer as a node: `swarm up --node-command "python3 train.py"` starts it, monitors it, leases the GPU
+to it, and records it.
+"""
 
 import atexit
 import os
@@ -14,7 +16,7 @@ from .errors import USAGE, SwarmError
 from .link import Link, Stopped, take_pipes
 from .report import round_report
 
-HEARTBEAT_SECONDS = 10.0  # the launcher takes two minutes of silence for a stall
+HEARTBEAT_SECONDS = 10.0  # the launcher treats two minutes of silence as a stall
 
 STATES = ("loading", "replaying", "waiting", "generating", "scoring", "sharing", "barrier", "updating", "evaluating", "checkpoint")
 CAUSES = ("own_cap", "gpu_memory", "neighbour", "host_memory")
@@ -22,24 +24,25 @@ ACTIONS = ("clear_cache", "halve_micro_batch", "gradient_checkpointing", "optimi
 
 
 class Node:
-    """The node that this process is. There is one in a process; make it before anything is printed.
+    """This process as a node. Make one per process, before anything is printed.
 
-        node = swarm_bridge.Node()
-        model = load(node.device)
-        for r in range(node.start_round, node.rounds):
-            if node.stopping:
-                break
-            with node.lease("update"):
-                reward, loss = train(model)
-            node.round(r, reward=reward, loss=loss)
+            node = swarm_bridge.Node()
+            model = load(node.device)
+            for r in range(node.start_round, node.rounds):
+                if node.stopping:
+                    break
+                with node.lease("update"):
+                    reward, loss = train(model)
+                node.round(r, reward=reward, loss=loss)
 
-    From its making on stdout belongs to the launcher, and what is printed goes to the node's log. At the end of the script the launcher hears
-    whether all rounds are done or a stop was obeyed; of an exception, or at the end of a `with` block, it hears the cause: want of memory
-    (exit code 3) is told from everything else (1). When the launcher dies this process ends too, within two seconds.
+    From then on stdout belongs to the launcher, and printed text goes to the node's log. At the end of the script the
+    node reports whether all rounds are done or it was stopped. For an exception, also at the end of a `with` block,
+    it reports the cause: exit code 3 for lack of memory, 1 for everything else. When the launcher dies, this process
+    ends within two seconds.
 
-    Attributes: name, index, run, config (a dictionary), seed, rounds, start_round (rounds that are recorded, so the first one to do for a
-    trainer that can go on from there), dir (a folder of its own, which a restart finds again), device ("cpu", "cuda:0"), threads (to compute
-    with); peers and budget_bytes (of GPU memory, 0: none) change while it runs.
+    Attributes: name, index, run, config (a dictionary), seed, rounds, start_round (the number of recorded rounds, so
+    the first round for a trainer that can resume), dir (this node's folder, the same after a restart), device ("cpu",
+    "cuda:0"), threads (for computing). peers and budget_bytes (GPU memory, 0: none) change during the run.
     """
 
     def __init__(self):
@@ -49,7 +52,7 @@ class Node:
         commands, events = take_pipes()
         try:
             self._link = Link(commands, events)
-        except SwarmError as error:  # the launcher has been told what it can use of it
+        except SwarmError as error:  # the launcher already has the error
             print("Error: {}".format(error), file=sys.stderr, flush=True)
             raise SystemExit(error.code) from None
         self._owner = os.getpid()
@@ -61,13 +64,13 @@ class Node:
         self._leased, self._loaded, self._over = bool(start.get("leased")), False, False
         self._done = self.start_round  # rounds
         self._since = time.monotonic()  # the last round's end
-        self._waited = 0.0  # for leases, since then
+        self._waited = 0.0  # waited for leases since then
         os.makedirs(self.dir, exist_ok=True)
         self._install()
         self.state("loading")
 
     def _install(self):
-        """Makes every way that a script can end one that the launcher hears of."""
+        """Installs hooks so that the launcher gets a report however the script ends."""
         former = sys.excepthook
 
         def hook(kind, error, trace):
@@ -81,7 +84,9 @@ class Node:
             signal.signal(signal.SIGTERM, self._terminate)
 
     def _terminate(self, number, frame):
-        """The first SIGTERM is a stop; a second one ends the process, and any one a forked child: it is not the node."""
+        """Treats the first SIGTERM as a stop. A second one ends the process. Any SIGTERM ends a forked child, which
+        is not the node.
+        """
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if os.getpid() != self._owner:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -90,12 +95,12 @@ class Node:
 
     @property
     def stopping(self):
-        """Whether the launcher has asked for an orderly stop: finish the round, checkpoint, and leave."""
+        """Whether the launcher has requested an orderly stop: finish the round, write a checkpoint, and exit."""
         return self._link.stopping.is_set()
 
     @property
     def peers(self):
-        """The nodes that are still in the swarm, this one included."""
+        """The nodes that are still in the swarm, including this one."""
         return list(self._link.peers)
 
     @property
@@ -103,14 +108,17 @@ class Node:
         return self._link.budget_bytes
 
     def state(self, state, round=0):
-        """Tells what the node does now: one of STATES."""
+        """Reports the node's current state, one of STATES."""
         if state not in STATES:
             raise ValueError("state {!r} is none of {}".format(state, ", ".join(STATES)))
         self._link.emit("state", state=state, round_index=int(round))
 
     def loaded(self, model="", parameters=0, context_length=0):
-        """Tells that the model is in memory, so that the next node may load its own. The first round and the first lease but one to load say so
-        by themselves. From now on the launcher gets a sign of life every ten seconds."""
+        """Reports that the model is loaded, so that the next node may load its own.
+
+        The first round and the first lease, except a lease to load, call it automatically. From then on the launcher
+        gets a heartbeat every ten seconds.
+        """
         if self._loaded:
             return
         self._loaded = True
@@ -121,7 +129,7 @@ class Node:
             "start_round": self.start_round,
         })
         self._since = time.monotonic()
-        self.memory()  # here: the thread may not run before a short training has ended
+        self.memory()  # here, because the thread may not run before a short training ends
         threading.Thread(target=self._beat, name="swarm-heartbeat", daemon=True).start()
 
     def _beat(self):
@@ -132,8 +140,11 @@ class Node:
 
     @contextmanager
     def lease(self, phase, bytes=0):
-        """Holds the right to compute: "load", "generate" or "update". bytes is what the phase may take of the GPU beyond what the node holds
-        anyway (0: as planned). Raises Stopped when a stop comes before the lease: let it end the script, or save and leave."""
+        """Holds a lease to compute for a phase: "load", "generate" or "update".
+
+        bytes is the GPU memory that the phase needs beyond what the node already holds (0: as planned). Raises
+        Stopped if a stop comes before the lease: let it end the script, or save and exit.
+        """
         if phase not in ("load", "generate", "update"):
             raise ValueError("phase {!r} is none of load, generate, update".format(phase))
         if phase != "load":
@@ -153,9 +164,12 @@ class Node:
             self._link.release(number, phase, time.monotonic() - began)
 
     def round(self, number, reward, **fields):
-        """Reports round `number` (from 0) with its mean reward, and loss, reward_std, kl, entropy, grad_norm, completions, tasks … (report.py has
-        all names; docs/METRICS.md says what they mean). What is left out is recorded as unknown, as is what isn't finite; step_time and lease_time
-        are measured where they are left out. A round that is reported again replaces the former."""
+        """Reports round `number` (from 0) with its mean reward, and loss, reward_std, kl, entropy, grad_norm,
+        completions, tasks …
+
+        report.py lists all names, docs/METRICS.md explains them. Missing and non-finite values are recorded as
+        unknown. Missing step_time and lease_time are measured. Reporting a round again replaces it.
+        """
         self.loaded()
         now = time.monotonic()
         fields.setdefault("step_time", now - self._since)
@@ -166,44 +180,48 @@ class Node:
         self._done = max(self._done, number + 1)
 
     def memory(self, **fields):
-        """Reports what this process holds, of the host and, where it uses torch on a GPU, of that. fields add or replace: resident_bytes,
-        generate_bytes, update_bytes, micro_batch …"""
+        """Reports this process's memory, on the host and, if it uses torch on a GPU, on the GPU. fields add or
+        replace: resident_bytes, generate_bytes, update_bytes, micro_batch …
+        """
         self._link.emit("memory", memory=dict(meter.memory(self.budget_bytes), **fields))
 
     def memory_step(self, round, phase, action, cause="gpu_memory", **fields):
-        """Reports that memory ran out in a phase and what was done about it (one of ACTIONS), when the trainer goes on."""
+        """Reports that memory ran out in a phase, and the remedy (one of ACTIONS) with which the trainer continues.
+        """
         for value, allowed in ((action, ACTIONS), (cause, CAUSES), (phase, ("load", "generate", "update"))):
             if value not in allowed:
                 raise ValueError("{!r} is none of {}".format(value, ", ".join(allowed)))
         self._link.emit("memory_step", memory_step=dict(fields, round=int(round), phase=phase, action=action, cause=cause))
 
     def checkpoint(self, path, round, weight_hash="", seconds=0.0, pause=0.0):
-        """Reports that the node can go on from `path`, which holds so many rounds. Write it to another name first, and rename it."""
+        """Reports that the node can resume from `path`, which has that many rounds. Write to a temporary name first,
+        then rename.
+        """
         self._link.emit("checkpoint", checkpoint={
             "round": int(round), "path": os.path.abspath(path), "bytes": _size(path), "weight_hash": weight_hash, "seconds": float(seconds),
             "pause": float(pause),
         })
 
     def warning(self, message):
-        """Puts a line among the run's events."""
+        """Adds a line to the run's events."""
         self._link.emit("warning", message=str(message)[:2000])
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
-        """Ends the process with the launcher's exit code where the block was left by a failure or a stop."""
+        """Ends the process with the launcher's exit code if the block ended by a failure or a stop."""
         if kind is None:
             self._finish(None)
             return
         if kind in (SystemExit, KeyboardInterrupt):
-            return  # as their raiser wants it
+            return  # exit as requested
         if kind is not Stopped:
             traceback.print_exception(kind, error, trace)
         raise SystemExit(self._finish(error)) from None
 
     def _finish(self, error):
-        """Tells the launcher how this ends, once, and returns the exit code."""
+        """Reports how the process ends, once, and returns the exit code."""
         if self._over:
             return 0
         self._over = True
@@ -218,14 +236,14 @@ class Node:
         return code
 
     def _exit(self, code):
-        """At once, without Python's own code 1: CUDA and other threads may hold up an orderly end for ever."""
+        """Exits at once, without Python's own code 1. CUDA and other threads can block an orderly exit forever."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
 def _size(path):
-    """Bytes of a file, or of all in a folder."""
+    """Returns the bytes of a file, or of all files in a folder."""
     if not os.path.isdir(path):
         return os.path.getsize(path)
     return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)

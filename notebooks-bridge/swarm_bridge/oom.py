@@ -1,8 +1,9 @@
-"""Going on after memory ran out, in the trainer itself: guide 3's retry_on_oom, OOMHandler and adaptive_batch_training, guide 0's handle_cuda_oom.
+"""Recovery from out-of-memory errors within the trainer: guide 3's retry_on_oom, OOMHandler and
+adaptive_batch_training, guide 0's handle_cuda_oom.
 
-Every exception that isn't about memory passes at once, as does KeyboardInterrupt. Before a retry the failed attempt's frames are emptied: they
-hold its tensors. `swarm run` does the same from outside, for any command: a process that starts anew leaves nothing behind, and no context that
-has died.
+Exceptions that aren't about memory pass at once, and so does KeyboardInterrupt. Before a retry the failed attempt's
+frames are cleared, because they hold its tensors. `swarm run` does the same from outside, for any command. Its new
+process has no leftovers and no failed CUDA context.
 """
 
 import functools
@@ -20,15 +21,17 @@ from .shortage import DEVICE, HOST, forget, in_group, out_of_memory
 
 logger = logging.getLogger("swarm_bridge")
 
-_ACCUMULATE = ("accumulate", "gradient_accumulation_steps")  # what a training function may call it
+_ACCUMULATE = ("accumulate", "gradient_accumulation_steps")  # names of a training function's parameter
 
 
 def retry_on_oom(max_retries=3, wait_seconds=5):
-    """Decorates a function so that it is called again where memory ran out, up to max_retries times, wait_seconds after what the attempt held was
-    given back. The arguments are the same each time: it helps where a neighbour's need was passing; adaptive_batch_training makes it smaller.
+    """Decorator that calls a function again after it ran out of memory: up to max_retries times, wait_seconds after
+    the failed attempt's memory was freed.
 
-    The last error is raised, with a line on what was tried. Also @retry_on_oom alone. Raises TypeError for a generator or an async function,
-    whose calls don't compute. In a group of processes (torch.distributed) nothing is retried: the others would wait for ever.
+    The arguments stay the same. That helps if another process needed the memory temporarily. adaptive_batch_training
+    reduces the batch. After the last retry it raises the last error, with a line about the attempts. Also usable as
+    @retry_on_oom alone. Raises TypeError for a generator or an async function, because calling those doesn't compute.
+    In a group of processes (torch.distributed) it doesn't retry, because the others would wait forever.
     """
     if callable(max_retries):
         return retry_on_oom()(max_retries)
@@ -54,10 +57,14 @@ def retry_on_oom(max_retries=3, wait_seconds=5):
 
 
 def adaptive_batch_training(train_fn, initial_batch_size, min_batch_size=4, accumulate=1):
-    """What train_fn(batch_size) returns with the first batch size that memory is enough for: initial_batch_size, then ever half, down to
-    min_batch_size. A train_fn that has a parameter `accumulate` or `gradient_accumulation_steps` gets that too, doubled as the batch halves: the
-    effective batch stays. The error of the smallest batch is raised, with a line on what was tried. Each call begins anew: train_fn builds its
-    model, optimizer and loader within. TypeError and groups of processes as with retry_on_oom."""
+    """Returns train_fn(batch_size) with the first batch size that fits: initial_batch_size, then half of it, and so
+    on down to min_batch_size.
+
+    A train_fn with a parameter `accumulate` or `gradient_accumulation_steps` also gets that, doubled as the batch
+    halves, so that the effective batch stays the same. If the smallest batch fails, its error is raised, with a line
+    about the attempts. Each call starts over: train_fn must build its model, optimizer and loader. TypeError and
+    groups of processes as in retry_on_oom.
+    """
     _check(train_fn, "adaptive_batch_training")
     keyword = _accumulates(train_fn)
     handler = OOMHandler(initial_batch_size, min_batch_size, max_retries=None, accumulate=accumulate, keep_effective=keyword is not None)
@@ -74,18 +81,20 @@ def adaptive_batch_training(train_fn, initial_batch_size, min_batch_size=4, accu
 
 
 class OOMHandler:
-    """What a training loop does next after memory ran out: batch_size, and accumulate, so that batch_size x accumulate stays effective_batch.
+    """The next settings of a training loop after memory ran out: batch_size, and accumulate, so that batch_size x
+    accumulate stays effective_batch.
 
-        oom = OOMHandler(initial_batch_size=128, min_batch_size=4)
-        while True:
-            try:
-                return train(oom.batch_size, oom.accumulate, device)
-            except RuntimeError:
-                retry, _, device = oom.handle_oom(device)
-                if not retry:
-                    raise
+            oom = OOMHandler(initial_batch_size=128, min_batch_size=4)
+            while True:
+                try:
+                    return train(oom.batch_size, oom.accumulate, device)
+                except RuntimeError:
+                    retry, _, device = oom.handle_oom(device)
+                    if not retry:
+                        raise
 
-    max_retries None: as many as halving needs. keep_effective False: only batch_size changes. Threads may share one.
+    max_retries None: as many as halving needs. keep_effective False: only batch_size changes. Threads may share a
+    handler.
     """
 
     def __init__(self, initial_batch_size, min_batch_size=4, max_retries=3, accumulate=1, keep_effective=True):
@@ -98,12 +107,15 @@ class OOMHandler:
 
     @property
     def batch_size(self):
-        """The batch size to train with now (the guide's current_batch_size)."""
+        """The current batch size (the guide's current_batch_size)."""
         return self.current_batch_size
 
     def reduce_batch_size(self):
-        """Halves the batch, not below min_batch_size, doubles the accumulation, and returns the batch size. Where half of the batch doesn't divide
-        the effective batch, the largest smaller one that does is taken (45 x 5: 15 x 15); where none does, the effective batch gets near."""
+        """Halves the batch, but not below min_batch_size, doubles the accumulation, and returns the batch size.
+
+        If half of the batch doesn't divide the effective batch, it uses the largest smaller batch that does (45 x 5:
+        15 x 15). If none does, the effective batch is approximated.
+        """
         with self._lock:
             half = max(self.min_batch_size, self.current_batch_size // 2)
             if self.keep_effective:
@@ -113,14 +125,17 @@ class OOMHandler:
             return half
 
     def should_retry(self):
-        """Whether a further retry is allowed."""
+        """Whether another retry is allowed."""
         return self.max_retries is None or self.retry_count < self.max_retries
 
     def handle_oom(self, device="cpu", error=None):
-        """(True, batch size, device) to try next, or (False, None, None): first ever smaller batches, then the GPU with most free memory of those
-        that haven't failed, then the CPU, on both with the batch that this began with. error is the exception that is being handled, if not
-        given: what its frames hold is given back. (False, None, None) where it isn't about memory; where it is about the host's, no other
-        device is tried."""
+        """Returns (True, batch size, device) to try next, or (False, None, None).
+
+        It tries smaller batches first, then the GPU with the most free memory among those that haven't failed, then
+        the CPU, both with the initial batch. error is the exception; default: the one being handled. Its frames'
+        memory is freed. If the error isn't about memory, it returns (False, None, None). If host memory ran out, it
+        tries no other device.
+        """
         device, error = "cuda:0" if str(device) == "cuda" else str(device), error or sys.exc_info()[1]
         kind = DEVICE if error is None else out_of_memory(error)
         if kind is None or in_group():
@@ -154,8 +169,12 @@ class OOMHandler:
 
 
 def handle_cuda_oom(function):
-    """Guide 0's decorator: where memory runs out it gives caches back, logs what the GPU holds, and raises a RuntimeError that begins with the
-    error's own text, as out_of_memory still knows it, and ends with what to do. Nothing is retried."""
+    """Guide 0's decorator: when memory runs out it frees caches, logs the GPU's memory, and raises a RuntimeError. It
+    doesn't retry.
+
+    The RuntimeError's text begins with the original text, so that out_of_memory still recognizes it, and ends with a
+    remedy.
+    """
     _check(function, "handle_cuda_oom")
 
     @functools.wraps(function)
@@ -168,15 +187,16 @@ def handle_cuda_oom(function):
                 raise
             logger.error("out of memory; %s", memory_summary())
             _give_back()
-            if out_of_memory(RuntimeError(said)) != kind:  # MemoryError's text alone doesn't say it
+            if out_of_memory(RuntimeError(said)) != kind:  # MemoryError's text alone isn't recognized
                 said = "{} memory: {}{}".format("not enough" if kind == HOST else "out of", type(error).__name__, ": " + said if said else "")
             raise RuntimeError(said + ". Try: a smaller batch with more accumulation, gradient checkpointing, or swarm doctor --oom LOG") from error
     return wrapper
 
 
 def _attempts(call, again, begun="as called"):
-    """What call() returns. Where memory ran out, again(error) tells what it changed for the next attempt and how many seconds to wait before it;
-    None: the error is raised, with a line on what was tried."""
+    """Returns call(). If memory ran out, again(error) changes the next attempt and returns a description and the
+    seconds to wait, or None: then the error is raised, with a line about the attempts.
+    """
     outside, tried = sys.exc_info()[1], [begun]
     while True:
         try:
@@ -193,7 +213,7 @@ def _attempts(call, again, begun="as called"):
             logger.warning("out of memory (%s: %s); next: %s", type(error).__name__, _first_line(error), change)
             tried.append(change)
             forget(error, outside)
-        # Here the exception is gone: what was only in its frames can be given back.
+        # Here the exception no longer exists, so that memory referenced only by its frames can be freed.
         _give_back()
         if wait > 0:
             time.sleep(wait)
@@ -202,12 +222,12 @@ def _attempts(call, again, begun="as called"):
 def _give_back():
     try:
         clear_gpu_cache()
-    except RuntimeError as error:  # a CUDA context that has died: the next attempt says so
+    except RuntimeError as error:  # a failed CUDA context: the next attempt reports it
         logger.warning("torch's cache can't be emptied: %s", _first_line(error))
 
 
 def _note(error, tried):
-    """Adds to an error what was tried, where its text can take it; its first line stays."""
+    """Appends a note about the attempts to an error, if its text is editable. Its first line stays."""
     line = "tried before: {}".format(", ".join(tried)) if len(tried) > 1 else "not retried"
     if in_group():
         line = "not retried: this is one of several processes (torch.distributed), which must begin again together (swarm run does that)"
@@ -225,7 +245,7 @@ def _first_line(error):
 
 
 def _check(function, what):
-    """Raises TypeError for what can't be called again."""
+    """Raises TypeError for functions that can't be called again."""
     if not callable(function):
         raise TypeError("{} takes a function, not {!r}".format(what, function))
     while isinstance(function, functools.partial):
@@ -237,7 +257,7 @@ def _check(function, what):
 
 
 def _accumulates(function):
-    """The name of a function's parameter for accumulation, None where it has none."""
+    """Returns the name of a function's parameter for accumulation, None if it has none."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -249,7 +269,7 @@ def _accumulates(function):
 
 
 def _whole(name, value, least):
-    """The value as an int, numpy's too."""
+    """Returns the value as an int. NumPy integers are accepted."""
     try:
         if not isinstance(value, bool) and operator.index(value) >= least:
             return operator.index(value)

@@ -1,4 +1,4 @@
-"""What a status looks like: as HTML with everything in it escaped, and as plain text."""
+"""A status as HTML, with all text escaped, and as plain text."""
 
 from html import escape
 
@@ -7,14 +7,14 @@ COLUMNS = ("node", "state", "rounds", "last 10", "cumulative", "memory", "peak",
 
 
 def size(count):
-    """Bytes as the guides count them: GB of 10^9."""
+    """Formats bytes in the guides' unit: GB of 10^9."""
     if not count:
         return "–"
     return "{:.0f} MB".format(count / 1e6) if count < 1e9 else "{:.1f} GB".format(count / 1e9)
 
 
 def duration(seconds):
-    """Seconds as people say them: 8.2 s, 1m52s, 3h05m."""
+    """Formats seconds: 8.2 s, 1m52s, 3h05m."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -30,7 +30,7 @@ def number(value):
 
 
 def money(amount, currency=""):
-    """An amount as the program writes it: $4.10, 4.10 EUR. Below a cent it keeps two significant digits."""
+    """Formats an amount like the program: $4.10, 4.10 EUR. Amounts below a cent keep two significant digits."""
     two = float("{:.1e}".format(amount))
     if 0 < amount < 1e-6:
         return "<" + money(1e-6, currency).replace("0.0000010", "0.000001")
@@ -39,7 +39,7 @@ def money(amount, currency=""):
 
 
 def line(status):
-    """A run's status in one line."""
+    """Formats a run's status in one line."""
     parts = [status["run"], status["state"], "round {}/{}".format(status["round"], status["rounds"])]
     if status.get("reward") is not None:
         parts.append("reward " + number(status["reward"]))
@@ -64,19 +64,19 @@ def cells(node):
 
 
 def nodes(status):
-    """The columns of a run's nodes and their rows: with who brought them where other hosts did."""
+    """Returns the columns of a run's nodes and their rows, with the worker's name if other hosts take part."""
     if not any(n.get("worker") for n in status["nodes"]):
         return COLUMNS, [cells(n) for n in status["nodes"]]
     return COLUMNS + ("worker",), [cells(n) + (n.get("worker", ""),) for n in status["nodes"]]
 
 
 def text(status):
-    """A run's status for a terminal: the line, and a table of its nodes."""
+    """Formats a run's status for a terminal: the line, and a table of its nodes."""
     return line(status) + "\n" + text_table(*nodes(status))
 
 
 def html(status):
-    """A run's status for a notebook. Nothing in it is taken for markup."""
+    """Formats a run's status for a notebook. All its text is escaped."""
     share = 100.0 * status["round"] / status["rounds"] if status["rounds"] else 0.0
     bar = ('<div style="background:#8883;height:6px;max-width:40em;margin:4px 0"><div style="background:#0072b2;height:6px;width:{:.1f}%">'
            "</div></div>").format(min(100.0, max(0.0, share)))

@@ -1,19 +1,20 @@
-"""Plots for notebooks. Every number comes from the program or the database; nothing is computed here."""
+"""Plots for notebooks. Every number comes from the program or the database. This module computes nothing."""
 
 import math
 
 from . import database, program
 from .errors import USAGE, SwarmError
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")  # Okabe and Ito's, told apart by all eyes
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")  # Okabe and Ito's palette, distinguishable with color blindness
 DASHES = ("-", "--", "-.", ":")
-POINTS = 600  # of a curve; the program keeps every extreme
+POINTS = 600  # per curve; the program keeps every extreme
 
 
 def curves(*names, metric="reward", window=None, points=POINTS, home=None):
-    """The documents of `swarm curve -o json`, one a run: the runs and experiments named (all runs of each), or all that are recorded.
+    """Returns the documents of `swarm curve -o json`, one per run: of the named runs and experiments (all runs of
+    each), or of all.
 
-    window is the trailing moving average's, in rounds (None: the paper's 100; 1: none).
+    window is the trailing moving average in rounds (None: the paper's 100; 1: none).
     """
     home = program.home_folder(home)
     runs = [r["run"] for r in database.rows("runs", list(names) or None, home)]
@@ -24,9 +25,12 @@ def curves(*names, metric="reward", window=None, points=POINTS, home=None):
 
 
 def plot_rewards(*names, metric="reward", window=None, nodes=False, ax=None, home=None):
-    """Draws a metric of runs over their rounds as the paper does, and returns the axes: the mean over nodes, in a band from the lowest to the
-    highest node, each smoothed by `window` rounds first (None: the paper's 100; 1: not at all). An experiment has one colour, its runs (seeds)
-    different dashes. nodes: thin lines for the nodes in place of the band. names: runs and experiments; none: all."""
+    """Plots a metric of runs over their rounds like the paper, and returns the axes.
+
+    A curve is the mean over nodes, in a band from the lowest to the highest node. Each node is smoothed by `window`
+    rounds first (None: the paper's 100; 1: not at all). An experiment has one color, its runs (seeds) different
+    dashes. nodes: thin lines for the nodes instead of the band. names: runs and experiments; none: all.
+    """
     found = curves(*names, metric=metric, window=window, home=home)
     ax = ax or _axes()
     colours, drawn = {}, {}
@@ -53,9 +57,12 @@ def plot_rewards(*names, metric="reward", window=None, nodes=False, ax=None, hom
 
 
 def plot_memory(run=None, ax=None, home=None):
-    """Draws the memory of a run's nodes over its time, and returns the axes: GPU memory with each card's size and whole use where nodes are on
-    GPUs, else host memory: proportional shares (PSS) where each sample has one, else resident (RSS). run is a run or an experiment, whose newest
-    run is meant; None: the newest of all."""
+    """Plots the memory of a run's nodes over time, and returns the axes.
+
+    For nodes on GPUs it plots GPU memory, with each card's size and total use. Otherwise it plots host memory:
+    proportional shares (PSS) if each sample has one, else resident (RSS). run is a run, or an experiment for its
+    newest run; None: the newest run of all.
+    """
     home = program.home_folder(home)
     found = database.rows("runs", run, home)
     if not found:
@@ -65,7 +72,7 @@ def plot_memory(run=None, ax=None, home=None):
     if not samples:
         raise SwarmError("{} has no memory recorded yet".format(newest), remedy="the same again in ten seconds")
     on_gpu = any(s["device_bytes"] for s in samples)
-    shares = all(s.get("pss_bytes") for s in samples)  # a database of before schema 11 has no such column
+    shares = all(s.get("pss_bytes") for s in samples)  # databases before schema 11 have no such column
     column = "device_bytes" if on_gpu else "pss_bytes" if shares else "rss_bytes"
     ax = ax or _axes()
     for nth, node in enumerate(sorted({s["node"] for s in samples}, key=_natural)):
@@ -94,22 +101,24 @@ def _axes():
 
 
 def _since(sample, began):
-    """Seconds; a sample's time is the start of its slot, which the run's start may lie in."""
+    """Returns seconds since the run's start. A sample's time is the start of its slot, which the run's start may be
+    in.
+    """
     return max(0.0, sample["time"] - began)
 
 
 def _gap(value):
-    """null is a gap in a line."""
+    """Converts null to a gap in a line."""
     return math.nan if value is None else value
 
 
 def _plain(text):
-    """A label that matplotlib neither hides (a leading _) nor takes for mathematics ($)."""
+    """Returns a label that matplotlib neither hides (a leading _) nor treats as mathematics ($)."""
     text = text.replace("$", "\\$")
     return " " + text if text.startswith("_") else text
 
 
 def _natural(name):
-    """node_10 after node_9."""
+    """Sort key that puts node_10 after node_9."""
     head, _, tail = name.rpartition("_")
     return (head, int(tail), "") if tail.isdigit() else (name, -1, tail)

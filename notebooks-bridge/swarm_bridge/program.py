@@ -1,4 +1,4 @@
-"""The swarm program: where it is, and one call of it."""
+"""Finding and calling the swarm program."""
 
 import importlib.util
 import json
@@ -16,9 +16,10 @@ LIBRARY = Path(__file__).resolve().parent
 
 
 def find_program():
-    """The path of the swarm program: $SWARM_PROGRAM, on PATH, beside this package (as in a checkout: ../../bin/swarm), or ./bin/swarm.
+    """Returns the path of the swarm program: $SWARM_PROGRAM, on PATH, beside this package (as in a checkout:
+    ../../bin/swarm), or ./bin/swarm.
 
-    Raises SwarmError when there is none, or when SWARM_PROGRAM names something that isn't a program.
+    Raises SwarmError if there is none, or if SWARM_PROGRAM is not a program.
     """
     named = os.environ.get("SWARM_PROGRAM", "")
     if named:
@@ -35,7 +36,8 @@ def find_program():
 
 
 def home_folder(home=None):
-    """The folder that runs and the database live in: home, $SWARM_HOME, $XDG_DATA_HOME/swarm or ~/.local/share/swarm."""
+    """Returns the folder of runs and the database: home, $SWARM_HOME, $XDG_DATA_HOME/swarm or ~/.local/share/swarm.
+    """
     if home:
         return os.path.abspath(os.path.expanduser(os.fspath(home)))
     if os.environ.get("SWARM_HOME"):
@@ -46,8 +48,12 @@ def home_folder(home=None):
 
 
 def arguments(flags):
-    """Command line flags of Python's keywords: rounds=40 is --rounds=40, cpu_fallback=True is --cpu-fallback=true, None is left out, a list
-    or tuple is one flag for each of its values, and a dictionary one of key=value for each of its items (set={"tasks.set": "nano"})."""
+    """Converts Python keywords to command-line flags: rounds=40 is --rounds=40, cpu_fallback=True is
+    --cpu-fallback=true, None is left out.
+
+    A list or tuple is one flag for each of its values. A dictionary is one key=value flag for each of its items
+    (set={"tasks.set": "nano"}).
+    """
     out = []
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
@@ -66,7 +72,9 @@ def _text(value):
 
 
 def environment():
-    """This process's, with this interpreter as the one for nodes if it has torch and no other is named: a notebook's kernel may be in no PATH."""
+    """Returns this process's environment. If this interpreter has torch and no other is set, nodes use it, because a
+    notebook's kernel may not be on PATH.
+    """
     env = dict(os.environ)
     if not env.get("SWARM_PYTHON") and sys.executable and importlib.util.find_spec("torch") is not None:
         env["SWARM_PYTHON"] = sys.executable
@@ -74,7 +82,9 @@ def environment():
 
 
 def start(args, home, extra=None, **options):
-    """Starts the program; extra are variables of its environment, options are subprocess.Popen's. Raises SwarmError when it can't be started."""
+    """Starts the program. extra has environment variables, options are subprocess.Popen's. Raises SwarmError if it
+    can't be started.
+    """
     program = find_program()
     try:
         return subprocess.Popen([program, "--home", home] + list(args), stdin=subprocess.DEVNULL, env=dict(environment(), **(extra or {})), **options)
@@ -84,10 +94,11 @@ def start(args, home, extra=None, **options):
 
 
 def call(args, home, allowed=(0,), extra=None, told=None):
-    """Runs the program to its end and returns what it printed to stdout. An interrupt here is passed on to it, and waited for. extra are variables
-    of its environment; told is called with each line that it prints to stderr, when it does, but for those of an error.
+    """Runs the program to its end and returns its stdout. An interrupt here is passed on to the program, and the call
+    waits for its end.
 
-    Raises SwarmError with the program's own words when it ends with a code that isn't allowed.
+    extra has environment variables. told is called with each line of its stderr as it arrives, except those of an
+    error. Raises SwarmError with the program's own error if the exit code isn't allowed.
     """
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace", "start_new_session": True}
     out, err = [], []
@@ -95,7 +106,7 @@ def call(args, home, allowed=(0,), extra=None, told=None):
         reader = threading.Thread(target=lambda: out.append(child.stdout.read()), daemon=True)
         reader.start()
         try:
-            failing = False  # within an error's lines
+            failing = False  # inside an error's lines
             for line in child.stderr:
                 err.append(line)
                 failing = line.startswith(("Error: ", "Try: ")) or failing and line.startswith("  ")
@@ -113,7 +124,9 @@ def call(args, home, allowed=(0,), extra=None, told=None):
 
 
 def document(args, home, allowed=(0,), **options):
-    """The one JSON document that a command prints with -o json; of several lines with one each, the last. options are call's."""
+    """Returns the JSON document of a command with -o json; if it prints several, one per line, the last. options are
+    call's.
+    """
     out = call(list(args) + ["-o", "json"], home, allowed, **options)
     try:
         return json.loads(out)

@@ -1,17 +1,17 @@
-"""What a trainer reports of a round: event.Round's fields, by their JSON names."""
+"""A trainer's report of a round: event.Round's fields, by their JSON names."""
 
 import math
 import operator
 
-# Numbers that a trainer may leave out, and that are recorded as NULL then: 0 would be a claim.
+# Optional numbers that are recorded as NULL if missing, because 0 would be a measurement.
 MEASURED = (
     "reward", "reward_std", "training_reward", "frac_reward_zero_std", "format_rate", "completions_mean_length", "completions_clipped_ratio",
     "loss", "kl", "grad_norm", "entropy", "clip_ratio_low", "clip_ratio_high",
 )
 COUNTS = ("completions", "steps", "trained_own", "trained_external", "split_own", "split_external")
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
-ROUNDS = ("staleness",)  # lengths in rounds
-# Left out, they are NULL without a reason.
+ROUNDS = ("staleness",)  # in rounds
+# If missing, these are NULL without a reason.
 OPTIONAL = (
     "completions_mean_terminated_length", "sampling_logp_difference_max", "sampling_logp_difference_mean",
     "external_clip_ratio", "external_dropped", "external_ess",
@@ -21,9 +21,10 @@ LISTS = ("tasks", "peers")
 
 
 def round_report(number, reward, fields):
-    """The round event's content. A number that isn't finite, and one of MEASURED that is missing, travels by name: JSON has no such values.
+    """Returns the round event's content. A non-finite number, and a missing one of MEASURED, is passed by name,
+    because JSON has no such values.
 
-    Raises ValueError for a field that isn't one, and TypeError or ValueError for a value of the wrong kind.
+    Raises ValueError for an unknown field, and TypeError or ValueError for a value of the wrong kind.
     """
     known = MEASURED + COUNTS + SECONDS + ROUNDS + OPTIONAL + LISTS + FLAGS
     for name in fields:

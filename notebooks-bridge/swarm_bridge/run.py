@@ -1,4 +1,4 @@
-"""A run as a notebook holds it: it lives in processes of its own, so that the kernel may restart; attach() finds it again."""
+"""A run in a notebook. The run is in its own processes, so that the kernel may restart. attach() finds it again."""
 
 import re
 import shlex
@@ -13,10 +13,10 @@ _GOING_ON = re.compile(r"^experiment (\S+) is running already")
 
 
 class Run:
-    """One run: its name, the experiment it is an attempt at, and the home it is recorded under. Made by up(), join(), attach() and runs().
+    """One run: its name, its experiment, and the home that records it. Made by up(), join(), attach() and runs().
 
-    invitation is the line that lets others join, a secret, of a run that up() has just started with listen=, nats= or shared=; else None (invite()
-    says it again).
+    invitation is the line that lets others join, a secret, for a run that up() has just started with listen=, nats=
+    or shared=; else None. invite() returns it again.
     """
 
     def __init__(self, name, experiment, home, invitation=None):
@@ -26,17 +26,23 @@ class Run:
         return "<run {} of {} under {}>".format(self.name, self.experiment, self.home)
 
     def status(self):
-        """The document of `swarm status -o json`: state, round, rounds, reward, eta_seconds, nodes …"""
+        """Returns the document of `swarm status -o json`: state, round, rounds, reward, eta_seconds, nodes …"""
         return program.document(["status", self.name], self.home)
 
     def watch(self, interval=2.0, timeout=None):
-        """Shows the run until it ends and returns its last status. In Jupyter and Colab one table changes in place; elsewhere there is a line
-        for each new round. Interrupting it, or the time being up, leaves the run alone."""
+        """Shows the run until it ends and returns its last status.
+
+        Jupyter and Colab show one table that updates in place. Elsewhere each new round is a line. Interrupting it,
+        or the timeout, does not affect the run.
+        """
         return watching.watch(self.status, interval, timeout)
 
     def wait(self, timeout=None, interval=1.0):
-        """Waits for the run's end and returns its last status. Raises SwarmError when it failed, crashed or lost nodes (code 1 or 4), and
-        TimeoutError, which leaves the run alone, after timeout seconds."""
+        """Waits for the run's end and returns its last status.
+
+        Raises SwarmError if it failed, crashed or lost nodes (code 1 or 4). After timeout seconds it raises
+        TimeoutError, which does not affect the run.
+        """
         end = None if timeout is None else time.monotonic() + timeout
         status = self.status()
         while status["state"] == RUNNING:
@@ -52,14 +58,16 @@ class Run:
         return status
 
     def stop(self, now=False):
-        """Stops the run in order, after a checkpoint (now: without one), and returns what `swarm down -o json` says of it. The same up() goes
-        on with it. A run that doesn't run is left as it is."""
+        """Stops the run in order, after a checkpoint (now: without one), and returns the document of `swarm down -o
+        json`. The same up() resumes it. Stopping a run that isn't running does nothing.
+        """
         done = program.document(["down", self.name] + ["--now"] * now, self.home)
         return done["runs"][0]
 
     def logs(self, node=None, lines=20, follow=False):
-        """Prints the newest lines of every log of the run, or of one node's ("node_0", "coordinator"). lines may be "all". follow goes on until
-        the run ends or this is interrupted."""
+        """Prints the newest lines of all logs of the run, or of one ("node_0", "coordinator"). lines may be "all".
+        follow continues until the run ends or is interrupted.
+        """
         args = ["logs", self.name] + [node] * bool(node) + ["--lines", str(lines)]
         if follow:
             self._follow(args + ["--follow"])
@@ -78,40 +86,44 @@ class Run:
                 child.terminate()
 
     def rows(self, table):
-        """swarm_bridge.rows of this run alone."""
+        """swarm_bridge.rows for this run."""
         return database.rows(table, self.name, self.home)
 
     def frame(self, table):
-        """swarm_bridge.frame of this run alone."""
+        """swarm_bridge.frame for this run."""
         return database.frame(table, self.name, self.home)
 
     def workers(self):
-        """swarm_bridge.workers of this run."""
+        """swarm_bridge.workers for this run."""
         return company.workers(self.name, self.home)
 
     def plot_rewards(self, **options):
-        """swarm_bridge.plot_rewards of this run alone."""
+        """swarm_bridge.plot_rewards for this run."""
         return plots.plot_rewards(self.name, home=self.home, **options)
 
     def plot_memory(self, **options):
-        """swarm_bridge.plot_memory of this run."""
+        """swarm_bridge.plot_memory for this run."""
         return plots.plot_memory(self.name, home=self.home, **options)
 
 
 def up(config="4loc4ext", nodes="auto", home=None, attach=False, **flags):
-    """Starts `swarm up` in the background, or goes on with the newest run of that experiment and seed, and returns its Run at once.
+    """Starts `swarm up` in the background, or resumes the newest run of that experiment and seed, and returns its Run
+    at once.
 
-    flags are those of `swarm up` with _ for -: rounds=40, model="nano", device="cpu", yes=True (download weights), set={"tasks.set": "nano"};
-    listen=":4222" or shared="/content/drive/MyDrive/swarm" lets others join (the Run's invitation says how), sync="async" waits for nobody.
-    attach: where the experiment runs already, return that run, with the settings it has. Raises SwarmError with the program's exit code, cause
-    and remedy; where the run has done all its rounds already, its Run is returned.
+    flags are those of `swarm up` with _ for -: rounds=40, model="nano", device="cpu", yes=True (download weights),
+    set={"tasks.set": "nano"}. listen=":4222" or shared="/content/drive/MyDrive/swarm" lets others join (the Run's
+    invitation says how). sync="async" trains without waiting. attach: if the experiment is already running, return
+    that run with its own settings. Raises SwarmError with the program's exit code, cause and remedy. If the run has
+    already done all its rounds, its Run is returned.
     """
     args = ["up"] + program.arguments(dict(config=config, nodes=nodes, **flags)) + ["--detach"]
     return started(args, program.home_folder(home), attach)
 
 
 def started(args, home, attach, **options):
-    """The Run that a command begins in the background, or, with attach, the one that goes on already. options are program.call's."""
+    """Returns the Run that a command starts in the background, or, with attach, the one that is already running.
+    options are program.call's.
+    """
     try:
         told = program.document(args, home, **options)
     except SwarmError as error:
@@ -123,7 +135,9 @@ def started(args, home, attach, **options):
 
 
 def _invitation(told):
-    """The line that lets others join, from the file that the program names: a pipe gets no secret. None where nobody may join."""
+    """Returns the line that lets others join, from the file that the program names, because the program prints no
+    secret to a pipe. None if others can't join.
+    """
     if "join_file" not in told:
         return told.get("join")
     with open(told["join_file"], encoding="utf-8") as file:
@@ -131,7 +145,9 @@ def _invitation(told):
 
 
 def attach(name=None, home=None):
-    """The Run of that name, or the newest run of that experiment; without a name the newest of all. Raises SwarmError where there is none."""
+    """Returns the Run with that name, or the newest run of that experiment; without a name the newest of all. Raises
+    SwarmError if there is none.
+    """
     return _recorded(name, program.home_folder(home))
 
 
@@ -141,7 +157,7 @@ def _recorded(name, home):
 
 
 def runs(experiment=None, home=None):
-    """Every run that is recorded, oldest first, or those of one experiment; an empty list where nothing has run."""
+    """Returns every recorded run, oldest first, or those of one experiment; an empty list if there are none."""
     home = program.home_folder(home)
     try:
         found = database.rows("runs", experiment, home)

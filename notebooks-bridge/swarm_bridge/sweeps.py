@@ -1,4 +1,4 @@
-"""Several experiments with several seeds, one after the other: `swarm sweep` in the background."""
+"""Several experiments with several seeds, one after another: `swarm sweep` in the background."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ _GOING_ON = re.compile(r"^(?:a sweep with )?experiment (\S+) (?:is already runni
 
 
 class Sweep:
-    """A sweep that goes on in a process of its own. Made by sweep()."""
+    """A sweep in its own process. Made by sweep()."""
 
     def __init__(self, pid, home, log=""):
         self.pid, self.home, self.log = pid, home, log
@@ -24,16 +24,17 @@ class Sweep:
         return "<sweep, process {}, under {}>".format(self.pid, self.home)
 
     def running(self):
-        """Whether its process still runs."""
+        """Whether its process is still running."""
         return self._born is not None and _birth(self.pid) == self._born
 
     def runs(self):
-        """Every run under its home, oldest first."""
+        """Returns every run under its home, oldest first."""
         return runs(home=self.home)
 
     def watch(self, interval=5.0, timeout=None):
-        """Shows all runs under the sweep's home until it ends (in Jupyter and Colab in place) and returns their last statuses. Interrupting it,
-        or the time being up, leaves the sweep alone."""
+        """Shows all runs under the sweep's home until it ends (in Jupyter and Colab in place) and returns their last
+        statuses. Interrupting it, or the timeout, does not affect the sweep.
+        """
         end = None if timeout is None else time.monotonic() + timeout
         screen = Screen()
         try:
@@ -53,16 +54,18 @@ class Sweep:
             return found
 
     def stop(self):
-        """Stops the sweep with the run that it is at, after a checkpoint. The same sweep() goes on with it."""
+        """Stops the sweep and its current run, after a checkpoint. The same sweep() resumes it."""
         newest = _recorded(None, self.home)
         return newest.stop()
 
 
 def sweep(*configs, home=None, attach=False, **flags):
-    """Starts `swarm sweep` of the configurations (presets or YAML files) in the background and returns its Sweep at once. flags are those of
-    `swarm sweep`: seeds=3, rounds=200, model="gpt2", price="1.29/h" … The same call goes on with a sweep that was interrupted.
+    """Starts `swarm sweep` of the configurations (presets or YAML files) in the background and returns its Sweep at
+    once.
 
-    attach: where such a sweep goes on already, return it. Raises SwarmError with the program's exit code, cause and remedy.
+    flags are those of `swarm sweep`: seeds=3, rounds=200, model="gpt2", price="1.29/h" … The same call resumes an
+    interrupted sweep. attach: return such a sweep if it is already running. Raises SwarmError with the program's exit
+    code, cause and remedy.
     """
     home = program.home_folder(home)
     try:
@@ -77,7 +80,8 @@ def sweep(*configs, home=None, attach=False, **flags):
 
 
 def _holder(home, experiment):
-    """The process of the sweep that has the experiment now, by the lock that it holds; None where it runs by itself."""
+    """Returns the process of the sweep that holds the experiment's lock; None if the experiment runs without a sweep.
+    """
     try:
         with open(os.path.join(home, "locks", experiment + ".sweep"), encoding="ascii") as file:
             try:
@@ -90,7 +94,9 @@ def _holder(home, experiment):
 
 
 def _birth(pid):
-    """When a process began, in the kernel's ticks: a pid that is used again has another. None where there is none, or a zombie."""
+    """Returns a process's start time in the kernel's ticks, which distinguishes reused PIDs. None for a missing
+    process or a zombie.
+    """
     try:
         with open("/proc/{}/stat".format(pid), encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

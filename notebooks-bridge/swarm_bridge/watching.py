@@ -1,4 +1,4 @@
-"""Showing something that changes until it ends: in place in Jupyter and Colab, line by line elsewhere."""
+"""Shows a changing status until it ends: in place in Jupyter and Colab, line by line elsewhere."""
 
 import sys
 import time
@@ -7,20 +7,22 @@ from . import page
 
 
 def in_notebook():
-    """Whether this runs in a kernel that shows HTML: Jupyter's or Colab's, not IPython's shell in a terminal."""
+    """Tells whether this runs in a kernel that shows HTML: Jupyter's or Colab's, not IPython in a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None
 
 
 class Screen:
-    """Where something is shown again and again."""
+    """Output that is updated repeatedly."""
 
     def __init__(self):
         self.notebook, self.handle, self.last = in_notebook(), None, None
 
     def show(self, html, text, line):
-        """html and text are the whole, line what is new: a notebook shows the whole in place of the last, others the line if it is another."""
+        """html and text are the whole status, line is the news. A notebook replaces its output with the whole.
+        Elsewhere the line is printed if it has changed.
+        """
         if not self.notebook:
             if line != self.last:
                 print(line, flush=True)
@@ -35,8 +37,9 @@ class Screen:
 
 
 def watch(status, interval, timeout):
-    """Shows what status() returns until its state is no longer running, and returns the last. Ends early after timeout seconds (None: never)
-    and at an interrupt: whoever watches may stop watching."""
+    """Shows status() until its state is no longer running, and returns the last status. Ends early after timeout
+    seconds (None: never) and on an interrupt.
+    """
     end = None if timeout is None else time.monotonic() + timeout
     screen, now = Screen(), status()
     try:
@@ -52,7 +55,7 @@ def watch(status, interval, timeout):
 
 
 def _news(status, over):
-    """The line of a round; what changes within it (the times) is no news."""
+    """Returns the line for a round. Changes within the round, such as times, don't change it."""
     if over:
         return page.line(status)
     return page.line(dict(status, elapsed_seconds=None, eta_seconds=None, cost=None))

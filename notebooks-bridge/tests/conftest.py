@@ -1,4 +1,6 @@
-"""What the tests share: the real program, a home of their own, and one finished run. SWARM_PROGRAM or ../bin/swarm is the program."""
+"""Shared fixtures: the real program, a separate home, and one finished run. The program is SWARM_PROGRAM or
+../bin/swarm.
+"""
 
 import os
 import shutil
@@ -12,7 +14,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / ".ci")]
 
 import hermetic  # noqa: E402
 
-hermetic.enter()  # here, since fixtures of modules and sessions start programs, too
+hermetic.enter()  # here, because module and session fixtures start programs, too
 
 import swarm_bridge  # noqa: E402
 
@@ -24,7 +26,9 @@ def program():
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, program):
-    """A home with one finished run of two nodes over three rounds, in the folder `h #%?` for what its name does to an address."""
+    """A home with one finished run of two nodes over three rounds. Its folder `h #%?` has characters with a meaning
+    in URIs.
+    """
     home = tmp_path_factory.mktemp("swarm") / "h #%?"
     run = swarm_bridge.up(config="4loc4ext", nodes=2, home=home, rounds=3, model="nano", device="cpu", eval_questions=4)
     assert run.wait(timeout=120)["state"] == "done"
@@ -33,7 +37,7 @@ def finished(tmp_path_factory, program):
 
 @pytest.fixture
 def home(finished, tmp_path):
-    """A copy of that home, to do as one likes with."""
+    """A copy of that home, which a test may change."""
     copy = tmp_path / "home"
     copy.mkdir()
     shutil.copy(finished / "swarm.db", copy / "swarm.db")
@@ -42,7 +46,7 @@ def home(finished, tmp_path):
 
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path_factory, monkeypatch, program):
-    """No test meets the user's own swarm."""
+    """Isolates tests from the user's own swarm."""
     monkeypatch.setenv("SWARM_HOME", str(tmp_path_factory.mktemp("none") / "home"))
     monkeypatch.setenv("SWARM_PROGRAM", program)
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -1,4 +1,4 @@
-"""A launcher for tests: starts a Python trainer as the real one does and speaks its end of the protocol."""
+"""A launcher for tests: it starts a Python trainer like the real one and speaks its side of the protocol."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parent.parent
 
 
 class Launcher:
-    """One trainer. grants=False lets its requests for leases wait. Events come in order through until() and rest()."""
+    """One trainer. grants=False leaves its lease requests unanswered. until() and rest() return events in order."""
 
     def __init__(self, tmp_path, script, grants=True, drain=True, **start):
         self.dir = tmp_path / "node_0"
@@ -42,7 +42,7 @@ class Launcher:
         self.child.stdin.flush()
 
     def next(self):
-        """The next event, None after the last. Every line must be one, with its time."""
+        """Returns the next event, None after the last. Every line must be an event with its time."""
         line = self.child.stdout.readline()
         if not line:
             return None
@@ -51,12 +51,12 @@ class Launcher:
         if event["type"] == "lease":
             self.asked.append(event["lease"])
             if self.grants:
-                with contextlib.suppress(BrokenPipeError):  # it may have ended since it asked
+                with contextlib.suppress(BrokenPipeError):  # it may have ended after its request
                     self.send("grant", lease=event["lease"])
         return event
 
     def until(self, kind):
-        """The next event of that type."""
+        """Returns the next event of that type."""
         while True:
             event = self.next()
             assert event is not None, "ended without {}: {}".format(kind, self.log.decode())
@@ -64,7 +64,7 @@ class Launcher:
                 return event
 
     def rest(self):
-        """All events to the end, and the exit code."""
+        """Returns all events to the end, and the exit code."""
         events = list(iter(self.next, None))
         code = self.child.wait(timeout=20)
         if self._reader.ident:

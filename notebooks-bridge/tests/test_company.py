@@ -1,4 +1,4 @@
-"""Swarms of several people: one that coordinates and one that joins, each with a home of its own."""
+"""Swarms across hosts: one coordinator and one worker, each with its own home."""
 
 import glob
 import os
@@ -17,12 +17,12 @@ HOSTILE = "<script>alert('x')</script>"
 
 @pytest.fixture(scope="module")
 def friends(tmp_path_factory, program):
-    """The coordinator's run, over the network, and a worker's."""
+    """The coordinator's run and a worker's run, over the network."""
     folder = tmp_path_factory.mktemp("friends")
     first = swarm_bridge.up(home=folder / "first", listen="127.0.0.1:0", **SWARM)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GDRIVE_PATH", str(folder))  # the predecessor's: an invitation that is given comes first
+            patch.setenv("GDRIVE_PATH", str(folder))  # the predecessor's: an explicit invitation wins
             second = swarm_bridge.join(first.invitation, home=folder / "second", name="anna", **SMALL)
         try:
             yield first, second
@@ -42,7 +42,7 @@ def test_a_host_that_joined_has_a_run_of_its_own(friends):
 def test_a_part_that_goes_on_is_found_again(friends, tmp_path, monkeypatch, program):
     first, second = friends
     assert swarm_bridge.join(first.invitation, home=second.home, name="anna", attach=True, **SMALL).name == second.name
-    script = tmp_path / "swarm"  # the program, which refuses a worker that is there already after a while
+    script = tmp_path / "swarm"  # a program that refuses a worker which is already running, after a while
     refusal = "Error: hello: worker anna is already connected from vm. Try: another name"
     script.write_text("#!/bin/sh\ncase $3 in join) echo '{}' >&2; exit 2;; esac\nexec {} \"$@\"\n".format(refusal, program))
     script.chmod(0o755)

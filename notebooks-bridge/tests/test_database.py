@@ -1,4 +1,4 @@
-"""Reading the database: real ones, and all that may be in its place."""
+"""Reading the database: real ones, and other files in its place."""
 
 import sqlite3
 import sys
@@ -28,7 +28,7 @@ def test_a_frame_is_the_rows(finished):
 
 
 def test_a_frame_of_nothing_has_its_columns(finished):
-    frame = swarm_bridge.frame("devices", home=finished)  # of a run on a CPU
+    frame = swarm_bridge.frame("devices", home=finished)  # a run on a CPU has none
     assert len(frame) == 0 and "memory_total_bytes" in frame.columns
 
 

@@ -1,4 +1,4 @@
-"""What the program says of an error, as an exception."""
+"""The program's errors as exceptions."""
 
 from swarm_bridge.errors import from_output
 

@@ -1,4 +1,4 @@
-"""A trainer as a node: its end of the protocol, against a launcher in Python."""
+"""A trainer as a node: its side of the protocol, against a launcher in Python."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def test_a_lease_waits_for_its_grant_and_a_stop_withdraws_it(launch):
     trainer = launch(BEGIN + body, grants=False)
     asked = trainer.until("lease")
     assert asked["lease"]["phase"] == "generate"
-    trainer.send("grant", lease={"id": 99})  # somebody else's
+    trainer.send("grant", lease={"id": 99})  # another node's
     trainer.send("grant", lease=asked["lease"])
     trainer.until("round")
     second = trainer.until("lease")["lease"]["id"]

@@ -1,4 +1,4 @@
-"""The notebooks, executed, and what only a real kernel shows."""
+"""The executed notebooks, and behavior that only a real kernel shows."""
 
 import json
 import os
@@ -23,15 +23,17 @@ SETTINGS = {"model": "nano", "device": "cpu", "nodes": 2, "rounds": 2, "eval_que
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """The notebooks' settings for a test, and a home of its own."""
+    """Settings of the notebooks for a test, and a separate home."""
     monkeypatch.setenv("NOTEBOOK_SETTINGS", json.dumps(SETTINGS))
     monkeypatch.setenv("SWARM_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("MPLBACKEND")  # the kernel's own: plots become outputs
+    monkeypatch.delenv("MPLBACKEND")  # the kernel's own backend turns plots into outputs
     return tmp_path / "home"
 
 
 def executed(path, changes=None, env=None):
-    """The notebook, run in a kernel with the environment env (None: this process's); changes are values of variables that its user would change."""
+    """Runs the notebook in a kernel with the environment env (None: this process's). changes replaces values of
+    variables that a user would change.
+    """
     notebook = nbformat.read(str(path), as_version=4)
     for name, value in (changes or {}).items():
         cells = [c for c in notebook.cells if re.search(r"(?m)^{} = ".format(name), c.source)]
@@ -72,8 +74,10 @@ def test_the_papers_four_configurations_run_and_are_compared(small):
 
 
 def test_two_friends_train_one_swarm_through_a_folder(small):
-    """One coordinates and the other joins, at the same time and each under a home of its own; the two have nothing but the folder in common. Once
-    each has had rollouts of the other the coordinator's run is stopped, from outside, and both notebooks come to their ends."""
+    """One notebook coordinates and the other joins, at the same time, each under its own home. They share only the
+    folder. When each has received rollouts of the other, the test stops the coordinator's run from outside, and both
+    notebooks finish.
+    """
     folder, homes = small.parent / "drive", {"coordinator": small.parent / "first", "worker": small.parent / "second"}
     folder.mkdir()
     changes = {"GDRIVE_PATH": str(folder), "MODEL_NAME": "nano", "SYNC": "barrier", "MAX_ROUNDS": 5000, "NUM_TRAIN_SAMPLES": 2,
@@ -103,7 +107,7 @@ def test_two_friends_train_one_swarm_through_a_folder(small):
 
 
 def receivers(home):
-    """The nodes that had rollouts of others."""
+    """Returns the nodes that received others' rollouts."""
     return {row["node"] for run in swarm_bridge.runs(home=home) for row in run.rows("peers") if row["available"]}
 
 
@@ -131,7 +135,7 @@ def test_a_kernel_that_restarts_finds_its_run_again(small):
 
 
 def reply(client, code):
-    """The repr of the last expression, as the kernel shows it."""
+    """Returns the repr of the last expression, as the kernel shows it."""
     shown = []
     done = client.execute_interactive(code, timeout=300, output_hook=lambda m: shown.append(m["content"]))
     assert done["content"]["status"] == "ok", shown

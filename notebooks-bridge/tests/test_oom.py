@@ -1,4 +1,6 @@
-"""Going on after memory ran out, without torch: what counts as that, what is tried, what is let go of, and what is refused."""
+"""Recovery after memory ran out, without torch: which errors count, what is retried, what is freed, and what is
+refused.
+"""
 
 import errno
 import gc
@@ -14,7 +16,7 @@ from swarm_bridge import OOMHandler, SwarmError, adaptive_batch_training, handle
 
 
 def named(name, *bases):
-    """An exception of a library that is not here: its type's name is what it is known by."""
+    """Returns an exception of a library that is not installed. It is recognized by its type's name."""
     return type(name, bases or (Exception,), {})
 
 
@@ -58,7 +60,7 @@ def test_a_shortage_is_told_by_type_and_text(error, kind):
 
 
 def failing(times, error=MemoryError):
-    """A function that fails so often, and counts."""
+    """Returns a function that fails that many times, and counts its calls."""
     def function(*args, **kwargs):
         function.calls.append((args, kwargs))
         if len(function.calls) <= times:
@@ -221,12 +223,12 @@ def test_threads_retry_by_themselves():
 
 
 class Big:
-    """Stands for a tensor; alive counts them."""
+    """A stand-in for a tensor. alive counts instances."""
     alive = 0
 
     def __init__(self):
         Big.alive += 1
-        self.me = self  # a circle: only the collector frees it
+        self.me = self  # a cycle: only the collector frees it
 
     def __del__(self):
         Big.alive -= 1

@@ -1,4 +1,4 @@
-"""Which GPUs there are and what they have left. No GPU is here: nvidia-smi and torch.cuda are fakes of this file."""
+"""GPUs and their free memory. nvidia-smi and torch.cuda are fakes in this file, so that no GPU is needed."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ MIXED = TWO + "2, GPU-cccc-2, 24576, 24000, NVIDIA GeForce RTX 3090\n"
 
 @pytest.fixture
 def smi(tmp_path, monkeypatch):
-    """Puts a fake nvidia-smi in front of PATH, and hides torch, CUDA_VISIBLE_DEVICES and a real nvidia-smi."""
+    """Puts a fake nvidia-smi first on PATH, and hides torch, CUDA_VISIBLE_DEVICES and a real nvidia-smi."""
     def put(script):
         path = tmp_path / "nvidia-smi"
         path.write_text("#!/bin/sh\n" + script)
@@ -130,7 +130,7 @@ def test_the_formula_takes_the_smallest_card_and_the_model(smi):
 
 
 class FakeCuda:
-    """torch.cuda of two unequal cards that hold no memory of others', as a fake."""
+    """A fake torch.cuda with two unequal cards. No other process uses their memory."""
     initialized = True
     OutOfMemoryError = type("OutOfMemoryError", (RuntimeError,), {})
 

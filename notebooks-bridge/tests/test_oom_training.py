@@ -1,4 +1,6 @@
-"""Memory that truly runs out: torch's CPU allocator and Python's own, in processes with a limit. And the training scripts of cmd/swarm/testdata."""
+"""Memory really runs out: in torch's CPU allocator and in Python's, in processes with a limit. Also runs the training
+scripts of cmd/swarm/testdata.
+"""
 
 import importlib.util
 import os
@@ -17,7 +19,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 
 
 def python(code, *arguments):
-    """Runs code in a process of its own; returns its exit code, output and errors."""
+    """Runs code in a separate process. Returns its exit code, stdout and stderr."""
     env = dict(os.environ, PYTHONPATH="{}:{}".format(FOLDER, TRAINING))
     done = subprocess.run([sys.executable, "-c", code] + list(arguments), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=300)
@@ -91,7 +93,7 @@ def train(script, *arguments, memory=0, cwd=TRAINING):
 
 
 def numbers(out):
-    """Loss and gradient's norm of each step."""
+    """Returns loss and gradient norm of each step."""
     return [tuple(map(float, found)) for found in re.findall(r"^step \d+ loss=(\S+) grad_norm=(\S+)$", out, re.M)]
 
 

@@ -1,4 +1,4 @@
-"""Runs as a notebook holds them, with the real program."""
+"""Runs in a notebook, with the real program."""
 
 import shutil
 import sys
@@ -9,12 +9,12 @@ import pytest
 import swarm_bridge
 from swarm_bridge import program as calling
 
-NANO = {"nodes": 2, "model": "nano", "device": "cpu", "eval_questions": 4, "eval_generations": 1}  # small evaluations
+NANO = {"nodes": 2, "model": "nano", "device": "cpu", "eval_questions": 4, "eval_generations": 1}  # keep evaluations small
 
 
 @pytest.fixture
 def running(tmp_path):
-    """A run that would go on for long."""
+    """A run that would take long."""
     run = swarm_bridge.up(home=tmp_path / "home", rounds=5000, **NANO)
     yield run
     run.stop(now=True)
@@ -46,7 +46,7 @@ def test_up_returns_while_the_run_goes_on_and_stop_ends_it(running, capsys):
     assert running.name + " · running · round " in capsys.readouterr().out
     ended = running.stop(now=True)
     assert ended["outcome"] == "stopped" and running.wait(timeout=10)["state"] == "stopped"
-    assert running.stop()["outcome"] == "not_running"  # again is no error
+    assert running.stop()["outcome"] == "not_running"  # a second stop is no error
 
 
 def test_watch_prints_a_line_a_round_and_returns_at_the_end(tmp_path, capsys):
@@ -68,7 +68,7 @@ def test_logs_are_printed(finished, capsys):
     run = swarm_bridge.attach(home=finished)
     run.logs(lines=2)
     assert "coordinator | " in capsys.readouterr().out
-    run.logs("node_0", lines="all", follow=True)  # of an ended run: comes to its end
+    run.logs("node_0", lines="all", follow=True)  # ends by itself for an ended run
     assert all("node_0" in line for line in capsys.readouterr().out.splitlines())
     with pytest.raises(swarm_bridge.SwarmError) as unknown:
         run.logs("node_9")
@@ -113,7 +113,7 @@ def test_a_missing_program_is_told(monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     shutil.copy(shutil.which("true", path="/bin:/usr/bin"), tmp_path / "bin" / "swarm")
     assert swarm_bridge.find_program() == str(tmp_path / "bin" / "swarm")
-    with pytest.raises(swarm_bridge.SwarmError, match="printed no JSON"):  # another program of that name
+    with pytest.raises(swarm_bridge.SwarmError, match="printed no JSON"):  # another program with that name
         swarm_bridge.up()
 
 

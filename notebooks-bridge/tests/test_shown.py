@@ -1,4 +1,4 @@
-"""What people see: pages, plots, and that nothing in them is taken for markup."""
+"""The visible output: pages, plots, and that none of their text is treated as markup."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ class Tags(HTMLParser):
 
 
 def hostile(value):
-    """The same document with every text in it turned hostile."""
+    """Returns the document with every text in it replaced by hostile text."""
     if isinstance(value, dict):
         return {key: hostile(v) for key, v in value.items()}
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def test_a_gap_in_a_curve_is_a_gap(finished, monkeypatch):
                             "low": [1, None, 2], "high": [1, None, 4], "nodes": []}]}
     monkeypatch.setattr(plots.program, "document", lambda *_: json.loads(json.dumps(document)))
     ax = swarm_bridge.plot_rewards(home=finished)
-    ax.figure.canvas.draw()  # a name that is no mathematics
+    ax.figure.canvas.draw()  # a name that is not mathematics
     assert [v == v for v in ax.get_lines()[0].get_ydata()] == [True, False, True]
     assert ax.get_legend().get_texts()[0].get_text() == " _\\$x\\$ (4/4), seed 1"
 
@@ -129,7 +129,7 @@ def test_memory_is_what_the_database_has(finished):
     ax = swarm_bridge.plot_memory(home=finished)
     lines = {line.get_label(): line for line in ax.get_lines()}
     samples = swarm_bridge.rows("memory", home=finished)
-    shares = all(r["pss_bytes"] for r in samples)  # not every kernel tells them
+    shares = all(r["pss_bytes"] for r in samples)  # not every kernel reports them
     assert set(lines) == {"node_0", "node_1"} and ("host memory (PSS)" if shares else "host memory (RSS)") in ax.get_title()
     expected = [r["pss_bytes" if shares else "rss_bytes"] / 1e9 for r in samples if r["node"] == "node_0"]
     assert list(lines["node_0"].get_ydata()) == expected

@@ -24,7 +24,7 @@ def rewards(run):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, program):
-    """The rewards of the example when nothing happens to it."""
+    """The rewards of an undisturbed run of the example."""
     run = up(tmp_path_factory.mktemp("calm") / "home", EXAMPLE)
     assert run.wait(timeout=300)["state"] == "done"
     return run
@@ -79,7 +79,7 @@ def test_a_stop_is_orderly_and_the_same_up_goes_on(tmp_path, calm):
     while run.status()["round"] < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert run.stop()["state"] == "stopped"
-    stopped = max(n["round"] for n in run.status()["nodes"])  # nobody waits for anybody here
+    stopped = max(n["round"] for n in run.status()["nodes"])  # nodes don't wait for each other here
     assert 5 <= stopped < 20000
     assert {c["round"] for c in run.rows("checkpoints")}
     again = up(home, EXAMPLE, rounds=stopped + 50)
