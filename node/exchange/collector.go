@@ -19,7 +19,7 @@ type Collector struct {
 	batches map[string]*Received // by peer, nil until the peer shares
 }
 
-// NewCollector waits for the peers' batches of a round. The batch of self never counts towards the quorum.
+// NewCollector waits for the peers' batches of a round. The batch of self never counts toward the quorum.
 func NewCollector(round int, self string, peers []string, barrier Barrier) *Collector {
 	batches := make(map[string]*Received, len(peers))
 	for _, peer := range peers {

@@ -52,8 +52,8 @@ type External struct {
 	Index int    `json:"index"`
 }
 
-// Trained is a round's training set, with the report's values before the update. It is on disk before the update
-// begins.
+// Trained is a round's training set, with the report's values before the update. The record is on disk before the
+// update begins.
 type Trained struct {
 	Update policy.UpdateParams `json:"update"` // without SamplingLogprobs, which Generated holds (see Round.Update)
 	Report event.Round         `json:"report"` // without the update's results

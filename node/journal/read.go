@@ -36,8 +36,8 @@ func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	}
 }
 
-// Find reads one round. It returns ErrNotFound if the journal has no record of the round. It returns ErrDamaged if a
-// record that the round needs can't be read.
+// Find reads one round. It returns ErrNotFound if the journal has no record of the round. It returns ErrDamaged if
+// damage makes the round incomplete.
 func Find(dir string, round int) (Round, error) {
 	list, err := segments(dir)
 	if err != nil {

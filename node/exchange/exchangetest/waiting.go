@@ -76,7 +76,7 @@ func testNoQuorum(t *testing.T, swarm Swarm) {
 	publish(t, reader, batch("reader", 0, ""))
 	barrier := exchange.Barrier{Deadline: 20 * time.Millisecond, Quorum: 2, Limit: 100 * time.Millisecond}
 	start := time.Now()
-	got, err := reader.Gather(t.Context(), 0, []string{"a", "reader", "dead"}, barrier) // its own batch does not count towards the quorum
+	got, err := reader.Gather(t.Context(), 0, []string{"a", "reader", "dead"}, barrier) // its own batch does not count toward the quorum
 	waited := time.Since(start)
 	if !errors.Is(err, exchange.ErrNoQuorum) || got != nil {
 		t.Errorf("got %v, %v, want ErrNoQuorum", got, err)

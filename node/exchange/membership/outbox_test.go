@@ -148,7 +148,7 @@ func TestDeliveredSegmentsAreDeleted(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A coordinator that lost power after an acknowledgement, or was restored from a backup, gets the lost events again,
+// A coordinator that lost power after an acknowledgment, or was restored from a backup, gets the lost events again,
 // even from a new process of the worker. The data kept for that are bounded.
 func TestAReceiptThatGoesBackwards(t *testing.T) {
 	dir := memory(t)

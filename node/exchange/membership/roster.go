@@ -54,7 +54,7 @@ type assignment struct {
 	streak   int          // rounds shared since it joined, or since the last failed wait for it
 	catching bool         // it has shared its first round, and the barrier waits for it until it has caught up
 	since    int          // from this round on, the barrier may wait for it
-	present  time.Time    // since when the barrier waits for it
+	present  time.Time    // when the barrier began to wait for it
 	counts   bool         // its round counts for the swarm's round
 	away     bool         // it was reported as absent
 }

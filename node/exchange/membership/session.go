@@ -9,7 +9,7 @@ import (
 
 const (
 	maxEverNodes = 4 * MaxNodes // total number of nodes that a worker has brought over time
-	maxOutboxes  = 4            // cached acknowledgements per worker, one per outbox
+	maxOutboxes  = 4            // cached acknowledgments per worker, one per outbox
 	judged       = 50           // offers on which a worker's standing is based
 	warnEvery    = time.Minute
 )
@@ -111,7 +111,7 @@ func (s *session) due(what string, now time.Time) bool {
 	return true
 }
 
-// remember caches an outbox's acknowledgement, to save a database query.
+// remember caches an outbox's acknowledgment, to save a database query.
 func (s *session) remember(outbox string, acked int64) {
 	if _, ok := s.acked[outbox]; !ok && len(s.acked) >= maxOutboxes {
 		clear(s.acked)

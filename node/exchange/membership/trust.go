@@ -25,7 +25,7 @@ const maxNeed = 1 << 30
 // trust holds how many rounds the nodes of an invitation and of a worker must share before the barrier waits for them.
 type trust struct {
 	deadline    time.Duration     // of the barrier
-	waiting     time.Time         // since when a node waits at the barrier of the swarm's round; zero: none does
+	waiting     time.Time         // when nodes began to wait at the barrier of the swarm's round; zero: none waits
 	invitations map[string]string // by worker
 	ofAll       map[string]int    // by invitation, or by worker if it has none
 	ofOne       map[string]int    // by worker

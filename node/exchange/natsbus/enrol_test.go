@@ -15,7 +15,7 @@ import (
 )
 
 // Users of a cluster: the coordinator, ada, who wants to join, and eve, a worker who listens. With rights, each user
-// has the permissions in docs/WORKERS.md. Without, the account is open to all of them.
+// has the permissions in docs/WORKERS.md. Without rights, the account is open to all of them.
 func sharedCluster(t *testing.T, rights bool) string {
 	permissions := func(worker string) string {
 		if !rights {

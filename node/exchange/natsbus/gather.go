@@ -163,9 +163,8 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	}
 }
 
-// enough reports whether to read the announced batches now. A node on the coordinator's host waits until all have been
-// announced and reads them in one query: a barrier has no use for some of them. A worker's node reads each at once,
-// because its connection is slow.
+// enough reports whether to read the announced batches now. A node on the coordinator's host waits until all batches
+// have been announced, and reads them in one query. A worker's node reads each at once, because its connection is slow.
 func (g *gathering) enough() bool {
 	return g.bus.worker != "" || len(g.announced) == len(g.collector.Missing())
 }

@@ -36,9 +36,9 @@ type server struct {
 	sessions  map[string]*workerSession // by worker
 }
 
-// ServeAdmission answers the messages of a run's workers until ctx ends. It beats to the admission server on behalf of
-// a worker while new beat files of the worker arrive. So the admission server can keep its short timeout for networks.
-// If the folder is unavailable, ServeAdmission retries. It returns nil.
+// ServeAdmission answers the messages of a run's workers until ctx ends. While new beat files of a worker arrive, it
+// sends beats to the admission server on the worker's behalf. So the admission server can keep its short timeout for
+// networks. If the folder is unavailable, ServeAdmission retries. It returns nil.
 func ServeAdmission(ctx context.Context, dir, run string, admission membership.Admission, o ServeOptions) error {
 	logger := o.Logger
 	if logger == nil {

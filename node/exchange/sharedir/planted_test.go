@@ -51,8 +51,8 @@ func TestPlantedDescription(t *testing.T) {
 	}
 }
 
-// Messages planted under a worker's name with the last session number delay the worker by the time after which a
-// session counts as silent. This holds before it joins, while it is connected, and when the coordinator restarts.
+// Messages planted under a worker's name with the last session number delay the worker only until that session counts
+// as silent. This holds before it joins, while it is connected, and when the coordinator restarts.
 func TestPlantedSession(t *testing.T) {
 	dir := newFolder(t)
 	admission := newBook()

@@ -11,7 +11,7 @@ const joinBlocks = 4
 
 // scanner finds new batches in the run's folder at a cost that doesn't grow with the run. It lists the blocks, then
 // reads only those where changes are likely: each node's newest block and the next one, and the two newest blocks of
-// all. In turn it also reads one of the others, to find late files.
+// all. Each scan also reads one of the other blocks, to find late files.
 type scanner struct {
 	dir *Dir
 
