@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tab is a page in a browser: what its console said and what it asked the network for.
+// tab is a page in a browser, with its console messages and network requests.
 type tab struct {
 	ctx    context.Context
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ func (b *tab) listen(e any) {
 	}
 }
 
-// open opens the page from a file in a browser of a width, offline, and draws every chart.
+// open opens the page from a file in an offline browser of a given width, and draws every chart.
 func open(t *testing.T, page string, width int, dark, scripts bool) *tab {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -51,14 +51,14 @@ func open(t *testing.T, page string, width int, dark, scripts bool) *tab {
 	require.NoError(t, os.WriteFile(path, []byte(page), 0o600))
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(width, 900))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // then it is killed, whatever it does
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // kills the browser at the deadline
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	b := &tab{}
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Do(ctx)) // starts it: a deadline of its first use would be the browser's
+	require.NoError(t, chromedp.Do(ctx)) // starts the browser; otherwise the deadline of the first command would apply to the browser
 	b.ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(cancel)
 	scheme := map[bool]string{true: "dark", false: "light"}[dark]
@@ -108,7 +108,7 @@ func ask[T any](t *testing.T, b *tab, expression string) T {
 	return out
 }
 
-// quiet asserts that the console said nothing and nothing was asked of any network.
+// quiet asserts that there were no console messages and no network requests.
 func (b *tab) quiet(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -120,7 +120,7 @@ func (b *tab) quiet(t *testing.T) {
 	require.Len(t, b.wanted, 1, "the file itself")
 }
 
-// picture leaves a screenshot of the whole page where REPORT_KEEP names a folder.
+// picture saves a screenshot of the whole page if REPORT_KEEP names a folder.
 func (b *tab) picture(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("REPORT_KEEP")
@@ -132,10 +132,10 @@ func (b *tab) picture(t *testing.T, name string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), png, 0o600))
 }
 
-// undrawn are the places of charts without one.
+// undrawn counts the places of charts without a chart.
 const undrawn = `document.querySelectorAll("[data-chart]:not(:has(.chart))").length`
 
-// blank are the canvases on which next to nothing is painted.
+// blank counts the canvases on which almost nothing is painted.
 const blank = `[...document.querySelectorAll("canvas")].filter(c => c.getContext("2d").getImageData(0, 0, c.width, c.height).data
   .reduce((n, v, i) => n + (i % 4 === 3 && v > 0 ? 1 : 0), 0) < 500).length`
 

@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// plotted are numbers to be drawn: six digits are more than a screen shows, and keep the file small. null: unknown.
+// plotted are numbers for drawing. Six digits exceed the resolution of a screen and keep the file small. Unknown values
+// become null.
 type plotted []float64
 
 // MarshalJSON implements json.Marshaler.
@@ -30,7 +31,7 @@ func (p plotted) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// chart is a call of swarmCharts: lines, curves or timeline with its options.
+// chart is a call of a function of swarmCharts with its options: lines, curves, experiments or timeline.
 type chart struct {
 	Kind    string        `json:"kind"`
 	Options chartOptions  `json:"options"`
@@ -38,7 +39,7 @@ type chart struct {
 	Axes    []axisToDraw  `json:"axes,omitempty"`
 }
 
-// chartOptions are those of metrics/charts/js/api.js.
+// chartOptions are the options of metrics/charts/js/api.js.
 type chartOptions struct {
 	Title   string         `json:"title"`
 	X       plotted        `json:"x,omitempty"`
@@ -54,9 +55,9 @@ type chartOptions struct {
 	Stacked bool           `json:"stacked,omitempty"`
 	Sync    string         `json:"sync,omitempty"`
 	Colors  map[string]int `json:"colors,omitempty"`
-	Choice  string         `json:"choice,omitempty"` // what is chosen between axes; empty: what to draw against
-	By      string         `json:"by,omitempty"`     // the axis shown at first
-	Single  bool           `json:"single,omitempty"` // each run's line is shown at first
+	Choice  string         `json:"choice,omitempty"` // label for the choice between axes; empty: the default label
+	By      string         `json:"by,omitempty"`     // axis shown initially
+	Single  bool           `json:"single,omitempty"` // shows the line of each run initially
 	From    float64        `json:"from,omitempty"`
 	To      float64        `json:"to,omitempty"`
 	Lanes   []lane         `json:"lanes,omitempty"`
@@ -68,7 +69,7 @@ type series struct {
 	Values  plotted `json:"values"`
 	Low     plotted `json:"low,omitempty"`
 	High    plotted `json:"high,omitempty"`
-	Color   any     `json:"color"` // index, or a variable's name
+	Color   any     `json:"color"` // index, or the name of a CSS variable
 	Dash    int     `json:"dash,omitempty"`
 	Width   float64 `json:"width,omitempty"`
 	Overlay bool    `json:"overlay,omitempty"`
@@ -91,7 +92,7 @@ type item struct {
 	Label string  `json:"label"`
 }
 
-// curveToDraw is what a curve chart needs of a stats.Curve.
+// curveToDraw is the part of a stats.Curve that a chart needs.
 type curveToDraw struct {
 	Run        string  `json:"run"`
 	Experiment string  `json:"experiment"`
@@ -103,7 +104,7 @@ type curveToDraw struct {
 	High       plotted `json:"high"`
 }
 
-// axisToDraw is what experiments' curves are drawn against, and those curves.
+// axisToDraw is an x axis with the curves of experiments against it.
 type axisToDraw struct {
 	Name        string             `json:"name"`
 	Label       string             `json:"label"`
@@ -111,7 +112,7 @@ type axisToDraw struct {
 	Experiments []experimentToDraw `json:"experiments"`
 }
 
-// experimentToDraw is what a chart needs of a stats.ExperimentCurve.
+// experimentToDraw is the part of a stats.ExperimentCurve that a chart needs.
 type experimentToDraw struct {
 	Experiment string    `json:"experiment"`
 	Metric     string    `json:"metric"`

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// charts are all of a report's, by the name that the page asks for.
+// charts returns all charts of a report, by their name in the page.
 func (r *Report) charts() map[string]chart {
 	out := map[string]chart{"smoothed": r.smoothed()}
 	if evaluations := r.evaluations(); len(evaluations.Axes) > 0 {
@@ -75,17 +75,17 @@ func newExperimentToDraw(c stats.ExperimentCurve) experimentToDraw {
 	return out
 }
 
-// highestOf is the highest value of a curve's nodes, at least so high.
+// highestOf returns the highest value of a curve's nodes, but at least highest.
 func highestOf(highest float64, c stats.Curve) float64 {
 	for _, v := range c.High {
-		if v > highest { // never of NaN
+		if v > highest { // false for NaN
 			highest = v
 		}
 	}
 	return highest
 }
 
-// nodes draws each node's line of a curve; all charts of one kind have the same scale.
+// nodes draws each node's line of a curve. All charts of one kind have the same scale.
 func (run *Run) nodes(c stats.Curve, highest float64) chart {
 	o := chartOptions{
 		Title: fmt.Sprintf("%s (%s): reward of each node", run.Label, c.Config), X: rounds(c), XLabel: "round", Height: 220, Sync: "raw",
@@ -107,7 +107,7 @@ func rounds(c stats.Curve) plotted {
 	return out
 }
 
-// times stacks the parts of a round; the whole lies over them.
+// times stacks the parts of a round and overlays the whole round.
 func (run *Run) times() chart {
 	o := chartOptions{
 		Title: run.Label + ": time of a round, mean over nodes", X: rounds(run.Parts[0]), XLabel: "round", Unit: "seconds", Height: 220, Stacked: true,
@@ -119,7 +119,7 @@ func (run *Run) times() chart {
 	return chart{Kind: "lines", Options: o}
 }
 
-// path is how many groups of its own and of others a node trained on.
+// path draws the numbers of own and external groups that a node trained on.
 func (run *Run) path() chart {
 	o := chartOptions{
 		Title: run.Label + ": groups trained on, mean over nodes, band from the lowest to the highest", X: rounds(run.Own), XLabel: "round",
@@ -137,8 +137,8 @@ func (run *Run) path() chart {
 	return chart{Kind: "lines", Options: o}
 }
 
-// evaluations are pass@1, and pass@k of the largest k, over rounds: a line an experiment, of the questions that are
-// compared.
+// evaluations draws pass@1, and pass@k for the largest k, over rounds: one line per experiment, for the compared set of
+// questions.
 func (r *Report) evaluations() chart {
 	out := chart{Kind: "experiments", Options: chartOptions{
 		Title: "Held-out questions: chance that one of k completions is right, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,
@@ -173,7 +173,7 @@ func (r *Report) evaluations() chart {
 	return out
 }
 
-// timeline shows a run's events by node.
+// timeline draws a run's events by node.
 func (run *Run) timeline() chart {
 	o := chartOptions{
 		Title: run.Label + ": events", From: run.Totals.Started, To: run.Status.LastSeen, Empty: "Nothing happened",
@@ -202,7 +202,7 @@ func (run *Run) timeline() chart {
 	return chart{Kind: "timeline", Options: o}
 }
 
-// eventKind is how an event looks: bad, warn, good, info.
+// eventKind returns the style of an event: bad, warn, good, info.
 func eventKind(e event.Event) string {
 	switch e.Type {
 	case event.TypeMemoryStep, event.TypeFailure, event.TypeGiveUp:

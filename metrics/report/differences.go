@@ -10,19 +10,19 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Difference is a configuration key whose value the experiments don't share.
+// Difference is a configuration key whose values differ between experiments.
 type Difference struct {
 	Key    string
-	Values []string // by experiment, in the order of their first runs; several values of one experiment's runs with " or " between
+	Values []string // by experiment, in the order of their first runs; " or " separates several values of one experiment's runs
 }
 
-// notCompared are keys that say which run it is, not how it learns.
+// notCompared lists keys that identify a run and do not affect learning.
 var notCompared = []string{"experiment", "seed", "preset"}
 
-// differences lists, by name, the keys in which experiments differ.
+// differences lists the keys in which experiments differ, by name.
 func differences(totals []store.Totals) []Difference {
 	experiments := experimentsOf(totals)
-	values := map[string][][]string{} // by key and experiment: different values
+	values := map[string][][]string{} // by key and experiment: distinct values
 	for _, t := range totals {
 		flat := flatten(t.Config)
 		at := slices.Index(experiments, t.Experiment)
@@ -58,8 +58,8 @@ func experimentsOf(totals []store.Totals) []string {
 	return names
 }
 
-// flatten turns a configuration into values by key, nested ones with a dot. A list of named things is told by its names
-// and weights. What isn't an object has no keys.
+// flatten converts a configuration to values by key, with dots in nested keys. Items of a list use their names as keys.
+// A document that is not an object has no keys.
 func flatten(document []byte) map[string]string {
 	out := map[string]string{}
 	var root map[string]any
@@ -91,7 +91,7 @@ func flatten(document []byte) map[string]string {
 	return out
 }
 
-// walkNamed tells of one thing of a list on one line.
+// walkNamed writes one named item of a list on one line.
 func walkNamed(out map[string]string, key string, named map[string]any, value any) {
 	if named == nil {
 		out[key] = scalar(value)

@@ -12,7 +12,7 @@ import (
 
 type nodeStatus = stats.NodeStatus
 
-// eventText tells of an event on one line.
+// eventText describes an event on one line.
 func eventText(e event.Event) string {
 	var parts []string
 	add := func(text string) {
@@ -20,7 +20,7 @@ func eventText(e event.Event) string {
 			parts = append(parts, strings.Join(strings.Fields(text), " "))
 		}
 	}
-	if m := e.MemoryStep; m != nil { // its cause and message say the same
+	if m := e.MemoryStep; m != nil { // the event's cause and message repeat the step
 		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s asked for, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
 			label(m.Action), gigabytes(m.RequestedBytes), gigabytes(m.UsedBytes), gigabytes(m.FreeBytes), gigabytes(m.TotalBytes))
 	}
@@ -50,7 +50,7 @@ func eventText(e event.Event) string {
 	return strings.Join(parts, ": ")
 }
 
-// left says whether a node is away or gone.
+// left says whether a node is away or has left.
 func left(e event.Event) string {
 	if e.Cause == "" {
 		return "is away"
@@ -58,12 +58,12 @@ func left(e event.Event) string {
 	return "has left"
 }
 
-// label is a name of the database in words.
+// label converts a name of the database to words.
 func label(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "_time"), "_", " ")
 }
 
-// shortened cuts a text after so many characters.
+// shortened cuts a text to a number of characters.
 func shortened(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text

@@ -16,9 +16,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-const started = 1_760_000_000.0 // Unix seconds; of every run
+const started = 1_760_000_000.0 // Unix seconds, for every run
 
-// synthetic is a run whose numbers are made from its seed: an experiment of a synthetic database, never a result.
+// synthetic is a run with numbers generated from its seed. It is only for synthetic databases and never a result.
 type synthetic struct {
 	experiment    string
 	own, external int
@@ -27,13 +27,13 @@ type synthetic struct {
 	gain          float64 // final reward
 	gpu           bool
 	unfinished    bool
-	nodeName      string // prefix, default node_
+	nodeName      string // prefix; default node_
 	message       string // of its warnings
-	config        string // more members of its configuration
-	adaptive      bool   // its split rises from I to J over the rounds
+	config        string // additional members of its configuration
+	adaptive      bool   // the split moves from I to J over the rounds
 }
 
-// database makes one with runs, and opens it for reading.
+// database creates a database with runs and opens it for reading.
 func database(t testing.TB, runs ...synthetic) *store.Reader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")
@@ -93,7 +93,7 @@ func (x synthetic) record(t testing.TB, s *store.Store) {
 	}
 }
 
-// round rises as a real run's does, with noise.
+// round generates a round. Rewards rise with noise, as in a real run.
 func (x synthetic) round(random *rand.Rand, round, node int, names []string) *event.Round {
 	share := 1 - math.Exp(-3*float64(round)/float64(x.rounds))
 	reward := max(0, x.gain*share+0.06*random.NormFloat64()+0.01*float64(node%3))
@@ -118,7 +118,7 @@ func (x synthetic) round(random *rand.Rand, round, node int, names []string) *ev
 	return r
 }
 
-// machine samples memory and the GPU.
+// machine records samples of memory and of the GPU.
 func (x synthetic) machine(tell func(event.Event), names []string, round int) {
 	at := started + 20*float64(round)
 	used := int64(0)

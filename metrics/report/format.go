@@ -10,10 +10,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// unknown stands for what isn't known.
+// unknown is the text of an unknown value.
 const unknown = "–"
 
-// number formats with four digits, as few as tell the value.
+// number formats a value with up to four digits.
 func number(v *float64) string {
 	if v == nil || !units.Finite(*v) {
 		return unknown
@@ -29,7 +29,7 @@ func percent(v *float64) string {
 	if v == nil || !units.Finite(*v) {
 		return unknown
 	}
-	return fmt.Sprintf("%+.1f\u00a0%%", 100**v) // a space at which no line breaks
+	return fmt.Sprintf("%+.1f\u00a0%%", 100**v) // no-break space
 }
 
 // share formats a ratio without a sign: 94.0 %.
@@ -45,7 +45,7 @@ func pvalue(v *float64) string {
 	return strconv.FormatFloat(*v, 'g', 2, 64)
 }
 
-// interval formats low and high by a function, empty where there is none.
+// interval formats low and high with a function. It is empty if there is no interval.
 func interval(low, high *float64, format func(*float64) string) string {
 	if low == nil || high == nil {
 		return ""
@@ -53,11 +53,11 @@ func interval(low, high *float64, format func(*float64) string) string {
 	return format(low) + " to " + format(high)
 }
 
-// gigabytes formats bytes; what isn't above 0 was not measured. No line breaks before the unit.
+// gigabytes formats bytes with a no-break space. A value that is not above 0 was not measured.
 func gigabytes(n int64) string { return strings.Replace(units.BytesMeasured(n), " ", "\u00a0", 1) }
 
-// duration formats seconds as units.Span does, and below a tenth of a second in ms: 5.6 ms. No line breaks before the
-// unit.
+// duration formats seconds as units.Span does, and values below 0.1 s in ms: 5.6 ms. It uses a no-break space before
+// the unit.
 func duration(s float64) string {
 	text := units.Span(s)
 	switch {
@@ -69,7 +69,7 @@ func duration(s float64) string {
 	return strings.Replace(text, " ", "\u00a0", 1)
 }
 
-// digits are as many behind the point as give about two in all.
+// digits returns the number of decimals for about two significant digits.
 func digits(v float64) int {
 	switch {
 	case v >= 10:
@@ -87,7 +87,7 @@ func optionalDuration(s *float64) string {
 	return duration(*s)
 }
 
-// energy formats joules as kilowatt hours.
+// energy formats joules as kilowatt-hours.
 func energy(joules *float64) string {
 	if joules == nil {
 		return unknown
@@ -96,7 +96,7 @@ func energy(joules *float64) string {
 	return strconv.FormatFloat(kwh, 'g', 3, 64) + " kWh"
 }
 
-// clock formats Unix seconds in UTC: a report is read anywhere.
+// clock formats Unix seconds in UTC, because a report may be read in any time zone.
 func clock(t float64) string {
 	if !(t > 0) || t > 1e11 {
 		return unknown

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNothingLeavesItsPlaceInAReport opens reports at four widths in both schemes: boxes stay within their parents',
-// text is cut only with an ellipsis and a title, and the comparison fits a desktop's page. REPORT_KEEP=DIR keeps
-// pictures.
+// TestNothingLeavesItsPlaceInAReport opens reports at four widths in both color schemes. Boxes must stay within their
+// parents, text may be cut only with an ellipsis and a title, and the comparison must fit the page of a desktop.
+// REPORT_KEEP=DIR saves pictures.
 func TestNothingLeavesItsPlaceInAReport(t *testing.T) {
 	audit, err := os.ReadFile(filepath.Join("..", "dashboard", "testdata", "layout.js"))
 	require.NoError(t, err)

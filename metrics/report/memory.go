@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// memory stacks what nodes hold over time: of their GPUs where they ever had any of one, else of the host. The card and
-// what its driver says is used lie over them.
+// memory stacks the memory of nodes over time: GPU memory if any node used a GPU, else host memory. It overlays the
+// size of the GPUs and the use that their drivers report.
 func (run *Run) memory() chart {
 	onDevice := run.onDevice()
 	o := chartOptions{Title: run.Label + ": host memory by node (" + run.HostKind() + ")", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}
@@ -54,10 +54,11 @@ func (run *Run) memory() chart {
 	return chart{Kind: "lines", Options: o}
 }
 
-// HostKind names the kind of figure of host memory that is known of every node.
+// HostKind names the kind of host memory figure that is known for every node.
 func (run *Run) HostKind() string { return strings.ToUpper(run.Status.HostKind) }
 
-// ends makes 0 of what isn't known before the first and after the last known value: a node has no process then.
+// ends replaces unknown values before the first and after the last known value by 0, because the node had no process
+// then.
 func (p plotted) ends() {
 	for i := 0; i < len(p) && !units.Finite(p[i]); i++ {
 		p[i] = 0
@@ -71,7 +72,7 @@ func (run *Run) onDevice() bool {
 	return slices.ContainsFunc(run.Status.Nodes, func(n nodeStatus) bool { return n.DevicePeakBytes > 0 })
 }
 
-// card is the size of the GPUs and what their drivers say is used, over the slots of x.
+// card returns the size of the GPUs and the use that their drivers report, over the slots of x.
 func (run *Run) card(x plotted, at map[float64]int) []series {
 	used, total := unknowns(len(x)), unknowns(len(x))
 	type key struct {
@@ -109,7 +110,7 @@ func (run *Run) card(x plotted, at map[float64]int) []series {
 	}
 }
 
-// cardBytes is the size of the run's GPUs together, 0 without any.
+// cardBytes returns the total size of the run's GPUs, or 0 without any.
 func (run *Run) cardBytes() int64 {
 	sizes := map[string]int64{}
 	for _, d := range run.Devices {
@@ -122,7 +123,7 @@ func (run *Run) cardBytes() int64 {
 	return all
 }
 
-// troubles marks where memory ran out and nodes were restarted.
+// troubles returns markers for memory shortages and restarts of nodes.
 func (run *Run) troubles() []marker {
 	const most = 40
 	var out []marker

@@ -1,8 +1,9 @@
-// Package report makes one self-contained HTML file about the runs of a database: which configuration is best, how
-// certain that is, and the data behind it. The file needs no network, no server and, but for its charts, no JavaScript.
+// Package report creates one self-contained HTML file about the runs of a database: which configuration is best, the
+// certainty of that verdict, and the data behind it. The file needs no network and no server. Only its charts need
+// JavaScript.
 //
-// It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of
-// metrics/query, or is a recorded one as it is. It writes to the io.Writer that it is given; Save alone writes a file.
+// It defines the text, the layout and the selection of figures. All numbers come from metrics/stats through
+// metrics/query, or are recorded values. It writes to an io.Writer. Only Save writes a file.
 package report
 
 import (
@@ -18,32 +19,32 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Options choose what a report is about.
+// Options select the content of a report.
 type Options struct {
 	query.CompareOptions
-	Title  string  // empty: made of the experiments' names
-	Window int     // of smoothed curves, in rounds; 0: the paper's 100
-	Per    string  // the axis of stats.Axes that curves are shown against at first; empty: rounds
-	Single bool    // each run's line is shown at first
+	Title  string  // empty: derived from the experiments' names
+	Window int     // smoothing window of curves, in rounds; 0: the paper's 100
+	Per    string  // initial axis of curves, from stats.Axes; empty: rounds
+	Single bool    // show the line of each run initially
 	Now    float64 // Unix seconds
 
-	// Alive tells whether a run's coordinator still lives, at a time.
+	// Alive reports whether a run's coordinator is alive at a time, in Unix seconds.
 	Alive   func(store.Snapshot, float64) bool
 	Version string // of the program, for the footer
 }
 
-// Bounds on what is drawn, so that the file stays small however long and many the runs are.
+// Limits on drawn points keep the file small for any length and number of runs.
 const (
-	curvePoints = 600 // of an experiment's curve against the axis that is shown at first
-	otherPoints = 200 // against the others
-	nodePoints  = 240 // of one node's smoothed rewards
-	rawPoints   = 400 // of one node's raw rewards
-	slots       = 150 // of times and memory over a run
-	drawnRuns   = 16  // with charts of their own; more are in tables and the overlay
-	maxEvents   = 400 // listed, of one run
+	curvePoints = 600 // per experiment's curve against the initial axis
+	otherPoints = 200 // per curve against another axis
+	nodePoints  = 240 // per node's smoothed rewards
+	rawPoints   = 400 // per node's raw rewards
+	slots       = 150 // time slots of durations and memory over a run
+	drawnRuns   = 16  // with charts of their own; further runs appear in tables and the overlay
+	maxEvents   = 400 // listed per run
 )
 
-// Report is everything that is shown.
+// Report is the content of a report.
 type Report struct {
 	Title      string
 	Made       float64 // Unix seconds
@@ -53,17 +54,17 @@ type Report struct {
 	Single     bool
 	Curves     map[string][]stats.ExperimentCurve // by axis
 	Comparison stats.Comparison
-	Runs       []*Run // by start
+	Runs       []*Run // by start time
 	Changes    []Difference
 
-	groups []stats.Group // lines of curves
+	groups []stats.Group // one line of the curves per group
 }
 
 // Run is one run.
 type Run struct {
-	Name  string // its experiment's, of a study the short one
-	Label string // its name, with seed and run where that is not enough
-	Color int    // of its experiment
+	Name  string // name of its experiment; in a study the short name
+	Label string // name, with seed and run key if the name is ambiguous
+	Color int    // color index of its experiment
 	Drawn bool   // has charts of its own
 
 	Totals      store.Totals
@@ -71,7 +72,7 @@ type Run struct {
 	Row         stats.RunRow
 	Resources   stats.Resources
 	Smooth, Raw stats.Curve
-	Parts       []stats.Curve // of stats.TimeMetrics
+	Parts       []stats.Curve // one per metric of stats.TimeMetrics
 	Own, Others stats.Curve   // groups trained on
 	Split       *Split        // nil: fixed
 	Times       stats.RoundTimes
@@ -79,13 +80,13 @@ type Run struct {
 	Peers       []store.PeerTotal
 	Memory      []store.MemorySample
 	Devices     []store.DeviceSample
-	Slot        int // seconds of a slot of Memory
+	Slot        int // seconds per slot of Memory
 	Events      []store.Entry
 	Workers     []stats.WorkerRow // other hosts that took part
 }
 
-// Read reads what a report shows. The error is store.ErrNotFound, wrapped, where there is nothing: no run at all, or
-// none of a name.
+// Read reads the content of a report. The error is a wrapped store.ErrNotFound if there are no runs, or none with a
+// requested name.
 func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error) {
 	if o.Window < 1 {
 		o.Window = stats.PaperWindow
@@ -153,8 +154,8 @@ func (r *Report) readCurves(ctx context.Context, reader *store.Reader, totals []
 	return nil
 }
 
-// drawn says whether a run has charts of its own: all do, unless they are many; then an experiment's newest that is
-// done, or else its newest.
+// drawn reports whether a run has charts of its own. All runs have unless there are more than drawnRuns. Then only the
+// newest finished run of each experiment has, or its newest run if none is finished.
 func drawn(totals []store.Totals, i int) bool {
 	if len(totals) <= drawnRuns {
 		return true
@@ -173,7 +174,7 @@ func drawn(totals []store.Totals, i int) bool {
 	return true
 }
 
-// name gives runs their labels and colors, and the report its title.
+// name sets the labels and colors of runs, and the report's title.
 func (r *Report) name() {
 	experiments := []string{}
 	runs, seeds := map[string]int{}, map[string]int{}
@@ -207,20 +208,20 @@ func (r *Report) name() {
 	}
 }
 
-// Running are the runs that go on.
+// Running returns the running runs.
 func (r *Report) Running() []*Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return run.Status.State != store.RunRunning })
 }
 
-// Drawn are the runs with charts of their own.
+// Drawn returns the runs with charts of their own.
 func (r *Report) Drawn() []*Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return !run.Drawn || run.Totals.NodeRounds == 0 })
 }
 
-// Shared are the runs in which other hosts took part.
+// Shared returns the runs in which other hosts took part.
 func (r *Report) Shared() []*Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return len(run.Workers) == 0 })
 }
 
-// Few says that there is room to show every run's tables.
+// Few reports whether the tables of every run fit the report.
 func (r *Report) Few() bool { return len(r.Drawn()) <= 4 }

@@ -36,7 +36,7 @@ func write(t testing.TB, reader *store.Reader, o report.Options) string {
 	return page.String()
 }
 
-// outline is a page's text structure: tags and texts of headings, tables and lists, without the assets and the data.
+// outline returns a page's text structure: tags and texts of headings, tables and lists, without assets and data.
 func outline(page string) string {
 	for _, cut := range []string{`(?s)<style>.*?</style>`, `(?s)<script.*?</script>`, `<meta http-equiv="Content[^>]*>`} {
 		page = regexp.MustCompile(cut).ReplaceAllString(page, "")
@@ -174,8 +174,8 @@ func TestRewardsThatAreNoNumbers(t *testing.T) {
 	require.NotContains(t, outline(page), "Inf")
 }
 
-// At most 300 KB beside the data. How long it takes is logged; a bound on seconds would be one on the machine's other
-// work.
+// The report has at most 300 KB beside its data. The test only logs the time, because a limit in seconds would depend
+// on the machine's load.
 func TestFourLongRunsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 64,000 rounds")
@@ -191,7 +191,7 @@ func TestFourLongRunsAreSmall(t *testing.T) {
 	keep(t, "long.html", page)
 }
 
-// keep leaves a page for a person to look at, where REPORT_KEEP names a folder.
+// keep saves a page for manual inspection if REPORT_KEEP names a folder.
 func keep(t *testing.T, name, page string) {
 	t.Helper()
 	if dir := os.Getenv("REPORT_KEEP"); dir != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// read fills in a run of which Totals and Drawn are known.
+// read fills in a run. Totals and Drawn must be set.
 func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval store.EvalTotal) error {
 	row := run.Totals.Run
 	snapshot, err := reader.Snapshot(ctx, row.Run)
@@ -59,7 +59,7 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 	return run.readCharts(ctx, reader, window)
 }
 
-// readCharts reads what else only charts of a run's own need; stretches have window rounds.
+// readCharts reads the data that only a run's own charts need. Stretches have window rounds.
 func (run *Run) readCharts(ctx context.Context, reader *store.Reader, window int) error {
 	row := run.Totals.Run
 	for metric, into := range map[string]*stats.Curve{"trained_own": &run.Own, "trained_external": &run.Others} {
@@ -84,9 +84,9 @@ func (run *Run) readCharts(ctx context.Context, reader *store.Reader, window int
 	return err
 }
 
-// stretches is a metric's curve as means over stretches of so many rounds each, the round being a stretch's last: of a
-// moving average as wide as a stretch, the value at the end of each. Curves of one run so have the same rounds, which
-// thinning by extremes would not give.
+// stretches averages a metric's curve over consecutive stretches of window rounds, each placed at its last round. It
+// uses a moving average of that width and keeps the value at the end of each stretch. All curves of one run therefore
+// have the same rounds, unlike after thinning by extremes.
 func stretches(rounds query.Rounds, window int) stats.Curve {
 	curve := rounds.Curve(stats.CurveOptions{Window: window})
 	if window < 2 {
@@ -111,12 +111,12 @@ func stretches(rounds query.Rounds, window int) stats.Curve {
 	return curve
 }
 
-// slotFor is how many seconds a slot of memory samples has, a multiple of the recorded 10.
+// slotFor returns the length of a slot of memory samples in seconds, a multiple of the recorded 10.
 func slotFor(seconds float64) int {
 	return 10 * max(1, int(math.Ceil(seconds/slots/10)))
 }
 
-// events reads a run's timeline, but for processes that were started: those are many and say nothing.
+// events reads a run's timeline without spawns, which are frequent and uninformative.
 func events(ctx context.Context, reader *store.Reader, run string) ([]store.Entry, error) {
 	const page = 1000
 	var kept []store.Entry

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// Save writes a report's page to a file: it replaces the one that is there, or leaves it as it was.
+// Save writes a report's page to a file atomically: it replaces the existing file or leaves it unchanged.
 func Save(path string, page []byte) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fail.Hint(fmt.Errorf("can't write %s: it is a folder", path), "--out "+filepath.Join(path, "report.html"))

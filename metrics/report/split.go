@@ -10,13 +10,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Split is the path of I and J of a run whose split isn't fixed: what its rule asked for, round by round.
+// Split holds I and J over the rounds of a run whose split is not fixed, as chosen by its rule.
 type Split struct {
-	Own, External stats.Curve // in stretches, as groups trained on
-	Path          stats.Curve // J, a point a round as far as these are few
+	Own, External stats.Curve // averaged over stretches, like the groups trained on
+	Path          stats.Curve // J per round, thinned
 }
 
-// readSplit reads a run's split, nil where it is fixed.
+// readSplit reads a run's split, or returns nil if it is fixed.
 func readSplit(ctx context.Context, reader *store.Reader, row store.Run, window int) (*Split, error) {
 	external, err := query.ReadRounds(ctx, reader, row, "split_external")
 	if err != nil {
@@ -33,7 +33,7 @@ func readSplit(ctx context.Context, reader *store.Reader, row store.Run, window 
 	return &Split{Own: stretches(own, window), External: stretches(external, window), Path: path}, nil
 }
 
-// splits lays the paths of J over each other; without curves where every split is fixed.
+// splits overlays the curves of J. It has no curves if every split is fixed.
 func (r *Report) splits() chart {
 	out := chart{Kind: "curves", Options: chartOptions{
 		Title:  "J by round as the run's rule chose it, mean over nodes, band from the lowest to the highest",
@@ -47,7 +47,7 @@ func (r *Report) splits() chart {
 	return out
 }
 
-// Adaptive are the drawn runs whose split isn't fixed.
+// Adaptive returns the drawn runs whose split is not fixed.
 func (r *Report) Adaptive() []*Run {
 	return slices.DeleteFunc(r.Drawn(), func(run *Run) bool { return run.Split == nil })
 }

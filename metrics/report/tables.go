@@ -10,29 +10,29 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// Matrix is who learnt from whom in a run: rollouts used, by node and peer.
+// Matrix holds the rollouts used in a run, by node and peer.
 type Matrix struct {
 	Peers []string
 	Rows  []MatrixRow
 }
 
-// MatrixRow is a node's.
+// MatrixRow is the row of one node.
 type MatrixRow struct {
 	Node  string
 	Cells []MatrixCell // by Matrix.Peers
 }
 
-// MatrixCell is what a node had of a peer.
+// MatrixCell counts a node's use of one peer's rollouts.
 type MatrixCell struct {
-	Own, None                                 bool // the node itself; nothing recorded
+	Own, None                                 bool // Own: the node itself; None: nothing recorded
 	Used, Available, Filtered, Rejected, Late int
-	Heat                                      int // 0..9, how dark: Used against the most of the matrix
+	Heat                                      int // 0..9, darkness of the cell: Used relative to the maximum of the matrix
 }
 
-// matrixNodes is the most nodes that a Matrix is made of: one of a thousand would be a million cells.
+// matrixNodes bounds the nodes of a Matrix, because a matrix of a thousand nodes would have a million cells.
 const matrixNodes = 64
 
-// Matrix lays out a run's peers; of more than matrixNodes nodes it is empty.
+// Matrix returns the matrix of a run's peers. It is empty for more than matrixNodes nodes.
 func (run *Run) Matrix() Matrix {
 	var nodes []string
 	add := func(name string) {
@@ -70,12 +70,12 @@ func (run *Run) Matrix() Matrix {
 	return m
 }
 
-// Troubles counts what went wrong in a run.
+// Troubles counts the problems of a run.
 type Troubles struct {
 	OutOfMemory, Restarts, Warnings, Failures, GivenUp int
 }
 
-// Troubles counts the rows of its timeline.
+// Troubles counts the problems in the run's timeline.
 func (run *Run) Troubles() Troubles {
 	var out Troubles
 	for _, e := range run.Events {
@@ -95,12 +95,12 @@ func (run *Run) Troubles() Troubles {
 	return out
 }
 
-// EventRow is an event in a table.
+// EventRow is a row in the table of events.
 type EventRow struct {
 	Time, Node, Text, Kind string
 }
 
-// EventRows are the newest maxEvents events, oldest first.
+// EventRows returns the newest maxEvents events, oldest first.
 func (run *Run) EventRows() []EventRow {
 	var out []EventRow
 	for _, e := range run.Events[max(0, len(run.Events)-maxEvents):] {
@@ -109,7 +109,7 @@ func (run *Run) EventRows() []EventRow {
 	return out
 }
 
-// EventsLeftOut is how many older ones there are.
+// EventsLeftOut returns the number of older events.
 func (run *Run) EventsLeftOut() int { return max(0, len(run.Events)-maxEvents) }
 
 // Card describes the run's GPUs.
@@ -126,7 +126,7 @@ func (run *Run) Card() string {
 	return fmt.Sprintf("%s, %s in all", units.List(names, "and"), gigabytes(run.cardBytes()))
 }
 
-// NewestEvaluation is the last held-out evaluation, nil for none.
+// NewestEvaluation returns the last held-out evaluation, or nil if there is none.
 func (run *Run) NewestEvaluation() *stats.EvaluationRow {
 	if n := len(run.Evaluations.Rows); n > 0 {
 		return &run.Evaluations.Rows[n-1]
@@ -134,7 +134,7 @@ func (run *Run) NewestEvaluation() *stats.EvaluationRow {
 	return nil
 }
 
-// EvaluatedTasks are the tasks of any run's newest evaluation, by name.
+// EvaluatedTasks returns the tasks in any run's newest evaluation, by name.
 func (r *Report) EvaluatedTasks() []string {
 	var names []string
 	for _, run := range r.Runs {
@@ -148,12 +148,12 @@ func (r *Report) EvaluatedTasks() []string {
 	return names
 }
 
-// Evaluated are the runs with a held-out evaluation.
+// Evaluated returns the runs with a held-out evaluation.
 func (r *Report) Evaluated() []*Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return len(run.Evaluations.Rows) == 0 })
 }
 
-// TaskPasses tells of a task in a run's newest evaluation: pass@1 12.0 %, pass@8 40.0 %.
+// TaskPasses formats the results of a task in a run's newest evaluation: pass@1 12.0 %, pass@8 40.0 %.
 func (run *Run) TaskPasses(task string) string {
 	for _, t := range run.Evaluations.Tasks {
 		if t.Task == task {
@@ -176,7 +176,7 @@ func passes(list []stats.Pass) string {
 	return strings.Join(parts, ", ")
 }
 
-// Experiments are the names of the runs' experiments, by first start.
+// Experiments returns the names of the runs' experiments, by first start.
 func (r *Report) Experiments() []string {
 	var names []string
 	for _, run := range r.Runs {
@@ -187,7 +187,7 @@ func (r *Report) Experiments() []string {
 	return names
 }
 
-// Names are those of Experiments as people read them: of a study the short ones.
+// Names returns the display names of Experiments. In a study these are the short names.
 func (r *Report) Names() []string {
 	names := r.Experiments()
 	for i, name := range names {
@@ -196,5 +196,5 @@ func (r *Report) Names() []string {
 	return names
 }
 
-// Configuration is all of a run's, by key.
+// Configuration returns a run's configuration, by key.
 func (run *Run) Configuration() map[string]string { return flatten(run.Totals.Config) }

@@ -9,16 +9,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// Verdict is the report's first paragraph: which configuration is best, by how much, and how sure that is.
+// Verdict is the report's first paragraph: the best configuration, its margin, and the certainty.
 type Verdict struct {
-	Tone  string   // good: decided; warn: not; empty: there is nothing to decide
+	Tone  string   // good: decided; warn: undecided; empty: nothing to decide
 	Lead  string   // one sentence
-	Rest  string   // what it rests on
-	Lines []string // the other rows against the baseline
+	Rest  string   // evidence
+	Lines []string // other rows against the baseline
 	Foot  string
 }
 
-// verdict puts a comparison into words. It decides nothing: outcomes are the comparison's.
+// verdict words a comparison. The outcomes come from the comparison.
 func verdict(c stats.Comparison) Verdict {
 	if c.Study != nil {
 		return studyVerdict(*c.Study)
@@ -53,7 +53,7 @@ func verdict(c stats.Comparison) Verdict {
 	return v
 }
 
-// studyVerdict is a study's, whose words are its own.
+// studyVerdict words the verdict of a study with the study's own texts.
 func studyVerdict(s stats.Study) Verdict {
 	v := Verdict{Tone: "good", Lead: s.Verdict, Lines: s.Lines[1:]}
 	if s.Outcome == stats.StudyUndecided {
@@ -73,7 +73,7 @@ func nothing(c stats.Comparison) string {
 	return "no run has a held-out evaluation"
 }
 
-// against tells of the best row and the baseline, of at least two rows.
+// against words the comparison of the best row with the baseline. It needs at least two rows.
 func against(c stats.Comparison, best stats.Row) Verdict {
 	base := baselineOf(c)
 	if best.Name == c.Baseline {
@@ -129,7 +129,7 @@ func every(others int) string {
 	return fmt.Sprintf("each of the %d others", others)
 }
 
-// beyond is "0.068 against 0.035, 94.0 % above it".
+// beyond formats the values of a pair: "0.068 against 0.035, 94.0 % above it".
 func beyond(c stats.Comparison, row stats.Row) string {
 	p := pairOf(c, row)
 	text := number(p.ValueA) + " against " + number(p.ValueB)
@@ -143,7 +143,7 @@ func beyond(c stats.Comparison, row stats.Row) string {
 	return text + ", " + share(&size) + " " + side + " it"
 }
 
-// pairOf is a row's pair with the baseline.
+// pairOf returns a row's pair with the baseline.
 func pairOf(c stats.Comparison, row stats.Row) stats.Pair {
 	for _, p := range c.Pairs {
 		if p.A == row.Name && p.B == c.Baseline {
@@ -153,7 +153,7 @@ func pairOf(c stats.Comparison, row stats.Row) stats.Pair {
 	return stats.Pair{A: row.Name, B: c.Baseline}
 }
 
-// pairDifferences says of each pair in what its sides differ.
+// pairDifferences lists for each pair the settings that differ.
 func pairDifferences(c stats.Comparison) []string {
 	var lines []string
 	for _, p := range c.Pairs {
@@ -164,7 +164,7 @@ func pairDifferences(c stats.Comparison) []string {
 	return lines
 }
 
-// cut says over which rounds a row is that has more of them.
+// cut names the rounds compared, if the row has more rounds.
 func cut(row stats.Row) string {
 	if s := row.RoundsCompared; s != nil && s.To != row.Rounds {
 		return fmt.Sprintf("over %d-%d", s.From, s.To)
@@ -172,7 +172,7 @@ func cut(row stats.Row) string {
 	return ""
 }
 
-// evidence is what a row's verdict rests on.
+// evidence lists the evidence for a row's verdict.
 func evidence(c stats.Comparison, row stats.Row) string {
 	var parts []string
 	if over := wording.Over(pairOf(c, row)); over != "" {
@@ -209,8 +209,8 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// bestRow is the highest row of those that compare with the baseline, nil where none has a value. Rows are compared
-// with it over rounds of their own, so that the highest is the one with the most of it.
+// bestRow returns the highest row that is comparable with the baseline, or nil if none has a value. Each row is
+// compared with the baseline over its own rounds, so that the highest row is the one with the largest difference.
 func bestRow(c stats.Comparison) *stats.Row {
 	var best *stats.Row
 	high := 0.0
@@ -244,7 +244,7 @@ func baselineOf(c stats.Comparison) stats.Row {
 	return stats.Row{Experiment: c.Baseline, Name: c.Baseline}
 }
 
-// name is 4loc4ext (4/4).
+// name formats a row as 4loc4ext (4/4).
 func name(row stats.Row) string { return fmt.Sprintf("%s (%s)", row.Name, row.Config) }
 
 func measure(c stats.Comparison) string { return wording.Measure(c.Measure) }

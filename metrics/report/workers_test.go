@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// joined is a database with a run that anna has joined, whose host and reason are a stranger's words.
+// joined returns a database with a run that the worker anna joined. Her host and reason are untrusted texts.
 func joined(t *testing.T) *store.Reader {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "swarm.db"), store.Options{})

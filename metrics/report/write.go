@@ -20,7 +20,7 @@ import (
 //go:embed page
 var pages embed.FS
 
-// page is the whole file's template.
+// page is the template of the file.
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"number": number, "percent": percent, "share": share, "pvalue": pvalue, "gigabytes": gigabytes, "duration": duration,
 	"optionalDuration": optionalDuration, "energy": energy, "clock": clock, "label": label, "passes": passes, "money": money, "count": units.Plural[int],
@@ -34,11 +34,11 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"ratio": func(v stats.Value) string { return share((*float64)(&v)) },
 }).ParseFS(pages, "page/*.html"))
 
-// view is what the template sees.
+// view is the data of the template.
 type view struct {
 	*Report
 	Comparison stats.Comparison // with a study's short names
-	Published  []stats.Row      // rows for whose I/J others gave figures
+	Published  []stats.Row      // rows whose I/J have published figures
 	Verdict    Verdict
 	Policy     string
 	Style      template.CSS
@@ -47,7 +47,7 @@ type view struct {
 	Documents  template.JS // JSON
 }
 
-// document is one run in the file's documents: for programs that read reports.
+// document is one run in the file's embedded documents, which are for programs that read reports.
 type document struct {
 	Row         stats.RunRow      `json:"row"`
 	Status      stats.Status      `json:"status"`
@@ -57,7 +57,7 @@ type document struct {
 	Workers     []stats.WorkerRow `json:"workers,omitempty"`
 }
 
-// Write writes the file.
+// Write writes the report as an HTML file.
 func (r *Report) Write(w io.Writer) error {
 	v := view{Report: r, Comparison: r.Comparison.Shortened()}
 	v.Verdict = verdict(v.Comparison)
@@ -90,9 +90,10 @@ func (r *Report) Write(w io.Writer) error {
 	return nil
 }
 
-// embedded is v as JSON inside a script element: <, >, & and U+2028/9, which might end it or its lines, are escaped.
+// embedded encodes v as JSON for a script element. It escapes <, >, & and U+2028/9, which could end the element or a
+// line.
 func embedded(v any) (template.JS, error) {
-	text, err := json.Marshal(v) // escapes them
+	text, err := json.Marshal(v) // escapes these characters
 	if err != nil {
 		return "", fmt.Errorf("make the report: %w", err)
 	}
@@ -107,7 +108,7 @@ func hash(text string) string {
 func style() string  { return assets(".css") + file("page/report.css") }
 func script() string { return assets(".js") + file("page/report.js") }
 
-// assets joins those of metrics/charts whose names end so.
+// assets concatenates the files of metrics/charts whose names have a suffix.
 func assets(suffix string) string {
 	var text strings.Builder
 	for _, a := range charts.Assets() {
@@ -122,12 +123,12 @@ func assets(suffix string) string {
 func file(name string) string {
 	text, err := pages.ReadFile(name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // embedded file
 	}
 	return string(text)
 }
 
-// tone is the class of a row's verdict.
+// tone returns the CSS class of a row's verdict.
 func tone(outcome string) string {
 	return map[string]string{stats.OutcomeBetter: "good", stats.OutcomeWorse: "bad", stats.OutcomeUndecided: "warn"}[outcome]
 }
@@ -140,7 +141,7 @@ func money(amount *float64, currency string) string {
 	return units.Money(*amount, currency)
 }
 
-// guide tells what guide 4 expects.
+// guide formats guide 4's estimate.
 func guide(g *stats.Guide) string {
 	if g == nil {
 		return unknown
