@@ -24,7 +24,7 @@ const index = `<!doctype html><html lang="en"><meta charset="utf-8">
 <div id="lines"></div><div id="curves"></div><div id="timeline"></div><div id="empty"></div><div id="stacked"></div>
 <script src="uplot.js"></script><script src="charts.js"></script><script src="drawing.js"></script></body></html>`
 
-// complaints are what a page's console said.
+// complaints are the messages of a page's console.
 type complaints struct {
 	mu   sync.Mutex
 	said []string
@@ -47,8 +47,8 @@ func (c *complaints) none(t *testing.T) {
 	require.Empty(t, c.said)
 }
 
-// browser opens a page with the script from files and returns what its console complained of. Styles and scripts in the
-// page itself are forbidden.
+// browser opens a page that loads the script from files, and returns its console messages. The page forbids inline
+// styles and scripts.
 func browser(t *testing.T, script string) (context.Context, *complaints) {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -66,14 +66,14 @@ func browser(t *testing.T, script string) (context.Context, *complaints) {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(900, 1400))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // then it is killed, whatever it does
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // kills the browser at the deadline
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	c := &complaints{}
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(c.listen))
 	t.Cleanup(cancel)
-	do(t, ctx, chromedp.Steps()) // starts it: a deadline of its first use would be the browser's
+	do(t, ctx, chromedp.Steps()) // starts the browser; otherwise the deadline of the first command would apply to the browser
 	ctx, cancel = context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
 	do(t, ctx, chromedp.Navigate("file://"+filepath.Join(dir, "index.html")), chromedp.WaitVisible(chromedp.CSS("#stacked canvas")))

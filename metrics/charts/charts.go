@@ -1,10 +1,11 @@
 // Package charts has the drawing code of the dashboard's page and the report: uPlot (MIT, npm package uplot 1.6.32,
-// unchanged, in uplot/ with its licence), the charts built on it, and the design tokens. It is assets only: it imports
-// nothing of this module, and its JavaScript formats and lays out numbers that metrics/stats has computed.
+// unchanged, in uplot/ with its license), the charts built on it, and the design tokens. It contains only assets and
+// imports nothing of this module. Its JavaScript formats and lays out numbers that metrics/stats computed.
 //
-// The scripts are classic ones without a build step, for they also run from a file:// page: uplot.js defines uPlot,
-// charts.js after it swarmCharts (docs in js/api.js). They insert text through textContent only and set styles through
-// the CSSOM only, so they work under a Content-Security-Policy without inline scripts and styles.
+// The scripts are classic scripts without a build step, because they must also run from a file:// page. uplot.js
+// defines uPlot. charts.js, loaded after it, defines swarmCharts (documented in js/api.js). Both insert text only
+// through textContent and set styles only through the CSSOM, so that they work under a Content-Security-Policy without
+// inline scripts and styles.
 package charts
 
 import (
@@ -54,14 +55,14 @@ var curvesScript string
 //go:embed js/timeline.js
 var timelineScript string
 
-// Asset is one file as a browser gets it.
+// Asset is one file as sent to a browser.
 type Asset struct {
 	Name string // uplot.js, uplot.css, charts.js, theme.css
-	Type string // of its content
+	Type string // content type
 	Text string
 }
 
-// Assets returns the files in the order in which a page has to load them.
+// Assets returns the files in the order in which a page must load them.
 func Assets() []Asset {
 	const script, style = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 	charts := strings.Join([]string{

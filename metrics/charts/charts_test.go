@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/charts"
 )
 
-// drawing draws one chart of each kind. Its labels and messages are hostile.
+// drawing draws one chart of each kind, with hostile labels and messages.
 const drawing = `
 const hostile = '<img src=x onerror="window.hacked=1"></script>&quot;';
 const x = [...Array(50).keys()];
@@ -41,7 +41,7 @@ const stacked = swarmCharts.lines(document.getElementById("stacked"), {title: "S
 
 const openTables = `document.querySelectorAll(".chart-button[aria-expanded]").forEach(b => b.click())`
 
-// painted counts the pixels that a canvas of the chart has.
+// painted counts the painted pixels of a chart's canvas.
 const painted = `(id => { const c = document.querySelector(id + " canvas");
   return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.filter((v, i) => i % 4 === 3 && v > 0).length })`
 
