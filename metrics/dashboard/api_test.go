@@ -50,7 +50,7 @@ func TestRunsShowTheStatusOfEveryRun(t *testing.T) {
 	require.Equal(t, one["status"], s.json("/api/runs/a")["status"], "an experiment is its newest run")
 }
 
-// What queries give is what the API gives: one number, one formula.
+// API documents equal the results of queries.
 func TestDocumentsAreThoseOfQuery(t *testing.T) {
 	s := finished(t)
 	reader, err := store.OpenReader(t.Context(), s.path)
@@ -79,7 +79,7 @@ func TestDocumentsAreThoseOfQuery(t *testing.T) {
 			})
 		},
 	} {
-		for range 2 { // the second from the cache
+		for range 2 { // the second response comes from the cache
 			want, err := make()
 			require.NoError(t, err, path)
 			text, err := json.Marshal(want)
@@ -192,7 +192,7 @@ func TestMistakesGetOneLine(t *testing.T) {
 		w := s.get(target)
 		var answer struct{ Error string }
 		if w.Code == http.StatusMovedPermanently || w.Code == http.StatusTemporaryRedirect {
-			continue // a path that isn't clean
+			continue // an unclean path
 		}
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer), "%s: %s", target, w.Body)
 		require.Equal(t, want.code, w.Code, "%s: %s", target, answer.Error)

@@ -20,7 +20,8 @@ const (
 	paperRounds = 2000
 )
 
-// newPaper is a database of four finished runs of 8 nodes and 2000 rounds, and whatever change does to its dashboard.
+// newPaper returns a database of four finished runs with 8 nodes and 2000 rounds. change modifies the options of its
+// dashboard.
 func newPaper(t testing.TB, change ...func(*Options)) *swarm {
 	t.Helper()
 	s := newSwarm(t, change...)
@@ -40,7 +41,7 @@ func newPaper(t testing.TB, change ...func(*Options)) *swarm {
 	return s
 }
 
-// memory records a sample of every node, and of their card, so many seconds after now.
+// memory records a sample of every node and of their GPU, a number of seconds after now.
 func (s *swarm) memory(run string, nodes int, after float64) {
 	s.t.Helper()
 	at := event.Now() + after
@@ -55,7 +56,7 @@ func (s *swarm) memory(run string, nodes int, after float64) {
 	}})
 }
 
-// working records that every node works on a round.
+// working records that every node is working on a round.
 func (s *swarm) working(run string, nodes, round int) {
 	s.t.Helper()
 	for i := range nodes {
@@ -63,8 +64,8 @@ func (s *swarm) working(run string, nodes, round int) {
 	}
 }
 
-// BenchmarkAPI answers each request of the page over 4 x 8 x 2000 rounds: cold is a server that has just started, warm
-// one that has answered the same before.
+// BenchmarkAPI measures each request of the page over 4 x 8 x 2000 rounds. Cold: the server has just started. Warm: it
+// has answered the same request before.
 func BenchmarkAPI(b *testing.B) {
 	s := newPaper(b)
 	for _, path := range []string{
@@ -97,9 +98,9 @@ func BenchmarkAPI(b *testing.B) {
 	}
 }
 
-// BenchmarkLivePage is what one more second of a live page costs: a look at the database after a round of 8 nodes, its
-// messages, and the curve that the page then asks for, on top of three finished runs and 2000 rounds of the live one.
-// cpu-% is of one core, with one such second a second.
+// BenchmarkLivePage measures the cost of one second of a live page: a poll of the database after a round of 8 nodes,
+// its messages, and the curve that the page then requests. The database also has three finished runs and 2000 rounds of
+// the live run. cpu-% is the share of one core at one such second per second.
 func BenchmarkLivePage(b *testing.B) {
 	s := newPaper(b)
 	s.start("live-1", "live", paperNodes, 10*paperRounds)

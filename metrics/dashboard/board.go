@@ -14,24 +14,24 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// States of the database, as the page is told.
+// States of the database in API documents.
 const (
 	databaseReady    = "ready"
 	databaseMissing  = "missing"  // nothing has run yet
 	databaseUnusable = "unusable" // Problem says why
 )
 
-// present is the document of api/runs, and of a `runs` event.
+// present is the document of api/runs and of a `runs` event.
 type present struct {
 	Now      float64        `json:"now"` // Unix seconds
 	Database string         `json:"database"`
 	Problem  string         `json:"problem"`
 	Version  string         `json:"version"`
-	Full     bool           `json:"full"` // every run is here; else those that have changed
+	Full     bool           `json:"full"` // all runs are included; else only those that changed
 	Runs     []stats.RunRow `json:"runs"` // oldest first
 }
 
-// board is what is known of every run now. It is the one that looks at the database for all who watch.
+// board holds the current state of every run. It is the only reader that polls the database, on behalf of all watchers.
 type board struct {
 	db       *database
 	alive    func(store.Snapshot, float64) bool
@@ -44,14 +44,14 @@ type board struct {
 	runs      []*known // oldest first
 	byRun     map[string]*known
 	mark      mark
-	looked    time.Time // at the database, whole
+	looked    time.Time // time of the last full poll
 	watchers  map[*watcher]struct{}
 	closed    bool
-	woken     chan struct{} // somebody has begun to watch
+	woken     chan struct{} // signals that a watcher was added
 	timelines map[string]*timeline
 }
 
-// known is a run as last looked at. Except event, which belongs to the board, it is immutable.
+// known is the state of a run at its last poll. It is immutable except for event, which the board owns.
 type known struct {
 	totals   store.Totals
 	snapshot store.Snapshot
@@ -59,7 +59,7 @@ type known struct {
 	status   stats.Status
 	eval     store.EvalTotal
 	row      stats.RunRow
-	event    []byte // status as an event; nil: never told
+	event    []byte // status as an event; nil: never sent
 }
 
 func newBoard(db *database, o Options) *board {
@@ -69,10 +69,10 @@ func newBoard(db *database, o Options) *board {
 	}
 }
 
-// settled is how long a database whose files have not changed is believed not to have changed.
+// settled is the time during which unchanged database files count as an unchanged database.
 const settled = 5 * time.Second
 
-// look brings the board up to date and tells every watcher what has changed. It is called with mu held.
+// look updates the board and sends changes to every watcher. The caller must hold mu.
 func (b *board) look(ctx context.Context) error {
 	now := event.Now()
 	mark := b.db.mark()
@@ -90,7 +90,7 @@ func (b *board) look(ctx context.Context) error {
 	return nil
 }
 
-// died tells whether a coordinator that lived at the last look doesn't any more.
+// died reports whether a coordinator died since the last poll.
 func (b *board) died(now float64) bool {
 	for _, k := range b.runs {
 		if k.alive && !b.alive(k.snapshot, now) {
@@ -100,7 +100,7 @@ func (b *board) died(now float64) bool {
 	return false
 }
 
-// unreadable notes why the database can't be read. A missing one is no error.
+// unreadable records why the database cannot be read. A missing database is not an error.
 func (b *board) unreadable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -117,7 +117,7 @@ func (b *board) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// read looks at every run, at those closely that may have changed.
+// read reads the totals of every run, and the details of runs that may have changed.
 func (b *board) read(ctx context.Context, reader *store.Reader, now float64) error {
 	totals, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
@@ -137,7 +137,7 @@ func (b *board) read(ctx context.Context, reader *store.Reader, now float64) err
 			return err
 		}
 		if e := evals[t.Run.Run]; news || e != k.eval {
-			next := *k // others may be reading k
+			next := *k // other goroutines may be reading k
 			next.eval, next.row = e, stats.NewRunRow(t, k.status, e)
 			if !reflect.DeepEqual(k.row, next.row) {
 				changed = append(changed, &next)
@@ -154,14 +154,14 @@ func (b *board) read(ctx context.Context, reader *store.Reader, now float64) err
 	return b.readTimelines(ctx, reader, now)
 }
 
-// readRun returns what is known of a run now, and whether that is news.
+// readRun returns the current state of a run, and whether it changed.
 func (b *board) readRun(ctx context.Context, reader *store.Reader, t store.Totals, now float64) (*known, bool, error) {
 	k := b.byRun[t.Run.Run]
 	if k != nil && !changedTotals(k.totals, t) {
 		running := t.State == store.RunRunning
 		alive := running && b.alive(k.snapshot, now)
 		if alive == k.alive && !alive {
-			return k, false, nil // it has ended, or its coordinator has died before
+			return k, false, nil // it has ended, or its coordinator died before the last poll
 		}
 	}
 	snapshot, err := reader.Snapshot(ctx, t.Run.Run)
@@ -177,7 +177,8 @@ func (b *board) readRun(ctx context.Context, reader *store.Reader, t store.Total
 	return next, true, nil
 }
 
-// changedTotals compares two looks at one run, without the documents that only a new attempt changes.
+// changedTotals reports whether two states of one run differ. It ignores the documents that change only with a new
+// attempt.
 func changedTotals(a, b store.Totals) bool {
 	return a.State != b.State || a.Attempts != b.Attempts || a.NodeRounds != b.NodeRounds || a.CumulativeReward != b.CumulativeReward ||
 		a.Restarts != b.Restarts || a.ReplayedRounds != b.ReplayedRounds || a.ActiveSeconds != b.ActiveSeconds || a.Resumed != b.Resumed ||
@@ -192,18 +193,18 @@ func (b *board) present(runs []*known, full bool) present {
 	return p
 }
 
-// all is what api/runs answers.
+// all returns the document of api/runs.
 func (b *board) all(ctx context.Context) (present, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := b.look(ctx)
 	if b.state == databaseUnusable && ctx.Err() == nil {
-		err = nil // the answer says so
+		err = nil // the document contains the error
 	}
 	return b.present(b.runs, true), err
 }
 
-// find returns the run of that key, else the newest of that experiment.
+// find returns the run with that key, else the newest run of that experiment.
 func (b *board) find(ctx context.Context, name string) (*known, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,8 +25,7 @@ func inPage[T any](t testing.TB, ctx context.Context, expression string) T {
 	return out
 }
 
-// A page that was open before anything had run shows the first run as it comes, and goes on with it, without being
-// loaded again.
+// A page that is opened before the first run shows that run when it starts, and follows it without a reload.
 func TestAPageFollowsARunFromNothing(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := newSwarm(t)
@@ -75,7 +74,7 @@ func pageWritesMoneyAsTheProgramDoes(t *testing.T, ctx context.Context) {
 	}
 }
 
-// The coordinator dies: the page says so. It comes back: the page goes on.
+// The page reports the death of the coordinator, and continues when it restarts.
 func TestAPageTellsOfACoordinatorThatDiesAndReturns(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := newSwarm(t)
@@ -94,10 +93,10 @@ func TestAPageTellsOfACoordinatorThatDiesAndReturns(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// The server goes away, as the dashboard of swarm up does with its run: the page says so, tries again, and has what it
-// missed.
+// When the server stops, as the dashboard of swarm up does at the end of its run, the page reports it and retries.
+// After a restart it has the entries that it missed.
 func TestAPageComesBackAfterItsServer(t *testing.T) {
-	ctx, _ := openChromium(t) // its console complains of the connection, as it should
+	ctx, _ := openChromium(t) // its console reports connection errors, as expected
 	s := newSwarm(t)
 	s.open()
 	s.start("a-1", "a", 2, 9)
@@ -123,7 +122,7 @@ func TestAPageComesBackAfterItsServer(t *testing.T) {
 	require.True(t, inPage[bool](t, ctx, `document.querySelector("[data-banner=lost]") === null`))
 }
 
-// listenAgain takes an address that was in use a moment ago.
+// listenAgain listens on an address that was in use shortly before.
 func listenAgain(t *testing.T, address string) (listener net.Listener) {
 	t.Helper()
 	require.Eventually(t, func() (ok bool) {
@@ -134,7 +133,7 @@ func listenAgain(t *testing.T, address string) (listener net.Listener) {
 	return listener
 }
 
-// requests are the addresses that a browser asked for.
+// requests are the addresses that a browser requested.
 type requests struct {
 	mu   sync.Mutex
 	seen []string
@@ -148,10 +147,10 @@ func (r *requests) listen(e any) {
 	}
 }
 
-// views are all sections of the page.
+// views lists all sections of the page.
 var views = []string{"", "/memory", "/charts", "/evaluation", "/tasks", "/events", "/rollouts", "/setup"}
 
-// Whatever a model or a stranger writes is shown as it is: it runs nowhere, loads nothing, and is no element.
+// Untrusted text is shown literally: it runs no script, loads nothing, and creates no elements.
 func TestHostileTextIsOnlyText(t *testing.T) {
 	ctx, said := openChromium(t)
 	asked := &requests{}
@@ -202,7 +201,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	}
 }
 
-// Every control can be reached by Tab alone, in one circle, and shows that it has the focus.
+// Tab reaches every control in one cycle, and each shows its focus.
 func TestTabReachesEveryControl(t *testing.T) {
 	ctx, said := openChromium(t)
 	base := looksSwarm(t).serve()
@@ -234,7 +233,7 @@ func TestTabReachesEveryControl(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// 4 runs of 8 nodes and 2000 rounds: the first chart is there within a second, and every view works.
+// With 4 runs of 8 nodes and 2000 rounds, the first chart appears within a second, and every view works.
 func TestAPageOfThePapersExperiments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("64,000 rounds")
@@ -251,7 +250,7 @@ func TestAPageOfThePapersExperiments(t *testing.T) {
 	slowest := inPage[float64](t, ctx, `Math.max(...performance.getEntriesByType("resource")
 		.filter((e) => e.name.includes("/api/") && !e.name.includes("stream")).map((e) => e.responseEnd - e.requestStart))`)
 	t.Logf("slowest API response %.0f ms", slowest)
-	const slack = 10 // of a machine that does other things too; docs/RESULTS.md has what was measured
+	const slack = 10 // allowance for a busy machine; docs/RESULTS.md has the measurements
 	require.Less(t, first, float64(slack*1000))
 	for i, view := range views {
 		draw(t, ctx, fmt.Sprintf("%s/?%d#/runs/4loc4ext-1%s", base, i, view), 1280, "light")
@@ -260,7 +259,7 @@ func TestAPageOfThePapersExperiments(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// A page that nobody may see shows nothing, and one that was let in once stays in.
+// A page without access shows nothing. A page that was authorized once stays authorized.
 func TestATokenOpensThePage(t *testing.T) {
 	ctx, _ := openChromium(t)
 	s := newSwarm(t, func(o *Options) { o.Token = token })
@@ -268,7 +267,7 @@ func TestATokenOpensThePage(t *testing.T) {
 	draw(t, ctx, base, 1280, "light")
 	require.Contains(t, inPage[string](t, ctx, `document.body.textContent`), "needs its token")
 	draw(t, ctx, base+"/?token="+token, 1280, "light")
-	require.Eventually(t, func() bool { // the page is left while it is asked
+	require.Eventually(t, func() bool { // the page may navigate away during the query
 		there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.querySelector("[data-empty]") !== null && !location.href.includes("token")`))
 		return err == nil && there
 	}, patience, 20*time.Millisecond)

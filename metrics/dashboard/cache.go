@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// cache keeps answers that hold until their run changes, the newest used first.
+// cache keeps documents that stay valid until their run changes. It evicts the least recently used ones.
 type cache struct {
 	mu    sync.Mutex
-	order *list.List // of *answer
+	order *list.List // of *answer, most recently used first
 	byKey map[string]*list.Element
 	bytes int
 }
 
-// answer is a document as it was at a stamp.
+// answer is a document that is valid for a stamp.
 type answer struct {
 	key, stamp string
 	body       json.RawMessage
 }
 
-// cacheBytes bounds what a cache keeps.
+// cacheBytes bounds the size of a cache.
 const cacheBytes = 32 << 20
 
 func newCache() *cache { return &cache{order: list.New(), byKey: map[string]*list.Element{}} }
 
-// get returns the answer of a key if it is of that stamp.
+// get returns the document of a key if it has that stamp.
 func (c *cache) get(key, stamp string) (json.RawMessage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,5 +56,5 @@ func (c *cache) remove(e *list.Element) {
 	c.bytes -= a.size()
 }
 
-// size counts key and stamp: the stamp of a comparison names every run.
+// size includes key and stamp, because the stamp of a comparison names every run.
 func (a *answer) size() int { return len(a.key) + len(a.stamp) + len(a.body) }

@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections are open at a time, streams and requests that are being answered aside. A page
-// has a few.
+// maxConnections bounds the open connections, not counting streams and requests in progress. A page uses a few.
 const maxConnections = 256
 
-// crowd bounds a server's connections. Whoever opens more than there may be ends those that have been quiet for
-// longest: no token is asked for before a request is whole, and connections cost memory. One that is being answered
-// stays.
+// crowd bounds a server's connections. A new connection above the limit closes the one that has been idle the longest.
+// This protects memory, because the server cannot check a token before a request is complete. It never closes a
+// connection with a request in progress.
 type crowd struct {
 	mu    sync.Mutex
-	quiet *list.List // of net.Conn, those without a request, the oldest first
+	quiet *list.List // of net.Conn, connections without a request, oldest first
 	place map[net.Conn]*list.Element
 }
 
@@ -29,7 +28,7 @@ func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// note keeps the books. It returns a connection that is to be closed, or nil.
+// note records a connection's state. It returns a connection to close, or nil.
 func (c *crowd) note(conn net.Conn, state http.ConnState) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever opens many connections ends his own: a page that watches, and who comes next, are answered as ever, and what
-// the connections cost is bounded.
+// A client that opens many connections closes its own idle ones. Watching pages and new clients are not affected, and
+// the cost of connections is bounded.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := finished(t)
 	base := s.serve()
@@ -27,7 +27,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // an idle one may stay for two
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // an idle connection may stay open for two minutes
 		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.NoError(t, err)
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -36,7 +36,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
-	for _, conn := range conns[:more/2] { // the order of the newest is not exact: the server notes later that it has answered
+	for _, conn := range conns[:more/2] { // the order of the newest is not exact: the server records the end of a response later
 		_, err := conn.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest is still open")

@@ -14,35 +14,34 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// curves keeps the values that curves are made of, so that a run that goes on costs only its new rounds.
+// curves caches the values of curves, so that a request for a running run reads only new rounds.
 type curves struct {
 	mu     sync.Mutex
 	series map[seriesKey]*series
-	used   int64 // counts requests
+	used   int64 // number of requests, orders the entries by last use
 }
 
 type seriesKey struct{ run, metric string }
 
 // series is a metric of a run's rounds, by round and node.
 type series struct {
-	mu      sync.Mutex // held while it is brought up to date
-	history string     // known.history when redone was noted
-	redone  int        // up to this round, rounds may have been replaced since
+	mu      sync.Mutex // held during an update
+	history string     // known.history when redone was set
+	redone  int        // rounds up to this one may have been replaced since
 	values  []store.RoundValue
-	length  atomic.Int64 // of values, for who doesn't hold mu
+	length  atomic.Int64 // length of values, readable without mu
 	used    int64
 }
 
 const (
-	seriesKept = 512       // most series
-	valuesKept = 1_000_000 // of all series together; some 60 MB
-	lookBack   = 64        // rounds read again with new ones: nodes are not all in the same round
+	seriesKept = 512       // maximum number of series
+	valuesKept = 1_000_000 // maximum sum over all series; some 60 MB
+	lookBack   = 64        // rounds that are reread with new ones, because nodes are not all in the same round
 )
 
 func newCurves() *curves { return &curves{series: map[seriesKey]*series{}} }
 
-// get returns the series of a key, and forgets those that were not asked for longest where there are too many, or too
-// long ones.
+// get returns the series of a key. It evicts the least recently used series while there are too many series or values.
 func (c *curves) get(key seriesKey) *series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +72,7 @@ func (c *curves) values() int64 {
 	return n
 }
 
-// refresh reads what is new and returns all values. The result must not be changed.
+// refresh reads new rounds and returns all values. The caller must not change the result.
 func (s *series) refresh(ctx context.Context, reader *store.Reader, k *known, metric string) ([]store.RoundValue, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,13 +84,13 @@ func (s *series) refresh(ctx context.Context, reader *store.Reader, k *known, me
 		return s.read(ctx, reader, k, metric, 0)
 	}
 	values, err := s.read(ctx, reader, k, metric, max(0, s.values[len(s.values)-1].Round-lookBack))
-	if err == nil && len(values) < k.totals.NodeRounds { // a node far behind has done a round
+	if err == nil && len(values) < k.totals.NodeRounds { // a node that is far behind finished a round
 		return s.read(ctx, reader, k, metric, 0)
 	}
 	return values, err
 }
 
-// read takes the rounds from one on in place of those that are kept.
+// read replaces the cached rounds from a round on.
 func (s *series) read(ctx context.Context, reader *store.Reader, k *known, metric string, from int) ([]store.RoundValue, error) {
 	news, err := reader.RoundValues(ctx, k.totals.Run.Run, metric, from)
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *series) read(ctx context.Context, reader *store.Reader, k *known, metri
 	return s.values, nil
 }
 
-// frontier is the highest round that any node has done or works on.
+// frontier returns the highest round that any node has finished or is working on.
 func (k *known) frontier() int {
 	highest := 0
 	for _, n := range k.snapshot.Nodes {
@@ -112,7 +111,7 @@ func (k *known) frontier() int {
 	return highest
 }
 
-// behind tells whether a node that is there may still do a round up to that one.
+// behind reports whether a present node may still finish a round up to the given one.
 func (k *known) behind(round int) bool {
 	for _, n := range k.snapshot.Nodes {
 		if n.There() && n.State != event.StateDone && max(n.WorkingRound, n.From) <= round {
@@ -122,18 +121,18 @@ func (k *known) behind(round int) bool {
 	return false
 }
 
-// history changes when rounds that are recorded may become others: nodes that begin again at a checkpoint do rounds
-// again.
+// history identifies the state that decides which recorded rounds may change. Nodes that restart from a checkpoint
+// repeat rounds.
 func (k *known) history() string {
 	return fmt.Sprint(k.totals.Attempts, k.totals.Restarts, k.totals.ReplayedRounds, k.totals.Started)
 }
 
-// stamp changes with every round that is recorded.
+// stamp changes with every recorded round.
 func (k *known) stamp() string {
 	return fmt.Sprint(k.history(), " ", k.totals.NodeRounds, k.totals.CumulativeReward, k.status.State)
 }
 
-// Bounds of a curve.
+// Limits of a curve.
 const (
 	maxWindow = 1_000_000
 	maxPoints = 5000

@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Curves that are brought up to date are those that are read whole, whatever order rounds come in: with a node far
-// behind, with rounds done again after a restart, with a new attempt.
+// Updated curves equal curves that are read in full, for any order of rounds: with a node far behind, with rounds
+// repeated after a restart, with a new attempt.
 func TestCurvesKeptAreThoseReadWhole(t *testing.T) {
 	const nodes = 4
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -29,7 +29,7 @@ func TestCurvesKeptAreThoseReadWhole(t *testing.T) {
 	done := [nodes]int{}
 	for step := range 150 {
 		switch rng.IntN(8) {
-		case 0: // back to a checkpoint
+		case 0: // restart from a checkpoint
 			n := rng.IntN(nodes)
 			done[n] = max(0, done[n]-rng.IntN(100))
 			s.record("a-1", event.Event{Type: event.TypeRestart, Node: fmt.Sprint("node_", n)})
@@ -37,7 +37,7 @@ func TestCurvesKeptAreThoseReadWhole(t *testing.T) {
 			s.start("a-1", "a", nodes, 2000)
 		default:
 			for range 1 + rng.IntN(80) {
-				n := min(rng.IntN(nodes+2), nodes-1) // the last is the quickest
+				n := min(rng.IntN(nodes+2), nodes-1) // the last node is the fastest
 				node := fmt.Sprint("node_", n)
 				s.record("a-1", event.Event{Type: event.TypeState, Node: node, State: event.StateGenerating, RoundIndex: done[n]})
 				if rng.IntN(8) > 0 {

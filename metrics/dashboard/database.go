@@ -10,23 +10,23 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// database is a file that may not be there yet, or be replaced by another.
+// database is a file that may not exist yet, or that may be replaced.
 type database struct {
 	path string
 
 	mu     sync.Mutex
 	reader *store.Reader // nil: not open
-	file   os.FileInfo   // that reader reads
-	err    error         // why it isn't open
+	file   os.FileInfo   // file that reader reads
+	err    error         // why it could not be opened
 	tried  time.Time
 	closed bool
 }
 
-// retry is how long a database that could not be opened is left alone.
+// retry is the pause before the next attempt to open a database.
 const retry = time.Second
 
-// open returns a reader of what is at the path now. It stays open; the error is store.ErrNoDatabase while there is
-// none.
+// open returns a reader of the file that is currently at the path. The reader stays open. The error is
+// store.ErrNoDatabase while there is no file.
 func (d *database) open(ctx context.Context) (*store.Reader, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,7 +38,7 @@ func (d *database) open(ctx context.Context) (*store.Reader, error) {
 		if statErr == nil && os.SameFile(file, d.file) {
 			return d.reader, nil
 		}
-		d.reader.Close() // waits for the queries that run
+		d.reader.Close() // waits for running queries
 		d.reader, d.file, d.tried = nil, nil, time.Time{}
 	}
 	if !d.tried.IsZero() && time.Since(d.tried) < retry && !errors.Is(d.err, store.ErrNoDatabase) {
@@ -48,7 +48,7 @@ func (d *database) open(ctx context.Context) (*store.Reader, error) {
 	if d.reader, d.err = store.OpenReader(ctx, d.path); d.err != nil {
 		d.reader = nil
 		if ctx.Err() != nil {
-			d.tried = time.Time{} // the asker's trouble, not the database's
+			d.tried = time.Time{} // caused by the caller's context, not by the database
 		}
 		return nil, d.err
 	}
@@ -71,13 +71,13 @@ func (d *database) close() error {
 	return err
 }
 
-// mark is a state of the database's files: whoever writes changes it.
+// mark identifies a state of the database's files. Every write changes it.
 type mark struct {
 	size, logSize   int64
 	written, logged time.Time
 }
 
-// mark is zero where there is no database.
+// mark returns the current mark, or zero if there is no database.
 func (d *database) mark() mark {
 	var m mark
 	if file, err := os.Stat(d.path); err == nil {

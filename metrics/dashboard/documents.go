@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// cached returns the answer of a key as it was at a stamp, or makes it.
+// cached returns the cached document of a key if its stamp matches, or creates it.
 func (s *Server) cached(key, stamp string, make func() (any, error)) (any, error) {
 	if body, ok := s.cache.get(key, stamp); ok {
 		return body, nil
@@ -30,7 +30,7 @@ func (s *Server) cached(key, stamp string, make func() (any, error)) (any, error
 	return json.RawMessage(body), nil
 }
 
-// ofRun answers with a document that holds until the run's next round or evaluation.
+// ofRun returns a document that stays valid until the run's next round or evaluation.
 func (s *Server) ofRun(ctx context.Context, r *http.Request, p *params, key string, read func(*store.Reader, store.Run) (any, error)) (any, error) {
 	if err := p.done(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Server) getEvaluations(ctx context.Context, r *http.Request) (any, erro
 	})
 }
 
-// peer is what a node had of one peer's rollouts over a run.
+// peer counts a node's use of one peer's rollouts over a run.
 type peer struct {
 	Node      string `json:"node"`
 	Peer      string `json:"peer"`
@@ -71,7 +71,7 @@ type peer struct {
 	Used      int    `json:"used"`
 	Rejected  int    `json:"rejected"`
 	Filtered  int    `json:"filtered"`
-	Late      int    `json:"late"` // rounds in which nothing came in time
+	Late      int    `json:"late"` // rounds in which nothing arrived in time
 }
 
 func (s *Server) getPeers(ctx context.Context, r *http.Request) (any, error) {
@@ -135,7 +135,7 @@ func (b *board) stamp(ctx context.Context) (string, error) {
 	return stamp.String(), nil
 }
 
-// metric is one that curves can be of.
+// metric describes a metric with curves.
 type metric struct {
 	Name string     `json:"name"`
 	Unit event.Axis `json:"unit"`

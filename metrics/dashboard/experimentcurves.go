@@ -15,8 +15,8 @@ import (
 // maxCurveRuns bounds the runs of one request for experiments' curves.
 const maxCurveRuns = 500
 
-// getCurves answers with the curves of experiments: of those named, with the runs that a comparison counts, or of the
-// runs named, all of them.
+// getCurves returns curves by experiment. With names, it uses the runs of these experiments that a comparison counts.
+// With runs, it uses all of the named runs.
 func (s *Server) getCurves(ctx context.Context, r *http.Request) (any, error) {
 	p := readParams(r)
 	names, runs, metric := p.names("names"), p.names("runs"), p.name("metric")
@@ -90,7 +90,7 @@ func (s *Server) experimentCurves(ctx context.Context, chosen []*known, every bo
 	return map[string]any{"experiments": curves}, nil
 }
 
-// choose returns the runs of those experiments, or those runs, oldest first; with neither it is all.
+// choose returns the runs of those experiments, or those runs, oldest first. With neither it returns all runs.
 func (b *board) choose(ctx context.Context, experiments, runs []string) ([]*known, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// patience bounds every wait of these tests.
+// patience bounds all waits of these tests.
 const patience = 2 * time.Minute
 
-// hostile is what a model, or a stranger, may write.
+// hostile is text that a model or another user could write.
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">` + "\u2028&amp; {{.}} ${1}"
 
 // swarm is a database with its writer and a dashboard over it.
@@ -32,10 +32,10 @@ type swarm struct {
 	path   string
 	store  *store.Store
 	server *Server
-	dead   atomic.Bool // the coordinators
+	dead   atomic.Bool // the coordinators are dead
 }
 
-// newSwarm makes a dashboard over a database that isn't there yet.
+// newSwarm creates a dashboard for a database that does not exist yet.
 func newSwarm(t testing.TB, change ...func(*Options)) *swarm {
 	t.Helper()
 	s := &swarm{t: t, path: filepath.Join(t.TempDir(), "swarm.db")}
@@ -85,7 +85,7 @@ func (s *swarm) open() {
 	s.t.Cleanup(func() { s.store.Close() })
 }
 
-// start begins a run with so many nodes.
+// start starts a run with a number of nodes.
 func (s *swarm) start(run, experiment string, nodes, rounds int) {
 	s.t.Helper()
 	r := store.Run{
@@ -122,7 +122,7 @@ func (s *swarm) round(run string, nodes, round int) {
 	}
 }
 
-// wait waits until what was recorded is in the database.
+// wait waits until the recorded rounds are in the database.
 func (s *swarm) wait(run string, nodeRounds int) {
 	s.t.Helper()
 	reader, err := store.OpenReader(s.t.Context(), s.path)
@@ -140,7 +140,7 @@ func (s *swarm) wait(run string, nodeRounds int) {
 	}, patience, 2*time.Millisecond)
 }
 
-// get asks the handler itself.
+// get calls the handler directly.
 func (s *swarm) get(target string, header ...string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(http.MethodGet, target, nil)
 	request.Host = "127.0.0.1:8420"
@@ -155,7 +155,7 @@ func (s *swarm) get(target string, header ...string) *httptest.ResponseRecorder 
 	return w
 }
 
-// json asks for a document.
+// json requests a document.
 func (s *swarm) json(target string) map[string]any {
 	s.t.Helper()
 	w := s.get(target)
@@ -166,7 +166,7 @@ func (s *swarm) json(target string) map[string]any {
 	return document
 }
 
-// finished is a swarm of one small run that has ended.
+// finished returns a swarm with one small, finished run.
 func finished(t testing.TB, change ...func(*Options)) *swarm {
 	t.Helper()
 	s := newSwarm(t, change...)

@@ -5,67 +5,67 @@ import (
 	"net/http"
 )
 
-// LogQuery asks for lines of a run's logs.
+// LogQuery is a request for lines of a run's logs.
 type LogQuery struct {
 	Run    string
-	Node   string  // a node's name or coordinator; empty: all
-	Around float64 // Unix seconds that the lines shall lie around; 0: the newest
-	Lines  int     // at most
+	Node   string  // name of a node, or coordinator; empty: all
+	Around float64 // Unix seconds around which to read; 0: newest lines
+	Lines  int     // maximum number
 }
 
 // Logs are lines of logs, oldest first.
 type Logs struct {
 	Lines []LogLine `json:"lines"`
-	Note  string    `json:"note"` // why there are none, or not all
+	Note  string    `json:"note"` // why lines are missing; empty: none are
 }
 
 // LogLine is one line.
 type LogLine struct {
-	Time *float64 `json:"time"` // Unix seconds; null: not told
+	Time *float64 `json:"time"` // Unix seconds; null: unknown
 	Node string   `json:"node"`
 	Text string   `json:"text"`
 }
 
-// RolloutQuery asks for what a node generated in a round, and what it learnt from others.
+// RolloutQuery is a request for a node's rollouts in a round: its own, and those it used from others.
 type RolloutQuery struct {
 	Run   string
-	Node  string // empty: the first
-	Round int    // from 0; below 0: the newest
+	Node  string // empty: the first node
+	Round int    // from 0; below 0: the newest round
 }
 
-// Rollouts are a node's round as its journal has it. All text in it was written by models, or by strangers.
+// Rollouts is a node's round from its journal. All texts are untrusted: models or other users wrote them.
 type Rollouts struct {
 	Node      string     `json:"node"`
 	Round     int        `json:"round"`
-	Rounds    int        `json:"rounds"` // that there may be of this node
+	Rounds    int        `json:"rounds"` // upper bound of this node's rounds
 	Nodes     []string   `json:"nodes"`
 	Note      string     `json:"note"` // what is missing, and why
 	Questions []Question `json:"questions"`
 	Externals []External `json:"externals"`
 }
 
-// Question is one of the node's own.
+// Question is one of the node's own questions.
 type Question struct {
 	Task        string       `json:"task"`
 	Question    string       `json:"question"`
-	Answer      *string      `json:"answer"` // the answer key; null: the task has none
+	Answer      *string      `json:"answer"` // reference answer; null: the task has none
 	Completions []Completion `json:"completions"`
 }
 
-// Completion is one answer of a model.
+// Completion is one completion of a question.
 type Completion struct {
 	Text       string   `json:"text"`
-	Reward     *float64 `json:"reward"` // scored again here; null: it can't be
+	Reward     *float64 `json:"reward"` // recomputed; null: not possible
 	Terminated bool     `json:"terminated"`
 }
 
-// External is a question that the node learnt from and another had asked.
+// External is a question of another node that this node trained on.
 type External struct {
-	From string `json:"from"` // the node; empty: not found
+	From string `json:"from"` // name of the other node; empty: not found
 	Question
 }
 
-// maxLogLines bounds one answer.
+// maxLogLines bounds the lines of one document.
 const maxLogLines = 1000
 
 func (s *Server) getLogs(ctx context.Context, r *http.Request) (any, error) {
@@ -128,8 +128,8 @@ func (s *Server) getRollouts(ctx context.Context, r *http.Request) (any, error) 
 	return rollouts, err
 }
 
-// folder checks a request for what lies in a run's folder. The node becomes part of a path: it has to be one of the
-// run's.
+// folder validates a request for data in a run's folder. The node becomes part of a path, so it must be a node of the
+// run.
 func (s *Server) folder(ctx context.Context, r *http.Request, p *params, node string) (*known, error) {
 	if err := p.done(); err != nil {
 		return nil, err
@@ -146,5 +146,5 @@ func (s *Server) folder(ctx context.Context, r *http.Request, p *params, node st
 	return nil, missing("run %s has no node %.80q", k.totals.Run.Run, node)
 }
 
-// Coordinator is how the coordinator's log is called among those of nodes.
+// Coordinator is the name of the coordinator's log.
 const Coordinator = "coordinator"

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// policy is what a browser may do with what is served here: load it from here, nothing else, and show it in no other
-// page's frame.
+// policy restricts what a browser may do with a page of this server: load content only from this server, and never show
+// the page in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// cookieAge is how long a browser remembers the token, in seconds.
+// cookieAge is the lifetime of the token's cookie, in seconds.
 const cookieAge = 30 * 24 * 3600
 
-// guard lets through who may read, and says what browsers may do with the answer.
+// guard admits authorized requests, and sets security headers.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -43,8 +43,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if s.options.Token == "" {
-			// A page of another site can have its name resolved to this machine, and would then read everything: its
-			// name gives it away.
+			// A page of another site could make its name resolve to this machine and read everything. The Host header
+			// reveals that name.
 			if !ownHost(r.Host) {
 				text := "host " + clip(r.Host) + " is not this server. Try: its address or localhost, or start it with --token"
 				s.refuse(w, r, &problem{http.StatusForbidden, text})
@@ -57,9 +57,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// foreign tells whether a page of another origin has a browser make the request: of another site, or of another port of
-// this host. A person who follows a link to the page itself may come from anywhere. Who is no browser says nothing of
-// this.
+// foreign reports whether a browser sends the request for a page of another origin: another site, or another port of
+// this host. Navigating to the page through a link is allowed from any origin. Clients other than browsers send no such
+// headers.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none":
@@ -73,7 +73,7 @@ func foreign(r *http.Request) bool {
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 80)], "") }
 
-// ownHost tells whether a Host header is an address or localhost: nobody else's name.
+// ownHost reports whether a Host header is an IP address or localhost, and not a name that others control.
 func ownHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -83,10 +83,10 @@ func ownHost(host string) bool {
 	return net.ParseIP(name) != nil || strings.EqualFold(name, "localhost")
 }
 
-// authorise asks for the token: as Authorization: Bearer, as the cookie of an earlier visit, or, once, as ?token= of
-// the page, which sets that cookie and leads to the address without it.
+// authorise checks the token: in Authorization: Bearer, in the cookie of an earlier visit, or once as ?token= of the
+// page. The latter sets the cookie and forwards to the address without the token.
 func (s *Server) authorise(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	cookie := "swarm_" + s.derive("name")[:16] // servers on several ports of a host share its cookies
+	cookie := "swarm_" + s.derive("name")[:16] // servers on other ports of a host share its cookies
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && same(bearer, s.options.Token) {
 		next.ServeHTTP(w, r)
 		return
@@ -97,7 +97,7 @@ func (s *Server) authorise(w http.ResponseWriter, r *http.Request, next http.Han
 			Name: cookie, Value: s.derive("value"), Path: "/", MaxAge: cookieAge, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 		})
 		query.Del("token")
-		// No redirect: one that began at another site would come back without the cookie.
+		// Not a redirect: the browser would omit the cookie after a redirect that began at another site.
 		clean := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Refresh", "0; url="+clean.RequestURI())
@@ -113,13 +113,13 @@ func (s *Server) authorise(w http.ResponseWriter, r *http.Request, next http.Han
 	s.refuse(w, r, &problem{http.StatusUnauthorized, "this dashboard needs its token. Try: the address that swarm dashboard printed, with ?token="})
 }
 
-// derive makes something of the token that doesn't give it away.
+// derive computes a value from the token that does not reveal it.
 func (s *Server) derive(what string) string {
 	sum := sha256.Sum256([]byte("swarm dashboard cookie " + what + "\x00" + s.options.Token))
 	return hex.EncodeToString(sum[:])
 }
 
-// same compares in a time that tells nothing about where two secrets differ.
+// same compares two secrets in constant time.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

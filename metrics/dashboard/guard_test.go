@@ -23,7 +23,7 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-// A name that is resolved to this machine by its owner's will (DNS rebinding) must not read what localhost serves.
+// A name that its owner resolves to this machine (DNS rebinding) must not read what localhost serves.
 func TestHostMustBeAnAddressOrLocalhost(t *testing.T) {
 	s := newSwarm(t)
 	for host, code := range map[string]int{
@@ -34,8 +34,8 @@ func TestHostMustBeAnAddressOrLocalhost(t *testing.T) {
 	}
 }
 
-// A page of another site, or of another program on this machine, can make a browser ask here, cookie and all: it gets
-// no answer, and above all no stream. Following a link to the page is what a person does.
+// A page of another site, or of another program on this machine, can make a browser send requests here with its cookie.
+// It must get no response, and in particular no stream. Following a link to the page is allowed.
 func TestOtherSitesGetNoAnswer(t *testing.T) {
 	for name, s := range map[string]*swarm{"without a token": newSwarm(t), "with one": newSwarm(t, func(o *Options) { o.Token = token })} {
 		var cookie string

@@ -11,16 +11,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// memoryDocument is where a run's memory went: over time, and now.
+// memoryDocument describes the memory of a run, over time and now.
 type memoryDocument struct {
-	Slot    int            `json:"slot"` // seconds; of each the highest is told
+	Slot    int            `json:"slot"` // in seconds; each value is the maximum of its slot
 	Nodes   []nodeMemory   `json:"nodes"`
 	Devices []deviceMemory `json:"devices"`
-	Ledger  []ledgerRow    `json:"ledger"` // now, of this host's nodes; of a run that has ended as last told
-	// Of all cards together, as of the newest sample; null where there is none.
+	Ledger  []ledgerRow    `json:"ledger"` // current memory of this host's nodes; last known memory if the run has ended
+	// Sum over all GPUs at the newest sample; null if there is none.
 	CardBytes         *int64 `json:"card_bytes"`
 	UsedBytes         *int64 `json:"used_bytes"`
-	UnattributedBytes *int64 `json:"unattributed_bytes"` // used, by none of the run's nodes
+	UnattributedBytes *int64 `json:"unattributed_bytes"` // used, but not by a node of the run
 }
 
 // nodeMemory is one node's memory by slot.
@@ -29,12 +29,12 @@ type nodeMemory struct {
 	Time            []float64 `json:"time"` // start of the slot, Unix seconds
 	RSSBytes        []int64   `json:"rss_bytes"`
 	PeakRSSBytes    []int64   `json:"peak_rss_bytes"`
-	HostBytes       []int64   `json:"host_bytes"` // by proportional share where that is known, else as rss_bytes
+	HostBytes       []int64   `json:"host_bytes"` // PSS if known, else rss_bytes
 	DeviceBytes     []int64   `json:"device_bytes"`
 	DevicePeakBytes []int64   `json:"device_peak_bytes"`
 }
 
-// deviceMemory is one GPU by slot. What its driver doesn't tell is null.
+// deviceMemory is one GPU by slot. Figures that the driver does not report are null.
 type deviceMemory struct {
 	UUID               string       `json:"uuid"`
 	Index              int          `json:"index"`
@@ -48,7 +48,7 @@ type deviceMemory struct {
 	TemperatureCelsius stats.Values `json:"temperature_celsius"`
 }
 
-// ledgerRow is what one node takes, and may take.
+// ledgerRow is the memory and the limit of one node.
 type ledgerRow struct {
 	Node            string `json:"node"`
 	State           string `json:"state"`
@@ -63,15 +63,15 @@ type ledgerRow struct {
 	PeakRSSBytes    int64  `json:"peak_rss_bytes"`
 	HostBytes       int64  `json:"host_bytes"`
 	PeakHostBytes   int64  `json:"peak_host_bytes"`
-	HostKind        string `json:"host_kind"` // of both: pss, rss
+	HostKind        string `json:"host_kind"` // of HostBytes and PeakHostBytes: pss, rss
 	MicroBatch      int    `json:"micro_batch"`
 }
 
 const (
-	recordedSlot = 10 // seconds, in which the database keeps memory
+	recordedSlot = 10 // slot in seconds that the database uses
 	memorySlots  = 400
 	maxSlot      = 7 * 24 * 3600
-	maxSlots     = 20_000 // of one answer
+	maxSlots     = 20_000 // per document
 )
 
 func (s *Server) getMemory(ctx context.Context, r *http.Request) (any, error) {
@@ -87,7 +87,7 @@ func (s *Server) getMemory(ctx context.Context, r *http.Request) (any, error) {
 	if slot, err = k.slot(slot); err != nil {
 		return nil, err
 	}
-	// New samples come every recordedSlot seconds, between rounds too.
+	// New samples arrive every recordedSlot seconds, also between rounds.
 	stamp := fmt.Sprint(k.stamp(), k.alive)
 	if k.alive {
 		stamp += fmt.Sprint(" ", time.Now().Unix()/recordedSlot)
@@ -101,7 +101,7 @@ func (s *Server) getMemory(ctx context.Context, r *http.Request) (any, error) {
 	})
 }
 
-// slot returns the slot to use in seconds: as asked for, or so that there are at most memorySlots.
+// slot returns the length of a slot in seconds: as requested, or such that there are at most memorySlots slots.
 func (k *known) slot(asked int) (int, error) {
 	span := k.last() - k.totals.Started
 	if asked == 0 {
@@ -144,7 +144,7 @@ func ledger(status stats.Status) []ledgerRow {
 	rows := make([]ledgerRow, 0, len(status.Nodes))
 	for _, n := range status.Nodes {
 		if n.Worker != "" {
-			continue // another host's memory
+			continue // its memory belongs to another host
 		}
 		rows = append(rows, ledgerRow{
 			Node: n.ID, State: n.State, Device: n.Device, ResidentBytes: n.ResidentBytes, TransientBytes: n.TransientBytes,
@@ -156,8 +156,8 @@ func ledger(status stats.Status) []ledgerRow {
 	return rows
 }
 
-// addDevices puts samples into slots as the database does: memory is the highest of the slot, with what nobody accounts
-// for of that, the rest is the slot's last.
+// addDevices groups samples into slots as the database does: the maximum of used memory with its unattributed part, and
+// the last value of other figures.
 func (d *memoryDocument) addDevices(samples []store.DeviceSample, slot int) {
 	at := map[string]int{}
 	newest := map[string]store.DeviceSample{}
@@ -197,7 +197,7 @@ func (d *deviceMemory) add(x store.DeviceSample, slot float64) {
 	d.Utilization[last], d.PowerWatts[last], d.TemperatureCelsius[last] = told(x.Utilization), told(x.PowerWatts), told(x.TemperatureCelsius)
 }
 
-// told is NaN for a figure that the driver doesn't tell.
+// told converts -1, which means that the driver does not report the figure, to NaN.
 func told(v float64) float64 {
 	if v < 0 {
 		return math.NaN()

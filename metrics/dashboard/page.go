@@ -17,7 +17,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// asset is a file as it is sent.
+// asset is a file as sent.
 type asset struct {
 	kind string // Content-Type
 	tag  string // ETag
@@ -29,12 +29,12 @@ func newAsset(kind string, body []byte) asset {
 	return asset{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, body}
 }
 
-// kinds are the files that a page may be made of; the host's own table of types may say anything.
+// kinds maps extensions to content types. The host's own table of types is unreliable.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// assets are the page's files and the charts', by path.
+// assets returns the files of the page and of metrics/charts, by path.
 func assets() (map[string]asset, error) {
 	all := map[string]asset{}
 	err := fs.WalkDir(page, "page", func(name string, entry fs.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func assets() (map[string]asset, error) {
 		}
 		kind := kinds[path.Ext(name)]
 		if kind == "" {
-			return nil // notes, sources
+			return nil // notes or sources
 		}
 		body, err := page.ReadFile(name)
 		if name = name[len("page"):]; name == "/index.html" {

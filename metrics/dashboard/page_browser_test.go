@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// complaints are what a page's console said.
+// complaints are the messages of a page's console.
 type complaints struct {
 	mu   sync.Mutex
 	said []string
@@ -46,13 +46,13 @@ func (c *complaints) clear() {
 	c.said = nil
 }
 
-// openChromium starts a browser that ends with the test.
+// openChromium starts a browser that is closed at the end of the test.
 func openChromium(t *testing.T) (context.Context, *complaints) {
 	t.Helper()
 	return boundedChromium(t, 5*time.Minute)
 }
 
-// draw opens an address at a width and in a scheme.
+// draw opens an address at a width and in a color scheme.
 func draw(t *testing.T, ctx context.Context, address string, width int64, scheme string) {
 	t.Helper()
 	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 844), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -62,8 +62,8 @@ func draw(t *testing.T, ctx context.Context, address string, width int64, scheme
 	}), chromedp.Navigate(address)))
 }
 
-// slash is the key as a keyboard sends it: its character comes from the press, unless the page prevents it.
-// chromedp.KeyEvent sends both apart.
+// slash presses the key as a keyboard does: the key press types its character unless the page prevents it.
+// chromedp.KeyEvent sends both separately.
 var slash = chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 	_, err := cdp.Call(ctx, target, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
 	return err

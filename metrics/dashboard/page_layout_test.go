@@ -25,7 +25,7 @@ import (
 //go:embed testdata/layout.js
 var layout string
 
-// walkTime bounds the walk over all pages, after which the browser is killed. On an idle machine it takes half a
+// walkTime bounds the walk over all pages, after which the browser is killed. On an idle machine the walk takes half a
 // minute.
 const walkTime = 8 * time.Minute
 
@@ -54,7 +54,7 @@ func boundedChromium(t *testing.T, bound time.Duration) (context.Context, *compl
 	return ctx, said
 }
 
-// look changes width and scheme of the page that is open.
+// look changes width and color scheme of the open page.
 func look(t *testing.T, ctx context.Context, width int64, scheme string) {
 	t.Helper()
 	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 844), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -62,15 +62,15 @@ func look(t *testing.T, ctx context.Context, width int64, scheme string) {
 			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 		return err
 	})))
-	// Charts follow their places' sizes in the frame after the next.
+	// Charts adopt the size of their place in the second frame from now.
 	require.NoError(t, chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`window.frames_ = 0, requestAnimationFrame(() => requestAnimationFrame(
 		() => requestAnimationFrame(() => { window.frames_ = 1 }))), undefined`)))
 	until(t, ctx, `window.frames_ === 1`)
 }
 
-// TestNothingLeavesItsPlaceOnAnyPage walks every page and tab of a study, of runs of 1, 8 and 64 nodes, of one that
-// failed, of a real one and of an empty home at four widths in both schemes: boxes stay within their parents', and text
-// is cut only with an ellipsis and a title. SWARM_SCREENSHOTS=DIR keeps pictures.
+// TestNothingLeavesItsPlaceOnAnyPage opens every page and tab at four widths in both color schemes: of a study, of runs
+// of 1, 8 and 64 nodes, of a failed run, of a real run and of an empty home. Boxes must stay within their parents, and
+// text may be cut only with an ellipsis and a title. SWARM_SCREENSHOTS=DIR saves pictures.
 func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 	ctx, said := boundedChromium(t, walkTime)
 	full, empty := walkedSwarm(t).serve(), newSwarm(t).serve()
@@ -98,7 +98,7 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 			var all []string
 			widths := walkWidths
 			if strings.HasSuffix(page.name, "-overview") {
-				widths = append(slices.Clone(widths), 1400) // where cards are at their narrowest
+				widths = append(slices.Clone(widths), 1400) // the width at which cards are narrowest
 			}
 			for _, width := range widths {
 				for _, scheme := range walkSchemes {
@@ -117,7 +117,7 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 	}
 }
 
-// settlePage waits until no part of the page waits for its data any more: nothing has changed for a while.
+// settlePage waits until all parts of the page have their data: nothing has changed for a while.
 func settlePage(t *testing.T, ctx context.Context) {
 	t.Helper()
 	until(t, ctx, `(() => {
@@ -150,7 +150,7 @@ func TestTheLayoutAuditFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestManyRunsAreGroupedByExperiment: of 200 runs a row an experiment is shown, and each opens.
+// TestManyRunsAreGroupedByExperiment shows 200 runs as one row per experiment, and opens each row.
 func TestManyRunsAreGroupedByExperiment(t *testing.T) {
 	ctx, said := boundedChromium(t, walkTime)
 	s := newSwarm(t)
@@ -179,8 +179,8 @@ func TestManyRunsAreGroupedByExperiment(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64, and one that failed, with
-// something in every view.
+// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64 nodes, and a failed one,
+// with content in every view.
 func walkedSwarm(t *testing.T) *swarm {
 	t.Helper()
 	s := newSwarm(t, walkedOptions)
@@ -252,7 +252,7 @@ func (s *swarm) walkRun(seed int, key, experiment string, nodes, rounds int, gai
 	}
 }
 
-// walkTroubles records what goes wrong in a run.
+// walkTroubles records problems of a run.
 func (s *swarm) walkTroubles(key string, begin float64) {
 	s.t.Helper()
 	code, long := 1, strings.Repeat("CUDA out of memory: tried to allocate 512 MiB ", 12)

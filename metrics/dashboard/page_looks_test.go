@@ -17,14 +17,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// pageLimit bounds the page's own scripts and styles, in bytes. Curves of experiments against five axes and groups that
-// fold took the last 5,000.
+// pageLimit bounds the page's own scripts and styles, in bytes.
 const pageLimit = 128_000
 
 //go:embed testdata/audit.js
 var audit string
 
-// TestThePageIsSmallAndNeverMakesMarkup reads the page's sources.
+// TestThePageIsSmallAndNeverMakesMarkup checks the page's sources.
 func TestThePageIsSmallAndNeverMakesMarkup(t *testing.T) {
 	markup := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|setHTML|` +
 		`\beval\(|new Function|javascript:`)
@@ -50,8 +49,8 @@ func TestThePageIsSmallAndNeverMakesMarkup(t *testing.T) {
 	require.Less(t, total, pageLimit)
 }
 
-// TestThePageLooksRight draws every view at two widths and in both schemes, and audits each: nothing wider than the
-// page, everything named, text readable, no complaint on the console. SWARM_SCREENSHOTS=DIR keeps pictures.
+// TestThePageLooksRight draws every view at two widths in both color schemes, and audits each: nothing wider than the
+// page, all controls named, text readable, no console messages. SWARM_SCREENSHOTS=DIR saves pictures.
 func TestThePageLooksRight(t *testing.T) {
 	ctx, said := openChromium(t)
 	base := looksSwarm(t).serve()
@@ -124,7 +123,7 @@ func TestAnEmptyDatabaseSaysWhatToType(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// TestKeysReachEveryView presses keys as a hand would.
+// TestKeysReachEveryView presses keys as a user would.
 func TestKeysReachEveryView(t *testing.T) {
 	ctx, said := openChromium(t)
 	base := looksSwarm(t).serve()
@@ -154,7 +153,7 @@ func TestKeysReachEveryView(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// TestChoosingGroupingAndSortingStayInTheAddress uses the runs table by mouse.
+// TestChoosingGroupingAndSortingStayInTheAddress operates the runs table by mouse.
 func TestChoosingGroupingAndSortingStayInTheAddress(t *testing.T) {
 	ctx, said := openChromium(t)
 	base := looksSwarm(t).serve()
@@ -178,7 +177,7 @@ func TestChoosingGroupingAndSortingStayInTheAddress(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// TestTheOpenPageFollowsTheRun writes while the page is open, and nothing that has focus loses it.
+// TestTheOpenPageFollowsTheRun records rounds while the page is open. Focused elements keep the focus.
 func TestTheOpenPageFollowsTheRun(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := looksSwarm(t)
@@ -201,7 +200,7 @@ func TestTheOpenPageFollowsTheRun(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// TestEveryModuleIsPreloaded: one that is not costs a trip to the server for itself.
+// TestEveryModuleIsPreloaded checks index.html, because a module without a preload costs an extra round trip.
 func TestEveryModuleIsPreloaded(t *testing.T) {
 	index, err := page.ReadFile("page/index.html")
 	require.NoError(t, err)
@@ -212,8 +211,7 @@ func TestEveryModuleIsPreloaded(t *testing.T) {
 	}
 }
 
-// looksSwarm has a run that is done, one that is on its way and one whose coordinator is gone, with something in every
-// view.
+// looksSwarm has a finished run, a running one and one whose coordinator is gone, with content in every view.
 func looksSwarm(t *testing.T) *swarm {
 	t.Helper()
 	const nodes = 4

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// The page's charts of a run draw metrics that there are.
+// The page's charts of a run draw existing metrics.
 func TestThePageDrawsMetricsOfTheTable(t *testing.T) {
 	data, err := os.ReadFile("page/run-charts.js")
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// params reads a request's query. The first mistake is kept; whoever reads them asks for it once, at the end.
+// params reads a request's query. It keeps the first error, which done returns.
 type params struct {
 	values url.Values
 	known  []string
@@ -20,7 +20,7 @@ type params struct {
 // maxQuery bounds a query in bytes.
 const maxQuery = 8 << 10
 
-// maxName bounds a name of a run, node, experiment or metric in bytes.
+// maxName bounds the names of runs, nodes, experiments and metrics, in bytes.
 const maxName = 256
 
 func readParams(r *http.Request) *params {
@@ -41,7 +41,7 @@ func (p *params) fail(err error) {
 	}
 }
 
-// get is a parameter that may be given once.
+// get returns a parameter that may occur once.
 func (p *params) get(name string) string {
 	p.known = append(p.known, name)
 	values := p.values[name]
@@ -54,7 +54,7 @@ func (p *params) get(name string) string {
 	return values[0]
 }
 
-// name is a parameter that names something.
+// name returns a parameter that holds a name.
 func (p *params) name(name string) string {
 	value := p.get(name)
 	if len(value) > maxName {
@@ -63,7 +63,7 @@ func (p *params) name(name string) string {
 	return value
 }
 
-// names is a parameter that may be given several times.
+// names returns a parameter that may occur several times.
 func (p *params) names(name string) []string {
 	p.known = append(p.known, name)
 	var names []string
@@ -80,7 +80,7 @@ func (p *params) names(name string) []string {
 	return names
 }
 
-// whole is a whole number within bounds, def where it isn't given.
+// whole returns an integer parameter within bounds, or def if it is absent.
 func (p *params) whole(name string, def, low, high int) int {
 	text := p.get(name)
 	if text == "" {
@@ -93,7 +93,7 @@ func (p *params) whole(name string, def, low, high int) int {
 	return n
 }
 
-// number is a finite number; ok: it is given.
+// number returns a finite number. ok reports whether the parameter is present.
 func (p *params) number(name string) (v float64, ok bool) {
 	text := p.get(name)
 	if text == "" {
@@ -106,7 +106,7 @@ func (p *params) number(name string) (v float64, ok bool) {
 	return v, true
 }
 
-// oneOf is one of some words, the first where it isn't given.
+// oneOf returns one of the words, or the first if the parameter is absent.
 func (p *params) oneOf(name string, words ...string) string {
 	text := p.get(name)
 	if text == "" {
@@ -118,7 +118,7 @@ func (p *params) oneOf(name string, words ...string) string {
 	return text
 }
 
-// done returns the first mistake; a parameter that nobody has asked for is one.
+// done returns the first error. Unknown parameters are an error.
 func (p *params) done() error {
 	if p.err != nil {
 		return p.err

@@ -9,17 +9,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// scrapes answers Prometheus from the reader that is open.
+// scrapes answers Prometheus with the database's current reader.
 type scrapes struct {
 	mu      sync.Mutex
-	reader  *store.Reader // that handler reads
+	reader  *store.Reader // reader of handler
 	handler http.Handler
 }
 
 func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) {
 	reader, err := s.db.open(r.Context())
 	if errors.Is(err, store.ErrNoDatabase) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8") // nothing to tell yet is no failure
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8") // no data yet is not a failure
 		return
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// problem is an answer other than 200: one line for people.
+// problem is an error response: a status code and a line of text.
 type problem struct {
 	code int
 	text string
@@ -29,7 +29,7 @@ func missing(format string, args ...any) error {
 	return &problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// explain turns an error into an answer.
+// explain converts an error to a response.
 func explain(err error) *problem {
 	var known *problem
 	var mendable interface{ Remedy() string } // a store.Error
@@ -50,7 +50,7 @@ func explain(err error) *problem {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// document answers with what make returns, as JSON; a second request for the same gets 304.
+// document responds with the result of make as JSON. An unchanged document gets status 304.
 func (s *Server) document(make func(context.Context, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -62,7 +62,7 @@ func (s *Server) document(make func(context.Context, *http.Request) (any, error)
 		}
 		if err != nil {
 			if r.Context().Err() != nil {
-				return // nobody waits for it
+				return // the client has disconnected
 			}
 			s.refuse(w, r, explain(err))
 			return
@@ -71,7 +71,7 @@ func (s *Server) document(make func(context.Context, *http.Request) (any, error)
 	})
 }
 
-// admit waits until there is room for one more request.
+// admit waits for a free slot for the request.
 func (s *Server) admit(ctx context.Context) error {
 	select {
 	case s.busy <- struct{}{}:
@@ -81,7 +81,7 @@ func (s *Server) admit(ctx context.Context) error {
 	}
 }
 
-// encode makes an admitted request's answer, and gives its room back whatever happens.
+// encode creates the response of an admitted request, and always releases its slot.
 func (s *Server) encode(ctx context.Context, r *http.Request, make func(context.Context, *http.Request) (any, error)) ([]byte, error) {
 	defer func() { <-s.busy }()
 	value, err := make(ctx, r)
@@ -91,7 +91,7 @@ func (s *Server) encode(ctx context.Context, r *http.Request, make func(context.
 	if ready, ok := value.(json.RawMessage); ok {
 		return ready, nil
 	}
-	return json.Marshal(value) // <, > and & escaped: it is no markup even to whom takes it for some
+	return json.Marshal(value) // escapes <, > and &, so that the text is never interpreted as markup
 }
 
 func reply(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -104,15 +104,15 @@ func reply(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_, _ = w.Write(body) // whoever has gone has gone
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// refuse answers with one line.
+// refuse responds with an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	if p.code >= http.StatusInternalServerError {
 		s.options.Logger.Warn("dashboard request failed", "path", r.URL.Path, "error", p.text)
 	}
-	body, _ := json.Marshal(map[string]string{"error": p.text}) // strings always can
+	body, _ := json.Marshal(map[string]string{"error": p.text}) // cannot fail for strings
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.code)

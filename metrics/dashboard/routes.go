@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// routes lists everything that is served.
+// routes registers all handlers.
 func (s *Server) routes() (http.Handler, error) {
 	all, err := assets()
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.HandleFunc("/api/stream", s.stream)
 	mux.HandleFunc("/metrics", s.prometheus)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
-		body, _ := json.Marshal(map[string]any{"ok": true, "version": s.options.Version}) // it always can
+		body, _ := json.Marshal(map[string]any{"ok": true, "version": s.options.Version}) // cannot fail
 		reply(w, r, body)
 	})
 	return s.guard(mux), nil

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// known64 is null for a time that has not come.
+// known64 returns nil for an unset time.
 func known64(v float64) *float64 {
 	if v == 0 {
 		return nil
@@ -24,7 +24,7 @@ func (s *Server) getRuns(ctx context.Context, r *http.Request) (any, error) {
 	return s.board.all(ctx)
 }
 
-// run is what is known of the run that a request's path names.
+// run returns the state of the run in a request's path.
 func (s *Server) run(ctx context.Context, r *http.Request) (*known, error) {
 	name := r.PathValue("run")
 	if len(name) > maxName {
@@ -33,7 +33,7 @@ func (s *Server) run(ctx context.Context, r *http.Request) (*known, error) {
 	return s.board.find(ctx, name)
 }
 
-// runDocument is everything about one run but its rounds.
+// runDocument describes one run, without its rounds.
 type runDocument struct {
 	Now      float64         `json:"now"`
 	Status   stats.Status    `json:"status"`

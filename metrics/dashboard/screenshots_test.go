@@ -24,7 +24,7 @@ const images = "../../docs/images"
 
 var pictures = map[string]string{"dashboard-light.png": "light", "dashboard-dark.png": "dark"}
 
-// pageHash is the SHA-256 of everything that the page is made of.
+// pageHash is the SHA-256 of all files of the page.
 func pageHash(t *testing.T) string {
 	t.Helper()
 	sum := sha256.New()
@@ -42,8 +42,8 @@ func pageHash(t *testing.T) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// TestThePicturesAreOfThisPage compares the hash that was noted with docs/images/dashboard-*.png with the page's. With
-// SWARM_TEST_IMAGES=1 it makes the pictures: of the paper's study on nano, docs/study/paper.db.gz.
+// TestThePicturesAreOfThisPage compares the hash recorded for docs/images/dashboard-*.png with that of the page. With
+// SWARM_TEST_IMAGES=1 it renders the pictures from the paper's study on nano, docs/study/paper.db.gz.
 func TestThePicturesAreOfThisPage(t *testing.T) {
 	hash := pageHash(t)
 	if os.Getenv("SWARM_TEST_IMAGES") != "" {
@@ -70,7 +70,7 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 	}
 }
 
-// noteSource notes the hash of what a picture was made from.
+// noteSource records the hash of a picture's source.
 func noteSource(t *testing.T, name, hash string) {
 	t.Helper()
 	path := filepath.Join(images, "SOURCES")
@@ -86,7 +86,7 @@ func noteSource(t *testing.T, name, hash string) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)) //nolint:gosec // a file of the documentation
 }
 
-// unpack writes a compressed file's contents to another.
+// unpack decompresses a file to another file.
 func unpack(t *testing.T, from, to string) {
 	t.Helper()
 	file, err := os.Open(from)

@@ -1,7 +1,7 @@
-// Package dashboard serves a read-only web page about the runs of a database: its own page and charts, a JSON API, a
-// stream of what changes, and Prometheus metrics. It takes the path of a database that others write, and functions for
-// what lies in runs' folders (logs, journals). Its numbers are documents of metrics/stats, made by metrics/query; it
-// computes none, writes nothing, and asks nothing of the network.
+// Package dashboard serves a read-only web page about the runs of a database. It serves the page and charts, a JSON
+// API, a stream of changes, and Prometheus metrics. Inputs are the path of a database that other processes write, and
+// functions that read logs and journals from runs' folders. All numbers are documents of metrics/stats from
+// metrics/query. The package computes no numbers, writes nothing, and makes no network requests.
 package dashboard
 
 import (
@@ -16,22 +16,21 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Options say what is served, and to whom.
+// Options configure the content and access of a dashboard.
 type Options struct {
-	Path string // the database's; it need not be there yet
+	Path string // of the database; the file may not exist yet
 
-	// Alive tells whether the coordinator of a run still lives, as far as it can be seen from here, at a time in Unix
-	// seconds.
+	// Alive reports whether a run's coordinator is alive at a time in Unix seconds, as far as this host can see.
 	Alive func(store.Snapshot, float64) bool
 
-	Logs     func(context.Context, LogQuery) (Logs, error)         // nil: there are none to read
-	Rollouts func(context.Context, RolloutQuery) (Rollouts, error) // nil: there are none to read
+	Logs     func(context.Context, LogQuery) (Logs, error)         // nil: logs are not available
+	Rollouts func(context.Context, RolloutQuery) (Rollouts, error) // nil: rollouts are not available
 
 	Version string
-	Token   string // whoever asks must know it; empty: everybody may who names this server as an address or localhost
+	Token   string // required from clients; empty: any client may read that addresses this server by IP address or as localhost
 	Logger  *slog.Logger
 
-	interval time.Duration // between looks at the database while somebody watches, default 1 s
+	interval time.Duration // interval of polls while there are watchers, default 1 s
 }
 
 // Server is a dashboard. Serve runs it.
@@ -43,19 +42,19 @@ type Server struct {
 	cache   *cache
 	handler http.Handler
 	scrapes scrapes
-	busy    chan struct{} // requests that are being answered
+	busy    chan struct{} // slots of requests in progress
 }
 
-// Bounds of what one server does for others at a time.
+// Limits of concurrent work of one server.
 const (
-	maxRequests    = 32 // answered at a time; more wait
-	maxStreams     = 48 // open at a time
-	maxStreamsEach = 16 // of them, of one address
+	maxRequests    = 32 // in progress; further requests wait
+	maxStreams     = 48 // open streams
+	maxStreamsEach = 16 // open streams per client address
 	requestTimeout = 20 * time.Second
 	closeTimeout   = 2 * time.Second
 )
 
-// New makes a server. It does not touch the database yet.
+// New creates a server. It does not access the database yet.
 func New(o Options) (*Server, error) {
 	switch {
 	case o.Path == "":
@@ -77,11 +76,12 @@ func New(o Options) (*Server, error) {
 	return s, err
 }
 
-// ServeHTTP answers one request. Without Serve nobody looks for changes, and streams only tell the present.
+// ServeHTTP handles one request. Unless Serve is running, changes are not polled, and streams send only the current
+// state.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers requests until ctx ends, then closes the listener, every stream and the database. Its error is nil
-// after ctx has ended, else why it can't go on.
+// Serve handles requests until ctx ends, then closes the listener, all streams and the database. It returns nil after
+// ctx has ended, else the error that stopped it.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 60 * time.Second,

@@ -17,19 +17,19 @@ import (
 
 const (
 	beatInterval = 15 * time.Second
-	writeTimeout = 10 * time.Second // of one message; whoever takes longer is dropped
-	watcherQueue = 256              // messages that may wait for one watcher
-	share        = 0.01             // of one core, at most, that looking at the database takes
-	longest      = 15 * time.Second // between looks, however long one takes
+	writeTimeout = 10 * time.Second // per message; slower clients are dropped
+	watcherQueue = 256              // queued messages per watcher
+	share        = 0.01             // maximum share of one core for polling the database
+	longest      = 15 * time.Second // maximum pause between polls, however long a poll takes
 )
 
 // watcher is one open stream.
 type watcher struct {
-	queue   chan []byte // closed when the watcher was dropped
-	address string      // whose it is, without the port
+	queue   chan []byte // closed when the watcher is dropped
+	address string      // client address without port
 }
 
-// eventMessage is a message of a stream: a type, an ID or none, and a document.
+// eventMessage encodes a message of a stream: a type, an optional ID, and a document.
 func eventMessage(kind, id string, document any) []byte {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -42,8 +42,8 @@ func eventMessage(kind, id string, document any) []byte {
 	return fmt.Appendf(nil, "%sdata: %s\n\n", text, body)
 }
 
-// tell sends a message to every watcher. One that doesn't keep up is dropped: it comes again and gets the present. It
-// is called with mu held.
+// tell queues a message for every watcher. It drops watchers whose queue is full; their clients reconnect and get the
+// current state. The caller must hold mu.
 func (b *board) tell(message []byte) {
 	for w := range b.watchers {
 		select {
@@ -61,7 +61,7 @@ func (b *board) drop(w *watcher) {
 	}
 }
 
-// tellChanged tells of runs whose rows have changed, and of the statuses of those that were looked at closely.
+// tellChanged sends the rows of changed runs, and the statuses of runs that were read in detail.
 func (b *board) tellChanged(changed, fresh []*known, full bool) {
 	if len(b.watchers) == 0 {
 		return
@@ -73,7 +73,7 @@ func (b *board) tellChanged(changed, fresh []*known, full bool) {
 	}
 	for _, k := range fresh {
 		if k.totals.State != store.RunRunning && k.event == nil {
-			continue // it had ended before anybody watched
+			continue // it had ended before the first watcher
 		}
 		if message := eventMessage("status", "", k.status); !bytes.Equal(message, k.event) {
 			k.event = message
@@ -82,13 +82,13 @@ func (b *board) tellChanged(changed, fresh []*known, full bool) {
 	}
 }
 
-// watch adds a watcher and returns it with what it is to be told first: every run, the status of those that go on, and
-// what happened after the entry that it knows last. It is nil where there are too many, of all or of that address, or
-// the board is closed.
+// watch adds a watcher and returns it with its initial messages: every run, the status of running runs, and the entries
+// after the last one that the client has. It returns nil if there are too many watchers, in total or from that address,
+// or if the board is closed.
 func (b *board) watch(ctx context.Context, address string, last int64, resumes bool) (*watcher, [][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_ = b.look(ctx) // the state says what is wrong
+	_ = b.look(ctx) // the board's state contains the error
 	each := 0
 	for w := range b.watchers {
 		if w.address == address {
@@ -119,7 +119,7 @@ func (b *board) watch(ctx context.Context, address string, last int64, resumes b
 	return w, first
 }
 
-// newest is the ID of the newest entry that is known.
+// newest returns the ID of the newest known entry.
 func (b *board) newest() int64 {
 	var id int64
 	for _, t := range b.timelines {
@@ -134,7 +134,7 @@ func (b *board) leave(w *watcher) {
 	b.drop(w)
 }
 
-// close ends every stream.
+// close ends all streams.
 func (b *board) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +144,7 @@ func (b *board) close() {
 	}
 }
 
-// serve looks at the database for as long as somebody watches, until ctx ends.
+// serve polls the database while there are watchers, until ctx ends.
 func (b *board) serve(ctx context.Context) {
 	for {
 		select {
@@ -162,9 +162,9 @@ func (b *board) serve(ctx context.Context) {
 			watched := len(b.watchers) > 0
 			began := time.Now()
 			if watched {
-				_ = b.look(ctx) // the state says what is wrong
+				_ = b.look(ctx) // the board's state contains the error
 			}
-			// A swarm so large that a look takes long is looked at less often.
+			// If a poll takes long, as for a large swarm, polls become less frequent.
 			pause = min(longest, max(b.interval, time.Duration(float64(time.Since(began))/share)))
 			b.mu.Unlock()
 			if !watched {
@@ -174,17 +174,17 @@ func (b *board) serve(ctx context.Context) {
 	}
 }
 
-// stream answers with server-sent events until the asker leaves.
+// stream responds with server-sent events until the client disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	p := readParams(r)
-	id := cmp.Or(r.Header.Get("Last-Event-ID"), p.get("last_event_id")) // a page that comes again by itself can set no header
+	id := cmp.Or(r.Header.Get("Last-Event-ID"), p.get("last_event_id")) // the page cannot set headers when it reconnects
 	if err := p.done(); err != nil {
 		s.refuse(w, r, explain(err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not keep events back
+	w.Header().Set("X-Accel-Buffering", "no") // prevents buffering by proxies
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -208,7 +208,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if err := out.Flush(); err != nil {
 			return err
 		}
-		return out.SetWriteDeadline(time.Time{}) // it would end an idle stream of HTTP/2
+		return out.SetWriteDeadline(time.Time{}) // a deadline would end an idle HTTP/2 stream
 	}
 	if send([]byte("retry: 2000\n\n")) != nil {
 		return

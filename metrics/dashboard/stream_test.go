@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// message is one of a stream.
+// message is one message of a stream.
 type message struct {
 	kind, id string
 	data     map[string]any
@@ -68,7 +68,7 @@ func subscribe(t testing.TB, base, query string, header ...string) *subscription
 	return s
 }
 
-// until waits for a message that fits.
+// until waits for a matching message.
 func (s *subscription) until(what string, fits func(message) bool) message {
 	s.t.Helper()
 	timer := time.NewTimer(patience)
@@ -143,7 +143,7 @@ func TestNothingIsReadOrToldWhereNothingChanges(t *testing.T) {
 	w, _ := b.watch(t.Context(), "", 0, false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	require.NoError(t, b.look(t.Context())) // the first reader has made SQLite's own files
+	require.NoError(t, b.look(t.Context())) // the first reader has created SQLite's own files
 	looked := b.looked
 	require.NoError(t, b.look(t.Context()))
 	require.Equal(t, looked, b.looked)
@@ -184,7 +184,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}, patience, 5*time.Millisecond)
 }
 
-// One address can't take every stream: whoever comes from another still watches.
+// One address cannot use up all streams: clients from other addresses can still watch.
 func TestStreamsOfOneAddressAreBounded(t *testing.T) {
 	b := newBoard(&database{path: t.TempDir() + "/none"}, Options{})
 	for range maxStreamsEach {
@@ -208,7 +208,7 @@ func TestStreamsOfOneAddressAreBounded(t *testing.T) {
 	require.NotNil(t, again, "one that left makes room")
 }
 
-// Whoever doesn't read must not hold up the others, nor memory.
+// A watcher that does not read must not delay others or use up memory.
 func TestASlowWatcherIsDropped(t *testing.T) {
 	b := newBoard(&database{path: t.TempDir() + "/none"}, Options{})
 	slow, _ := b.watch(t.Context(), "", 0, false)

@@ -13,13 +13,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// entry is something that happened to a run or a node.
+// entry is an event of a run or node.
 type entry struct {
 	Run     string     `json:"run"`
-	ID      int64      `json:"id"`     // grows with time, over all runs
+	ID      int64      `json:"id"`     // increases with time, over all runs
 	Time    float64    `json:"time"`   // Unix seconds
-	Node    string     `json:"node"`   // empty: the run's own, or its worker's
-	Worker  string     `json:"worker"` // whose it is; empty: the coordinator's own host
+	Node    string     `json:"node"`   // empty: an event of the run or of its worker
+	Worker  string     `json:"worker"` // owner of the node; empty: the coordinator's host
 	Type    event.Type `json:"type"`
 	Cause   string     `json:"cause"`
 	Message string     `json:"message"`
@@ -37,13 +37,13 @@ func cause(e event.Event) string {
 	return e.Cause
 }
 
-// describe says what happened, in the terminal's words where it has some.
+// describe returns the text of an event, as in the terminal if it has one.
 func describe(e event.Event) string {
 	text := wording.Event(e)
 	if e.Node != "" {
 		text = strings.TrimPrefix(text, e.Node+" ")
 	}
-	text = strings.TrimPrefix(text, "warning: ") // Level says so
+	text = strings.TrimPrefix(text, "warning: ") // Level contains it
 	switch {
 	case text != "":
 		return text
@@ -65,7 +65,7 @@ func level(e event.Event) string {
 		return "warning"
 	case event.TypeLeave:
 		if e.Cause == "" {
-			return "warning" // it is missed
+			return "warning" // its absence is noticed
 		}
 	case event.TypeWorker:
 		if e.State != event.WorkerConnected && e.State != event.WorkerLeft {
@@ -84,7 +84,7 @@ func level(e event.Event) string {
 	return "info"
 }
 
-// timeline is the newest part of what happened in a run.
+// timeline holds the newest entries of a run.
 type timeline struct {
 	seen    int64 // ID of the newest entry
 	entries []entry
@@ -92,10 +92,10 @@ type timeline struct {
 
 const (
 	timelinePage = 1000
-	timelineKept = 2000 // entries of a run that are kept at hand
+	timelineKept = 2000 // entries of a run in memory
 )
 
-// read takes what has been added, and returns it.
+// read reads new entries and returns them.
 func (t *timeline) read(ctx context.Context, reader *store.Reader, run string) ([]entry, error) {
 	var added []entry
 	for {
@@ -117,10 +117,11 @@ func (t *timeline) read(ctx context.Context, reader *store.Reader, run string) (
 	}
 }
 
-// recently is how long, in seconds, a run that has ended is still looked at for what its coordinator told last.
+// recently is the number of seconds after its end in which a run is still polled, for the last events of its
+// coordinator.
 const recently = 60
 
-// readTimelines tells of what was added to the timelines of runs that go on, or did a moment ago.
+// readTimelines sends new entries of runs that are running or ended recently.
 func (b *board) readTimelines(ctx context.Context, reader *store.Reader, now float64) error {
 	for _, k := range b.runs {
 		if !k.alive && now-k.last() > recently {
@@ -143,7 +144,7 @@ func (b *board) readTimelines(ctx context.Context, reader *store.Reader, now flo
 	return nil
 }
 
-// last is when a run's coordinator was last heard of.
+// last returns the newest sign of life of a run's coordinator.
 func (k *known) last() float64 {
 	last := k.totals.Resumed
 	for _, a := range k.snapshot.Attempts {
@@ -152,8 +153,8 @@ func (k *known) last() float64 {
 	return last
 }
 
-// since returns what is at hand of the entries after an ID, over all runs, oldest first, at most timelineKept. It is
-// called with mu held.
+// since returns the entries in memory after an ID, over all runs, oldest first, at most timelineKept. The caller must
+// hold mu.
 func (b *board) since(id int64) []entry {
 	var list []entry
 	for _, t := range b.timelines {

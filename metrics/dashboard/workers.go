@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// workersFresh is how long, in seconds, the document of a running run's workers holds: what others made of their
-// rollouts is read from every round.
+// workersFresh is the number of seconds for which the document of a running run's workers stays valid. Creating it
+// reads every round of the run.
 const workersFresh = 10
 
 func (s *Server) getWorkers(ctx context.Context, r *http.Request) (any, error) {

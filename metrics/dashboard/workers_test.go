@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// joins brings a worker with one node, and a node of the coordinator's that judges its rollouts.
+// joins adds a worker with one node, and a round of the coordinator's node that judges its rollouts.
 func (s *swarm) joins(run, worker string, from, available, rejected int) {
 	s.t.Helper()
 	node := worker + "_0"
@@ -24,7 +24,7 @@ func (s *swarm) joins(run, worker string, from, available, rejected int) {
 			Peers: []event.Peer{{Node: node, Available: available, Rejected: rejected, Used: available / 2}}}})
 }
 
-// shared is a run of two nodes which one worker has joined, and one that is away.
+// shared returns a run of two nodes that one worker joined, and a second worker that is away.
 func shared(t *testing.T) *swarm {
 	s := newSwarm(t)
 	s.open()
@@ -58,8 +58,8 @@ func TestWorkersDocument(t *testing.T) {
 	}
 }
 
-// TestWorkersAreShown draws the overview of a run that others have joined, wide and narrow, and audits it; who joins
-// later appears by himself.
+// TestWorkersAreShown draws the overview of a run with workers, wide and narrow, and audits it. A worker that joins
+// later appears without a reload.
 func TestWorkersAreShown(t *testing.T) {
 	ctx, said := openChromium(t)
 	s := shared(t)
