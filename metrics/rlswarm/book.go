@@ -12,20 +12,20 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// book collects what the records say of each node's rounds.
+// book collects the records of each node's rounds.
 type book struct {
 	report     *Report
 	nodes      map[string]map[int]*entry
-	registered map[string]bool // workers, by their peers/ file
+	registered map[string]bool // workers with a file in peers/
 }
 
-// entry is a node's round.
+// entry is one round of a node.
 type entry struct {
-	records int // of its reward, doubled ones included
+	records int // records of its reward, including duplicates
 	said    map[source]record
 }
 
-// source is a kind of record and, of those that come by stage, the stage.
+// source is a kind of record. For records of a single stage it includes the stage.
 type source struct {
 	kind  string
 	stage int
@@ -35,7 +35,7 @@ func newBook(report *Report) *book {
 	return &book{report: report, nodes: map[string]map[int]*entry{}, registered: map[string]bool{}}
 }
 
-// add takes a record. Of several of one kind the newest counts: a node that was restarted does rounds again.
+// add adds a record. Of several records of one kind the newest counts, because a restarted node repeats rounds.
 func (b *book) add(x record) error {
 	b.report.Records[x.kind]++
 	if x.kind == kindOther {
@@ -56,14 +56,14 @@ func (b *book) add(x record) error {
 	}
 	key := source{x.kind, x.stage}
 	if x.kind == kindMetrics || x.kind == kindCumulative || x.kind == kindAdaptive {
-		key.stage = 0 // of the round as a whole, whatever stage the row has
+		key.stage = 0 // covers the whole round, whatever stage the row has
 	}
 	if x.kind != kindAdaptive && x.kind != kindCumulative {
 		e.records++
 	}
 	former, known := e.said[key]
 	switch {
-	case !known || x.kind == kindCumulative || x.kind == kindAdaptive: // cumulative rewards are in two files by design
+	case !known || x.kind == kindCumulative || x.kind == kindAdaptive: // rl-swarm writes cumulative rewards to two files
 	case same(former.value, x.value) && former.samples == x.samples:
 		b.report.Doubled++
 	default:
@@ -77,7 +77,7 @@ func (b *book) add(x record) error {
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// workers names the nodes that registered to train.
+// workers returns the nodes that registered to train.
 func (b *book) workers() []string { return slices.Sorted(maps.Keys(b.registered)) }
 
 // rounds returns every node's rounds, by round and node.
@@ -90,18 +90,18 @@ func (b *book) rounds(s *settings) []store.ImportedRound {
 		for _, round := range slices.Sorted(maps.Keys(entries)) {
 			e := entries[round]
 			if j, ok := e.said[source{kind: kindAdaptive}]; ok {
-				transplants, adaptive = int(j.value), true // it stays until it changes
+				transplants, adaptive = int(j.value), true // remains valid until it changes
 			}
 			sum, ok := e.sum(b.report)
 			if !ok {
 				if sum, ok = grew[round]; !ok {
-					continue // nothing of its reward is known
+					continue // its reward is unknown
 				}
 				b.report.FromSums++
 				e.records++
 			}
 			x := b.round(s, sum, e, transplants)
-			if adaptive { // only J changes in its code, whatever I it logs
+			if adaptive { // rl-swarm's code changes only J, whatever I it logs
 				x.SplitOwn, x.SplitExternal = s.trainSamples, transplants
 			}
 			out = append(out, x)
@@ -114,7 +114,7 @@ func (b *book) rounds(s *settings) []store.ImportedRound {
 	return out
 }
 
-// sum is the round's reward over all completions, by the most trusted kind that has it.
+// sum returns the round's reward summed over all completions, from the most trusted kind of record.
 func (e *entry) sum(report *Report) (record, bool) {
 	var found []record
 	for _, kind := range []string{kindMetrics, kindStages, kindRewards} {
@@ -128,7 +128,7 @@ func (e *entry) sum(report *Report) (record, bool) {
 			ok = true
 			total.node, total.round, total.time = x.node, x.round, max(total.time, x.time)
 			total.value += x.value
-			total.stage++ // how many stages there were
+			total.stage++ // number of stages
 		}
 		if ok {
 			found = append(found, total)
@@ -152,8 +152,8 @@ func near(a, b float64) bool {
 	return same(a, b) || math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b))
 }
 
-// growth tells by what a node's cumulative reward grew in each round that has one. A value below the one before it is a
-// new process's first: rl-swarm begins again at 0 when a node is restarted.
+// growth returns the growth of a node's cumulative reward in each round that has one. rl-swarm restarts the cumulative
+// reward at 0 when a node restarts. A value below the previous one is therefore the first of a new process.
 func growth(entries map[int]*entry) map[int]record {
 	out := map[int]record{}
 	before := 0.0
@@ -173,7 +173,7 @@ func growth(entries map[int]*entry) map[int]record {
 	return out
 }
 
-// round makes a round of a sum.
+// round converts a sum of rewards to a round.
 func (b *book) round(s *settings, sum record, e *entry, transplants int) store.ImportedRound {
 	completions := 0
 	for key, x := range e.said {
@@ -198,7 +198,7 @@ func (b *book) round(s *settings, sum record, e *entry, transplants int) store.I
 	return store.ImportedRound{Node: sum.node, Time: sum.time, Round: r, RewardSum: sum.value, Records: e.records, Source: sum.kind}
 }
 
-// unrecorded names the figures that rl-swarm doesn't record: they are unknown, not 0.
+// unrecorded lists the figures that rl-swarm does not record, which are therefore unknown rather than 0.
 func unrecorded() map[string]string {
 	out := map[string]string{}
 	for _, m := range event.Metrics() {
@@ -209,7 +209,7 @@ func unrecorded() map[string]string {
 	return out
 }
 
-// date gives rounds without a time that of the round before them, the first the run's start.
+// date sets the time of rounds without one to that of the previous round, or to the start of the run.
 func (b *book) date(rounds []store.ImportedRound, s *settings) {
 	last := map[string]float64{}
 	first := 0.0

@@ -13,8 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readFacts reads what the folder says about the run as a whole: config.yaml, state/current_state.json and
-// progress_*.json.
+// readFacts reads the files about the run as a whole: config.yaml, state/current_state.json and progress_*.json.
 func (f *folder) readFacts(s *settings) error {
 	text, err := f.read("config.yaml", maxSmallFile)
 	if err != nil {
@@ -49,7 +48,7 @@ func (f *folder) readFacts(s *settings) error {
 	return nil
 }
 
-// configured takes settings by the last part of their keys: training.num_generations, NUM_GENERATIONS.
+// configured adopts settings by the last part of their keys: training.num_generations, NUM_GENERATIONS.
 func (s *settings) configured(values map[string]any, where string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		value := values[key]
@@ -86,7 +85,7 @@ func wholeNumber(value any) (int64, bool) {
 	return 0, false
 }
 
-// readProgress reads progress_NODE.json: one JSON object a line.
+// readProgress reads progress_NODE.json, which has one JSON object per line.
 func (f *folder) readProgress(s *settings, name string) error {
 	return f.lines(name, func(text []byte) error {
 		var p struct {
@@ -114,8 +113,8 @@ func (f *folder) readProgress(s *settings, name string) error {
 	})
 }
 
-// readRollout counts, in the first rollouts that can be read, questions (I) and completions of each (G): what a run
-// did, where its configuration isn't there to tell.
+// readRollout counts the questions (I) and the completions per question (G) in the first readable rollouts, in case the
+// configuration is missing.
 func (f *folder) readRollout(s *settings) error {
 	rounds, err := f.list("rollouts")
 	if err != nil {
@@ -147,7 +146,7 @@ func (f *folder) readRollout(s *settings) error {
 	return nil
 }
 
-// countRollouts counts the questions of a rollouts file and the completions of each, which is 0 where they differ.
+// countRollouts counts the questions of a rollouts file and the completions per question, 0 if these differ.
 func countRollouts(text []byte) (questions, generations int64, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return 0, 0, errors.New("it is empty")

@@ -11,18 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rlswarm writes folders as rl-swarm does (its manager.py, gdrive_logger.py, gdrive_coordinator.py and
-// progress_tracker.py): node_0 coordinates, the others train; my_reward is logged twice a round, cumulative_reward into
+// rlswarm writes folders in the format of rl-swarm (its manager.py, gdrive_logger.py, gdrive_coordinator.py and
+// progress_tracker.py). node_0 coordinates, the others train. my_reward is logged twice per round, cumulative_reward in
 // two files.
 type rlswarm struct {
 	dir                      string
 	workers, rounds, planned int
 	i, j, g                  int
 	adaptive                 bool
-	sum                      func(node, round int) float64 // over I·G completions
+	sum                      func(node, round int) float64 // sum over I·G completions
 }
 
-// example is three workers of 4/4 with 5 rounds, all done.
+// example returns three workers of 4/4 with 5 finished rounds.
 func example(t *testing.T) rlswarm {
 	return rlswarm{dir: filepath.Join(t.TempDir(), "sapo_gpt2_config2_4loc4ext"), workers: 3, rounds: 5, planned: 5, i: 4, j: 4, g: 8,
 		sum: func(node, round int) float64 { return float64(node) + 0.5*float64(round) }}
@@ -80,7 +80,7 @@ func (x rlswarm) writeNode(t *testing.T, n int, id string) {
 	put(t, x.dir, "logs/"+id+"/cumulative_metrics.jsonl", cumulative)
 }
 
-// rollouts has I batches of one question with G completions each.
+// rollouts returns I batches of one question with G completions each.
 func (x rlswarm) rollouts(t *testing.T, id string) string {
 	batches := map[string]any{}
 	for i := range x.i {
@@ -91,7 +91,7 @@ func (x rlswarm) rollouts(t *testing.T, id string) string {
 	return dict(t, "peer_id", id, "round", 0, "stage", 0, "timestamp", began, "rollouts", batches)
 }
 
-// dict is a line of Python's json.dumps, with its words for what is no number.
+// dict formats a line of Python's json.dumps, with Python's words for non-finite numbers.
 func dict(t *testing.T, pairs ...any) string {
 	t.Helper()
 	text := "{"

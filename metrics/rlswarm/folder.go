@@ -13,20 +13,20 @@ import (
 	"strings"
 )
 
-// What a folder may hold. A full experiment, 8 nodes and 2000 rounds, has 16,000 reward files of 150 bytes and logs of
-// 5 MB a node.
+// Limits of a folder's contents. A full experiment with 8 nodes and 2000 rounds has 16,000 reward files of 150 bytes
+// and logs of 5 MB per node.
 const (
-	maxSmallFile = 1 << 20   // state, peers, config, one reward
+	maxSmallFile = 1 << 20   // state, peers, configuration, one reward
 	maxRollout   = 64 << 20  // one node's rollouts of a round
-	maxLine      = 1 << 20   // of a log
-	maxLog       = 1 << 30   // one log
-	maxEntries   = 1_000_000 // of one folder
-	maxFiles     = 1_000_000 // read in all
+	maxLine      = 1 << 20   // per line of a log
+	maxLog       = 1 << 30   // per log
+	maxEntries   = 1_000_000 // per folder
+	maxFiles     = 1_000_000 // read in total
 	maxNodes     = 4096
 	maxRound     = 10_000_000
 )
 
-// folder reads files below one experiment's folder. Links out of it are refused.
+// folder reads files below one experiment's folder. It does not follow links out of the folder.
 type folder struct {
 	ctx      context.Context
 	root     *os.Root
@@ -34,7 +34,7 @@ type folder struct {
 	progress func(files int)
 }
 
-// list returns the names in a folder, round_2 before round_10; none where there is no such folder.
+// list returns the names in a folder, with round_2 before round_10. A missing folder has none.
 func (f *folder) list(dir string) ([]string, error) {
 	d, err := f.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,12 +70,12 @@ func (f *folder) list(dir string) ([]string, error) {
 	}
 }
 
-// open opens a regular file; nil where there is none, or where it is a problem, which is noted.
+// open opens a regular file. It returns nil if the file is missing or unusable, and records the latter as a problem.
 func (f *folder) open(name string, limit int64) (*os.File, error) {
 	if err := context.Cause(f.ctx); err != nil {
 		return nil, err
 	}
-	info, err := f.root.Stat(name) // before opening: that of a pipe waits for its writer
+	info, err := f.root.Stat(name) // before opening, which would block on a pipe
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -103,7 +103,7 @@ func (f *folder) open(name string, limit int64) (*os.File, error) {
 	return file, nil
 }
 
-// read returns a small file's text, nil where there is none.
+// read returns a small file's text, or nil if there is none.
 func (f *folder) read(name string, limit int64) ([]byte, error) {
 	file, err := f.open(name, limit)
 	if file == nil || err != nil {
@@ -118,7 +118,7 @@ func (f *folder) read(name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// readJSON decodes a small file, and tells whether it could.
+// readJSON decodes a small file, and reports whether it succeeded.
 func (f *folder) readJSON(name string, limit int64, into any) (bool, error) {
 	text, err := f.read(name, limit)
 	if text == nil || err != nil {
@@ -131,7 +131,7 @@ func (f *folder) readJSON(name string, limit int64, into any) (bool, error) {
 	return true, nil
 }
 
-// lines hands each line of a log that isn't blank to take; what take refuses is noted.
+// lines calls take with each non-blank line of a log, and records the errors of take as problems.
 func (f *folder) lines(name string, take func(text []byte) error) error {
 	file, err := f.open(name, maxLog)
 	if file == nil || err != nil {
@@ -165,7 +165,7 @@ func (f *folder) lines(name string, take func(text []byte) error) error {
 
 var errLongLine = fmt.Errorf("it is longer than %d bytes", maxLine)
 
-// readLine returns the next line, and passes over one that is too long.
+// readLine returns the next line, and skips lines that are too long.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	long := false
@@ -184,7 +184,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// reason is an error without the path it repeats.
+// reason returns the text of an error without the path.
 func reason(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FuzzImport puts a stranger's bytes into the files of an otherwise good experiment. Whatever they are, reading ends
-// with a report, and what was read goes into the database, twice with no change the second time.
+// FuzzImport puts untrusted bytes into the files of an otherwise valid experiment. Reading always ends with a report.
+// The result is recorded in the database, and recording it a second time changes nothing.
 func FuzzImport(f *testing.F) {
 	f.Add([]byte("training.num_generations: 8\n"), []byte(`{"round": 1, "updated_at": 1763545173.25}`), []byte("{\"round\": 0, \"my_reward\": NaN}\n"),
 		[]byte(`{"rollouts": {"1": [{"actions": ["a"]}]}}`))

@@ -15,16 +15,16 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Outcomes beside those of the store.
+// Outcomes of an import beside those of the store.
 const dryRun, Nothing = "dry_run", "nothing"
 
-// Imported is what became of one experiment.
+// Imported reports the import of one experiment.
 type Imported struct {
 	Outcome string `json:"outcome"` // new, unchanged, replaced, dry_run, nothing
 	*Report
 }
 
-// Import reads an experiment's folder and records it in the database, unless it is a dry run. Progress goes to stderr.
+// Import reads an experiment's folder and records it in the database, except in a dry run. It shows progress on stderr.
 func Import(ctx context.Context, folder string, options Options, dry bool, database string, logger *slog.Logger, stderr io.Writer) (Imported, error) {
 	done := showFiles(stderr, filepath.Base(folder), &options)
 	x, report, err := Read(ctx, folder, options)
@@ -51,8 +51,8 @@ func Import(ctx context.Context, folder string, options Options, dry bool, datab
 	return Imported{outcome, report}, err
 }
 
-// showFiles tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it
-// returns ends it.
+// showFiles shows the number of files read so far on a terminal, because reading from Google Drive is slow. The
+// returned function ends the display.
 func showFiles(stderr io.Writer, name string, o *Options) (done func()) {
 	if !screen.IsTerminal(stderr) {
 		return func() {}
@@ -69,7 +69,7 @@ func showFiles(stderr io.Writer, name string, o *Options) (done func()) {
 	}
 }
 
-// Warnings writes what was skipped and assumed.
+// Warnings prints skipped files and assumptions.
 func (d Imported) Warnings(w io.Writer) {
 	r := d.Report
 	for _, p := range r.Problems {
@@ -83,7 +83,7 @@ func (d Imported) Warnings(w io.Writer) {
 	}
 }
 
-// Print says what was recorded.
+// Print prints what was recorded.
 func (d Imported) Print(w io.Writer) {
 	r := d.Report
 	if d.Outcome == Nothing {

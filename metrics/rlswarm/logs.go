@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Google Drive calls a second file of one name "metrics (1).jsonl"; early versions of rl-swarm wrote metrics.json.
+// Google Drive names a duplicate file "metrics (1).jsonl". Early versions of rl-swarm wrote metrics.json.
 var logName = regexp.MustCompile(`^(cumulative_)?metrics( \([0-9]+\))?\.jsonl?$`)
 
 // readLogs reads logs/NODE/metrics.jsonl and cumulative_metrics.jsonl.
@@ -52,7 +52,7 @@ func (f *folder) readLog(b *book, name string) error {
 	return errors.Join(err, fatal)
 }
 
-// readPeers reads peers/*.json: who registered, and when.
+// readPeers reads peers/*.json: the registered nodes and their times.
 func (f *folder) readPeers(b *book, s *settings) error {
 	names, err := f.list("peers")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/pythonjson"
 )
 
-// decode reads what Python's json.dump writes: JSON, with NaN, Infinity and -Infinity where a number may stand.
+// decode decodes the output of Python's json.dump: JSON that may contain NaN, Infinity and -Infinity as numbers.
 func decode(text []byte, into any) error {
 	err := json.Unmarshal(pythonjson.Quote(text), into)
 	var syntax *json.SyntaxError
@@ -27,7 +27,7 @@ func decode(text []byte, into any) error {
 	return err
 }
 
-// number is a JSON number, or one of Python's three words as pythonjson.Quote leaves them.
+// number is a JSON number, or one of Python's three words in the form of pythonjson.Quote.
 type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -49,13 +49,13 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// whole returns n as a whole number of low..high.
+// whole returns n as an integer in low..high.
 func (n *number) whole(what string, low, high int) (int, error) {
 	if n == nil {
 		return 0, errors.New("it has no " + what)
 	}
 	v := float64(*n)
-	if v != math.Trunc(v) || v < float64(low) || v > float64(high) { // a NaN is not equal to itself
+	if v != math.Trunc(v) || v < float64(low) || v > float64(high) { // NaN is not equal to itself
 		return 0, fmt.Errorf("%s %v is no whole number from %d to %d", what, v, low, high)
 	}
 	return int(v), nil

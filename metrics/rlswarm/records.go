@@ -10,15 +10,15 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Kinds of records, from the most to the least trusted: the log has the reward as a number with all its digits,
-// rewards/ was cut to a whole number by older versions of rl-swarm.
+// Kinds of records, from the most to the least trusted. The log has rewards with all their digits. Older versions of
+// rl-swarm truncated rewards to integers in rewards/.
 const (
 	kindMetrics    = "metrics"    // my_reward of a round, in metrics.jsonl
-	kindStages     = "stages"     // stage_reward of a stage, in metrics.jsonl
+	kindStages     = "stages"     // stage_reward of one stage, in metrics.jsonl
 	kindRewards    = "rewards"    // reward, in rewards/round_R/stage_S/ID.json
 	kindCumulative = "cumulative" // cumulative_reward, in cumulative_metrics.jsonl and metrics.jsonl
 	kindAdaptive   = "adaptive"   // adaptive_J, in metrics.jsonl
-	kindOther      = "other"      // rows with nothing that is used here
+	kindOther      = "other"      // rows without usable data
 )
 
 // row is a line of a log, or a file of rewards/.
@@ -38,14 +38,14 @@ type row struct {
 	AdaptiveJ        *number `json:"adaptive_J"`
 }
 
-// record is what one row says of a node's round.
+// record is the content of one row about a node's round.
 type record struct {
 	kind         string
 	node         string
 	round, stage int
-	time         float64 // Unix seconds, 0: it doesn't say
-	value        float64 // the reward, summed over completions; of kindAdaptive J
-	samples      int     // completions that it is the sum of, 0: it doesn't say
+	time         float64 // Unix seconds; 0: unknown
+	value        float64 // reward summed over completions; for kindAdaptive J
+	samples      int     // number of completions in the sum; 0: unknown
 }
 
 var roundFolder = regexp.MustCompile(`^round_[0-9]{1,9}$`)
@@ -108,8 +108,8 @@ func (f *folder) readStage(b *book, round, dir string) error {
 	return nil
 }
 
-// skipUnlessHidden notes a name that doesn't belong there; what systems leave behind (.DS_Store, desktop.ini, *.tmp) is
-// nothing to tell of.
+// skipUnlessHidden records an unexpected file name as a problem. It ignores files that operating systems leave behind
+// (.DS_Store, desktop.ini, *.tmp).
 func (f *folder) skipUnlessHidden(file string) {
 	base := path.Base(file)
 	if !strings.HasPrefix(base, ".") && base != "desktop.ini" && !strings.HasSuffix(base, ".tmp") {
@@ -117,7 +117,7 @@ func (f *folder) skipUnlessHidden(file string) {
 	}
 }
 
-// submitted is what a file of rewards/ says.
+// submitted converts a file of rewards/ to a record.
 func (r *row) submitted() (record, error) {
 	x, err := r.key()
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *row) submitted() (record, error) {
 	return x, nil
 }
 
-// logged is what a line of a log says.
+// logged converts a line of a log to a record.
 func (r *row) logged() (record, error) {
 	x, err := r.key()
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *row) logged() (record, error) {
 	return x, nil
 }
 
-// key is the node, round and stage. Rows have a node_id, a peer_id or both; in rl-swarm they are the same.
+// key returns a record with node, round and stage. Rows have a node_id, a peer_id or both; in rl-swarm both are equal.
 func (r *row) key() (record, error) {
 	var x record
 	switch {
@@ -193,9 +193,9 @@ func checkNode(name string) error {
 	return nil
 }
 
-// moment is a time of this century, else 0.
+// moment returns n if it is a time in this century, else 0.
 func moment(n *number) float64 {
-	if n == nil || !(*n > 946_684_800 && *n < 4_102_444_800) { // 2000 to 2100
+	if n == nil || !(*n > 946_684_800 && *n < 4_102_444_800) { // years 2000 to 2100
 		return 0
 	}
 	return float64(*n)

@@ -6,10 +6,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// problemsKept bounds how many problems a Report names; it counts all.
+// problemsKept bounds the problems that a Report lists. It counts all of them.
 const problemsKept = 200
 
-// Report tells what was found in a folder, what was made of it, and what was left out.
+// Report describes the contents of a folder, the resulting run, and what was left out.
 type Report struct {
 	Folder     string `json:"folder"`
 	Experiment string `json:"experiment"`
@@ -20,24 +20,24 @@ type Report struct {
 	NodeRounds int    `json:"node_rounds"`
 
 	Files         int            `json:"files"`           // read
-	Records       map[string]int `json:"records"`         // by kind, doubled ones included
-	Doubled       int            `json:"doubled"`         // records that say again what one before them said
-	Replaced      int            `json:"replaced"`        // records that a newer one of the same node and round contradicts
-	Disagreements int            `json:"disagreements"`   // node-rounds whose rewards/ file and logs/ differ; the log counts
+	Records       map[string]int `json:"records"`         // by kind, including duplicates
+	Doubled       int            `json:"doubled"`         // records that repeat an earlier one
+	Replaced      int            `json:"replaced"`        // records contradicted by a newer one of the same node and round
+	Disagreements int            `json:"disagreements"`   // node-rounds whose rewards/ file differs from the logs; the log counts
 	NotNumbers    int            `json:"not_numbers"`     // node-rounds whose reward is NaN or infinite
 	Untimed       int            `json:"untimed"`         // node-rounds without a time of their own
-	FromSums      int            `json:"from_cumulative"` // node-rounds known only by what cumulative_reward grew by
-	Errors        int            `json:"errors"`          // that nodes wrote into their progress files
+	FromSums      int            `json:"from_cumulative"` // node-rounds known only from the growth of cumulative_reward
+	Errors        int            `json:"errors"`          // errors that nodes wrote to their progress files
 
-	Assumed  []string  `json:"assumed"`  // what the folder doesn't tell, or tells twice
-	Problems []Problem `json:"problems"` // the first of them
-	Skipped  int       `json:"skipped"`  // files and lines that could not be used: all of them
+	Assumed  []string  `json:"assumed"`  // assumptions for missing or contradictory data
+	Problems []Problem `json:"problems"` // the first problemsKept problems
+	Skipped  int       `json:"skipped"`  // number of unusable files and lines
 }
 
-// Problem is a file, or a line of one, that was skipped.
+// Problem is a skipped file or line.
 type Problem struct {
 	File   string `json:"file"`           // within the folder
-	Line   int    `json:"line,omitempty"` // from 1; 0: the file as a whole
+	Line   int    `json:"line,omitempty"` // from 1; 0: the whole file
 	Reason string `json:"reason"`
 }
 
@@ -61,7 +61,7 @@ func (r *Report) assume(format string, args ...any) {
 	}
 }
 
-// describe names what was made.
+// describe adds the facts of the resulting run.
 func (r *Report) describe(x store.Import) {
 	r.Experiment, r.Run, r.State, r.Rounds, r.NodeRounds = x.Run.Experiment, x.Run.Run, x.Run.State, x.Run.Rounds, len(x.Rounds)
 	r.Nodes = len(x.Run.NodeIDs)

@@ -1,9 +1,9 @@
 // Package rlswarm reads the experiment folder of rl-swarm (Elrashid/rl-swarm) and converts it to a run. The folder may
 // be damaged, incomplete or untrusted: sizes and counts are bounded, links out of it are not followed, and the Report
-// lists unreadable parts. It writes nothing but the run that Import puts into a database.
+// lists unreadable parts. The package writes only the run that Import records in a database.
 //
-// That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has
-// their mean, as everywhere in this program; the sum, and how many records told of it, go along.
+// rl-swarm sums a node's rewards over its I·G completions of a round, and logs each sum twice. The imported round has
+// the mean, as everywhere in this program, together with the sum and the number of records.
 package rlswarm
 
 import (
@@ -20,12 +20,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Format names rl-swarm's records in the database.
+// Format is the name of rl-swarm's format in the database.
 const Format = "rl-swarm"
 
-// Options say what a folder doesn't. A zero value says nothing, except of NumTransplantTrees and Seed, where nil does.
+// Options supply facts that a folder lacks. Zero values are unset, except for NumTransplantTrees and Seed, where nil is
+// unset.
 type Options struct {
-	Name               string // of the experiment; empty: the folder's
+	Name               string // of the experiment; empty: the folder's name
 	Model              string
 	NumTrainSamples    int
 	NumTransplantTrees *int
@@ -33,13 +34,13 @@ type Options struct {
 	Rounds             int // planned
 	Seed               *int64
 
-	Progress func(files int) // hears now and then how many files have been read; may be nil
+	Progress func(files int) // called occasionally with the number of files read; may be nil
 }
 
 // ErrNothing is the error for a folder without a single round.
 var ErrNothing = errors.New("no round is recorded there")
 
-// Find returns the experiments' folders at dir, by name: dir itself, those in dir/experiments, or those in dir.
+// Find returns the folders of experiments at dir, by name: dir itself, those in dir/experiments, or those in dir.
 func Find(dir string) ([]string, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -69,7 +70,7 @@ func Find(dir string) ([]string, error) {
 	return nil, fmt.Errorf("import %s: %w", dir, ErrNothing)
 }
 
-// isExperiment tells whether dir has rewards or logs of nodes.
+// isExperiment reports whether dir has rewards or logs of nodes.
 func isExperiment(dir string) bool {
 	for _, name := range []string{"rewards", "logs"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
@@ -79,8 +80,8 @@ func isExperiment(dir string) bool {
 	return false
 }
 
-// Read reads one experiment's folder. The Report tells, also beside an error, what was found; the error is ErrNothing,
-// wrapped, where that is no round at all.
+// Read reads one experiment's folder. The Report describes what was found, also if there is an error. The error is a
+// wrapped ErrNothing if there is no round.
 func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
 	if o.Name != "" && !store.ValidExperiment(o.Name) {
 		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, store.ExperimentRule)
@@ -117,7 +118,7 @@ func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, er
 	return x, report, nil
 }
 
-// assemble makes the run.
+// assemble builds the run.
 func assemble(b *book, s *settings, report *Report) (store.Import, error) {
 	rounds := b.rounds(s)
 	if len(rounds) == 0 {
@@ -137,7 +138,7 @@ func assemble(b *book, s *settings, report *Report) (store.Import, error) {
 	return x, nil
 }
 
-// digest is of everything that lands in the database except where it lay.
+// digest hashes all data that are recorded in the database, except the location of the folder.
 func digest(x store.Import) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %d %d %d %d %d %q %q %v %v %s\n", x.Run.Run, x.Run.Experiment, x.Run.Model, x.Run.Seed, x.Run.Rounds,
@@ -149,8 +150,8 @@ func digest(x store.Import) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// runKey names the run by when it began: folders of one experiment that began at different times are different runs,
-// and one that has grown is the same.
+// runKey names the run by its start time. Folders of one experiment with different start times are different runs. A
+// folder that has grown is the same run.
 func runKey(experiment string, started float64) string {
 	return experiment + "-" + time.Unix(int64(started), 0).UTC().Format("20060102T150405Z") + "-" + Format
 }

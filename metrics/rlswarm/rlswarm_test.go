@@ -89,7 +89,7 @@ func TestTheNewestRecordOfARoundCounts(t *testing.T) {
 	require.Equal(t, 2.5, roundOf(t, got, "node_1", 3).RewardSum)
 }
 
-// A restarted node's cumulative reward begins again at 0.
+// The cumulative reward of a restarted node begins again at 0.
 func TestGrowthOfCumulativeRewardsSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	for round, total := range []float64{2, 5, 5, 1, 4} {

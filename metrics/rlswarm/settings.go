@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// The predecessor's own defaults.
+// Defaults of rl-swarm.
 const (
 	defaultTrainSamples = 8
 	defaultTransplants  = 0
@@ -20,8 +20,8 @@ const (
 	defaultSeed         = 42
 )
 
-// settings are what a run was configured with, as far as its folder tells: of several places that tell the first
-// counts.
+// settings holds the configuration of a run, as far as its folder contains it. If several files contain a setting, the
+// first one read counts.
 type settings struct {
 	report     *Report
 	experiment string
@@ -31,13 +31,13 @@ type settings struct {
 	model                                           string
 
 	told   map[string]int64  // by name
-	from   map[string]string // where from
-	folder string            // its base name
+	from   map[string]string // file that contained it
+	folder string            // base name of the folder
 
-	started, ended float64 // Unix seconds, 0: not known yet
+	started, ended float64 // Unix seconds; 0: unknown yet
 }
 
-// Names of settings, as configs has them.
+// Names of settings, as in configs.
 const (
 	setTrainSamples = "num_train_samples"
 	setTransplants  = "num_transplant_trees"
@@ -61,8 +61,7 @@ func newSettings(o Options, folder string, report *Report) *settings {
 	return s
 }
 
-// tell takes a setting, unless it is out of range or another place told it already; of two that differ the report
-// hears.
+// tell adopts a setting unless it is out of range or already set. It reports contradictions.
 func (s *settings) tell(name string, value int64, where string) {
 	low, high := int64(1), int64(1_000_000)
 	switch name {
@@ -91,10 +90,10 @@ func (s *settings) begin(at float64) {
 
 func (s *settings) end(at float64) { s.ended = max(s.ended, at) }
 
-// named is how guides and notebooks name experiments.
+// named matches names of experiments in guides and notebooks.
 var named = regexp.MustCompile(`([0-9]{1,3})loc([0-9]{1,3})ext`)
 
-// conclude fills in what no file told.
+// conclude fills in settings that no file contained.
 func (s *settings) conclude() {
 	if m := named.FindStringSubmatch(s.folder); m != nil {
 		for i, name := range []string{setTrainSamples, setTransplants} {
@@ -125,7 +124,7 @@ func (s *settings) conclude() {
 
 var unnameable = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// nameExperiment makes a name of the folder's that this program allows.
+// nameExperiment derives a valid name from the folder's name.
 func (s *settings) nameExperiment() {
 	if s.experiment != "" {
 		return
@@ -139,7 +138,7 @@ func (s *settings) nameExperiment() {
 	}
 }
 
-// run describes the run that rounds are of. Workers are the nodes that registered.
+// run describes the run of the given rounds. workers are the nodes that registered.
 func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run {
 	nodes, last := map[string]int{}, 0
 	for _, w := range workers {
@@ -154,7 +153,7 @@ func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run
 		s.report.assume("%d rounds were planned, the most that are recorded: the number is not in the folder", last)
 	}
 	if s.started == 0 {
-		s.started = 946_684_801 // 2000: a time it has to have
+		s.started = 946_684_801 // year 2000, because a run must have a time
 		s.report.assume("no time is recorded: the run is dated to the year 2000")
 		for i := range rounds {
 			rounds[i].Time = s.started
@@ -170,7 +169,7 @@ func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run
 	return run
 }
 
-// outcome says how the run ended: done, if every node did every round.
+// outcome returns the final state of the run: done if every node finished every round.
 func outcome(run store.Run, nodes map[string]int, folder string) (state, message string) {
 	fewest, most := run.Rounds, 0
 	for _, n := range nodes {
@@ -186,7 +185,7 @@ func outcome(run store.Run, nodes map[string]int, folder string) (state, message
 	return store.RunStopped, fmt.Sprintf("%s: %d to %d of %d rounds a node", message, fewest, most, run.Rounds)
 }
 
-// document is the run's configuration as far as it is known. It has no key of configs.Config: it isn't one.
+// document returns the known part of the run's configuration. It is not a configs.Config and has none of its keys.
 func (s *settings) document() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"imported": map[string]any{"format": Format, "model": s.model, "settings": s.told, "from": s.from}})
 }
