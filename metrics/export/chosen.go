@@ -7,9 +7,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Chosen are the runs of those names, experiments' or their own, and the keys of the jobs of those names, oldest first;
-// of no name all. For a name that is neither, the unknown one, the error is store.ErrNotFound, and likewise where there
-// is nothing at all.
+// Chosen returns runs and the keys of jobs, oldest first. names lists experiments, runs and jobs; empty: all. If a name
+// matches nothing, it is returned as unknown with store.ErrNotFound. The error is also store.ErrNotFound if there are
+// no runs and jobs at all.
 func Chosen(ctx context.Context, reader *store.Reader, names []string) (runs []store.Run, jobs []string, unknown string, err error) {
 	all, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {

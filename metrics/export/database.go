@@ -14,12 +14,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// FormatSQLite is a database of its own with what statistics of the runs need, as store.Reader.Extract writes it: one
-// file, compressed by gzip where its name ends in .gz.
+// FormatSQLite is a database with the data that statistics of the runs need, as written by store.Reader.Extract. It is
+// one file, compressed by gzip if its name ends in .gz.
 const FormatSQLite = "sqlite"
 
-// Database writes runs to a database file at path, whole or not at all. A file that is there is replaced where it is
-// such an export, else only with force; never is it the database that is read. Equal runs make equal bytes.
+// Database writes runs to a database file at path, atomically. It replaces an existing file if that is such an export,
+// and any other file only with force. It never replaces the database that it reads. Equal runs produce equal bytes.
 func Database(ctx context.Context, reader *store.Reader, path string, runs []store.Run, force bool) ([]File, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -31,7 +31,7 @@ func Database(ctx context.Context, reader *store.Reader, path string, runs []sto
 	case reader.Reads(path), !force && !store.IsExtract(path):
 		return nil, &ForeignError{File: path}
 	}
-	// A folder of its own beside the file: a rename stays on one file system.
+	// A separate folder beside the file, so that the rename stays on one file system.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".swarm-export-")
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -55,7 +55,7 @@ func Database(ctx context.Context, reader *store.Reader, path string, runs []sto
 	return []File{{filepath.Base(path), rows, size}}, nil
 }
 
-// compress writes a file's bytes to another, without a time or a name, which would differ from one export to the next.
+// compress writes a gzip file without time and name, so that equal exports have equal bytes.
 func compress(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -74,7 +74,7 @@ func compress(from, to string) error {
 	return errors.Join(err, packed.Close(), out.Close())
 }
 
-// settle puts a finished file in its place, and returns its size.
+// settle syncs a finished file, moves it to its place, and returns its size.
 func settle(from, to string) (int64, error) {
 	file, err := os.Open(from)
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// hostile is text that wants to be a formula, a second line, a path and markup.
+// hostile is text that resembles a formula, a second line, a path and markup.
 const hostile = "=HYPERLINK(\"http://x\",\"a,b\")\nnext\t<script>\xff"
 
-// database has so many runs of nodes and rounds, each with a reward that is no number, a hostile warning and an
-// evaluation.
+// database returns runs with nodes and rounds. Each run has a reward that is NaN, a hostile warning and an evaluation.
 func database(t testing.TB, runs, nodes, rounds int) (*store.Reader, []store.Run) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "swarm.db")

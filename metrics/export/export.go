@@ -1,8 +1,8 @@
-// Package export writes recorded runs for other programs: tables as CSV or JSON lines, curves as TensorBoard event
-// files, or a small database that every command which shows runs can read. It writes what metrics/store has recorded
-// and what metrics/query makes of it, and computes nothing itself. Rows are streamed: no table is ever held in memory.
-// Everything is written below one folder that is marked as an export; another folder is left alone unless told
-// otherwise. Import takes over the runs of such a database.
+// Package export writes recorded runs for other programs. The formats are tables as CSV or JSON lines, curves as
+// TensorBoard event files, and a small database for all commands that show runs. It writes data of metrics/store and
+// metrics/query, and computes nothing itself. It streams rows and never holds a table in memory. It writes below a
+// single folder that it marks as an export. It writes to another folder only on request. Import imports the runs of
+// such a database.
 package export
 
 import (
@@ -24,13 +24,13 @@ const (
 	FormatTensorBoard = "tensorboard"
 )
 
-// Formats names what can be written.
+// Formats lists the supported formats.
 func Formats() []string { return []string{FormatCSV, FormatJSONL, FormatTensorBoard, FormatSQLite} }
 
 // aliases are short names of tables.
 var aliases = map[string]string{"tasks": "task_rewards", "questions": "eval_questions"}
 
-// Tables returns the tables of those names, all for none. The error is store.ErrNotFound, wrapped, for an unknown one.
+// Tables returns the tables with those names, or all if there are none. An unknown name is a wrapped store.ErrNotFound.
 func Tables(names []string) ([]string, error) {
 	all := store.Tables()
 	if len(names) == 0 {
@@ -51,23 +51,23 @@ func Tables(names []string) ([]string, error) {
 	return tables, nil
 }
 
-// File is one that was written.
+// File is a written file.
 type File struct {
 	Path  string `json:"path"` // within the folder, with slashes
-	Rows  int    `json:"rows"` // of a table; of an event file, events
+	Rows  int    `json:"rows"` // rows of a table, or events of an event file
 	Bytes int64  `json:"bytes"`
 }
 
-// Options choose what is written.
+// Options select what to write.
 type Options struct {
 	Format string
-	Runs   []store.Run // in this order
-	Jobs   []string    // keys, in this order; none are in event files
-	Tables []string    // of csv and jsonl, as Tables returns them
-	Force  bool        // write into a folder that is no export, beside what it holds
+	Runs   []store.Run // written in this order
+	Jobs   []string    // keys, written in this order; event files have no jobs
+	Tables []string    // for csv and jsonl, as returned by Tables
+	Force  bool        // also write into a folder that is not an export, beside its contents
 }
 
-// Folder writes runs below dir. A file is there whole or not at all; an earlier export's in dir are replaced.
+// Folder writes runs below dir. Each file is written atomically, and replaces the file of an earlier export.
 func Folder(ctx context.Context, reader *store.Reader, dir string, o Options) (files []File, err error) {
 	f, err := openFolder(dir, o.Force)
 	if err != nil {
@@ -95,7 +95,7 @@ func writeTables(ctx context.Context, reader *store.Reader, f *folder, o Options
 	return nil
 }
 
-// TableFile writes one table to the file at path, which it replaces, whole or not at all.
+// TableFile writes one table to the file at path atomically, and replaces an existing file.
 func TableFile(ctx context.Context, reader *store.Reader, path, format, table string, runs []store.Run, jobs ...string) ([]File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {

@@ -50,7 +50,7 @@ func TestAForeignFolderIsLeftAlone(t *testing.T) {
 	require.Equal(t, []string{"rounds.csv", "runs.csv", "swarm-export.json"}, names(t, dir))
 }
 
-// A manifest that somebody wrote can't make an export remove files elsewhere.
+// A forged manifest cannot make an export remove files elsewhere.
 func TestAManifestNamesNothingBeyondItsFolder(t *testing.T) {
 	reader, runs := database(t, 1, 1, 2)
 	parent := t.TempDir()
@@ -120,7 +120,7 @@ func TestFolderNamesAreSafeAndUnique(t *testing.T) {
 	})
 }
 
-// BenchmarkExport: 4 x 8 x 2000 rounds in each format.
+// BenchmarkExport measures the export of 4 x 8 x 2000 rounds in each format.
 func BenchmarkExport(b *testing.B) {
 	reader, runs := database(b, 4, 8, 2000)
 	for _, format := range []string{FormatCSV, FormatJSONL, FormatTensorBoard} {

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// manifestName marks a folder as an export. It is written last.
+// manifestName is the file that marks a folder as an export. It is written last.
 const manifestName = "swarm-export.json"
 
-// manifest says what an export holds.
+// manifest lists the contents of an export.
 type manifest struct {
 	Kind   string   `json:"kind"`
 	Format string   `json:"format"`
@@ -25,7 +25,7 @@ type manifest struct {
 
 const manifestKind = "swarm export"
 
-// ForeignError is a folder with something in it that is no export, or a file that is none.
+// ForeignError reports a non-empty folder that is not an export, or a file that is not one.
 type ForeignError struct{ Dir, File string }
 
 func (e *ForeignError) Error() string {
@@ -35,16 +35,16 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s isn't empty and no export of this program's", e.Dir)
 }
 
-// folder is the export's, being written.
+// folder is the folder of an export being written.
 type folder struct {
 	dir    string
 	root   *os.Root
-	former []File // of the export that is replaced
+	former []File // files of the export that is replaced
 	files  []File
 }
 
-// openFolder makes the folder where it is missing. Into one that holds something else than an export it writes only
-// with force, and leaves what it doesn't replace.
+// openFolder opens the folder, and creates it if it is missing. It accepts a non-empty folder that is not an export
+// only with force, and leaves files there that it does not replace.
 func openFolder(dir string, force bool) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -88,7 +88,7 @@ func (f *folder) readManifest() (manifest, error) {
 	return m, nil
 }
 
-// write writes a file of the folder whole or not at all. Fill returns how many rows it wrote.
+// write writes a file of the folder atomically. fill returns the number of rows that it wrote.
 func (f *folder) write(name string, fill func(w io.Writer) (rows int, err error)) error {
 	if parent := filepath.Dir(name); parent != "." {
 		if err := f.root.MkdirAll(parent, 0o755); err != nil {
@@ -115,7 +115,7 @@ func (f *folder) write(name string, fill func(w io.Writer) (rows int, err error)
 	return nil
 }
 
-// finish removes what the former export had and this one hasn't, and marks the folder.
+// finish removes files of the former export that the new one lacks, and writes the manifest.
 func (f *folder) finish(format string, runs []string) error {
 	for _, old := range f.former {
 		kept := slices.ContainsFunc(f.files, func(x File) bool { return x.Path == old.Path })
@@ -127,7 +127,7 @@ func (f *folder) finish(format string, runs []string) error {
 			return fmt.Errorf("export: %w", err)
 		}
 		for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
-			if f.root.Remove(dir) != nil { // it isn't empty
+			if f.root.Remove(dir) != nil { // the folder is not empty
 				break
 			}
 		}
@@ -152,7 +152,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// counter counts what goes through it.
+// counter counts the written bytes.
 type counter struct {
 	w io.Writer
 	n int64
@@ -164,11 +164,11 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// safeNames makes names of folders from names that anybody may have chosen.
+// safeNames converts untrusted names to names of folders.
 type safeNames map[string]bool
 
-// take returns a name of at most 128 letters, digits and signs that is like name and was not returned before, in any
-// case of letters.
+// take returns a name of at most 128 letters, digits and signs that resembles name. It never returns the same name
+// twice, ignoring case.
 func (s safeNames) take(name string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Import takes over the runs of another home, from its database or from an export of it, into database. A dry run
-// leaves no home behind.
+// Import imports the runs of another home into database, from that home's database or an export of it. A dry run does
+// not create a home.
 func Import(ctx context.Context, from *store.Reader, database string, dry bool, logger *slog.Logger) (runs []store.ImportedRun, err error) {
 	if _, missing := os.Stat(database); dry && errors.Is(missing, fs.ErrNotExist) {
 		dir, err := os.MkdirTemp("", "swarm-import-")

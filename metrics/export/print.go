@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Document says what was written.
+// Document reports the written files.
 type Document struct {
 	Path   string `json:"path"`
 	Format string `json:"format"`
@@ -15,7 +15,7 @@ type Document struct {
 	Files  []File `json:"files"`
 }
 
-// Document says what was written, for programs.
+// Document returns the report of written files for programs.
 func (r *Request) Document(files []File, runs int) (Document, error) {
 	path, err := filepath.Abs(r.Out)
 	if err != nil {
@@ -24,7 +24,7 @@ func (r *Request) Document(files []File, runs int) (Document, error) {
 	return Document{path, r.Format, runs, files}, nil
 }
 
-// Print says what was written.
+// Print prints the report of written files.
 func (r *Request) Print(w io.Writer, files []File, runs int) error {
 	var text bytes.Buffer
 	rows, size := 0, int64(0)

@@ -16,28 +16,28 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Request is what the command's flags ask for.
+// Request holds the command's flags.
 type Request struct {
 	Format string
 	Out    string // a folder, a file, or - for stdout
 	Tables []string
 	Force  bool
 
-	file bool // Out is one table's file, as Check found
+	file bool // Out is the file of a single table; set by Check
 }
 
-// ToFile tells whether --out names a file rather than a folder.
+// ToFile reports whether --out names a file rather than a folder.
 func (r *Request) ToFile() bool {
 	return r.OneTable() && (r.Out == "-" || strings.EqualFold(filepath.Ext(r.Out), "."+r.Format))
 }
 
-// OneTable tells whether a single table is written, as text.
+// OneTable reports whether a single table is written as text.
 func (r *Request) OneTable() bool {
 	return len(r.Tables) == 1 && (r.Format == FormatCSV || r.Format == FormatJSONL)
 }
 
-// namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named
-// rounds.csv.
+// namesFile reports whether --out looks like a file although only a folder can be written. A folder named rounds.csv
+// would be a mistake.
 func (r *Request) namesFile() bool {
 	if r.ToFile() || r.Format == FormatSQLite {
 		return false
@@ -48,7 +48,7 @@ func (r *Request) namesFile() bool {
 	return slices.Contains([]string{".csv", ".json", ".jsonl"}, strings.ToLower(filepath.Ext(r.Out)))
 }
 
-// written names what is written, in a few words.
+// written names the kind of output.
 func (r *Request) written() string {
 	switch r.Format {
 	case FormatSQLite:
@@ -59,7 +59,7 @@ func (r *Request) written() string {
 	return "tables"
 }
 
-// elsewhere is the command that names a place to write to.
+// elsewhere returns a command with a place to write to.
 func (r *Request) elsewhere() string {
 	switch r.Format {
 	case FormatSQLite:
@@ -70,7 +70,7 @@ func (r *Request) elsewhere() string {
 	return "swarm export --format " + r.Format + " --out swarm-export"
 }
 
-// Check refuses what can't be written. It puts the tables' full names in the place of those that were given.
+// Check rejects requests that cannot be written. It replaces aliases of tables by their full names.
 func (r *Request) Check() error {
 	r.file = r.ToFile()
 	switch {
@@ -97,7 +97,7 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// Write writes what was checked of the runs and jobs; with Out "-" to stdout.
+// Write writes the runs and jobs after Check. With Out "-" it writes to stdout.
 func (r *Request) Write(ctx context.Context, reader *store.Reader, stdout io.Writer, runs []store.Run, jobs []string) (files []File, err error) {
 	if r.Out == "-" {
 		_, err := Table(ctx, reader, stdout, r.Format, r.Tables[0], runs, jobs...)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What can't be written is refused before the database is read.
+// Invalid requests are rejected before the database is read.
 func TestRequestsThatCannotBeWritten(t *testing.T) {
 	for want, r := range map[string]Request{
 		`bad format "xml"`:                                     {Format: "xml", Out: "x"},

@@ -22,8 +22,8 @@ type rowWriter interface {
 	flush() error
 }
 
-// Table streams a table of runs, or of jobs by their keys, to w, and returns how many rows it has. Columns have the
-// names and units that docs/METRICS.md gives.
+// Table streams a table of runs, or of jobs by their keys, to w, and returns its number of rows. docs/METRICS.md
+// defines the names and units of columns.
 func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table string, runs []store.Run, jobs ...string) (rows int, err error) {
 	columns, err := reader.Columns(ctx, table)
 	if err != nil {
@@ -65,7 +65,7 @@ func runKeys(runs []store.Run) []string {
 	return keys
 }
 
-// csvWriter writes RFC 4180 with a header and with lines that end in LF. NULL is an empty cell.
+// csvWriter writes RFC 4180 with a header and LF line ends. NULL is an empty cell.
 type csvWriter struct {
 	w     *csv.Writer
 	cells []string
@@ -76,7 +76,7 @@ func newCSVWriter(w io.Writer, columns []store.Column) (*csvWriter, error) {
 	for i, c := range columns {
 		out.cells[i] = c.Name
 	}
-	if len(columns) == 0 { // a table that the database's schema doesn't have yet
+	if len(columns) == 0 { // the database's schema lacks the table
 		return out, nil
 	}
 	return out, out.w.Write(out.cells)
@@ -105,8 +105,8 @@ func (c *csvWriter) flush() error {
 	return c.w.Error()
 }
 
-// cell makes text safe for spreadsheets, which take text that begins with one of these signs for a formula: a ' goes
-// before it, and before a ' that stands there already, so that taking one ' away gives the text back.
+// cell makes text safe for spreadsheets, which evaluate text that begins with one of these signs as a formula. It adds
+// a ' prefix to such text, also to text that begins with '. Removing one ' restores the text.
 func cell(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if text != "" && strings.ContainsRune("=+-@'\t\r", rune(text[0])) {
@@ -115,7 +115,7 @@ func cell(text string) string {
 	return text
 }
 
-// decimal writes a number so that reading it gives the same bits, without an exponent where a person would do without.
+// decimal formats a number so that it parses to the same bits, without an exponent for common magnitudes.
 func decimal(v float64) string {
 	if a := math.Abs(v); a != 0 && (a < 1e-6 || a >= 1e21) {
 		return strconv.FormatFloat(v, 'e', -1, 64)
@@ -123,7 +123,7 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// jsonWriter writes one JSON object a line, with keys in the columns' order. NULL, and what is no number, is null.
+// jsonWriter writes one JSON object per line, with keys in the columns' order. NULL and non-finite numbers are null.
 type jsonWriter struct {
 	w       *bufio.Writer
 	keys    [][]byte // "name":

@@ -121,7 +121,7 @@ func TestAFullDiskIsAnError(t *testing.T) {
 	}
 }
 
-// Pandas, another program's reader, finds the numbers that the database has.
+// Pandas, an independent reader, finds the numbers of the database.
 func TestPandasReadsTheTables(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if exec.Command(python, "-c", "import pandas").Run() != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// tagOf is a metric's tag: TRL's name, as its GRPO trainer logs it, or the metric's own below swarm/ where TRL has
-// none.
+// tagOf returns a metric's tag: TRL's name, as logged by its GRPO trainer, or swarm/ and the metric's own name if TRL
+// has none.
 func tagOf(m event.Metric) string {
 	if m.TRL != "" {
 		return m.TRL
@@ -29,13 +29,13 @@ func tagOf(m event.Metric) string {
 	return "swarm/" + m.Name
 }
 
-// writeTensorBoard writes one log folder for each node, RUN/NODE, and one for the mean over nodes, RUN/swarm. A step is
-// a round, from 0.
+// writeTensorBoard writes one log folder per node, RUN/NODE, and one for the mean over nodes, RUN/swarm. Steps are
+// rounds, from 0.
 func writeTensorBoard(ctx context.Context, reader *store.Reader, f *folder, runs []store.Run) error {
 	names := safeNames{}
 	for _, run := range runs {
-		// The same export has the same names, and so replaces the former; the time is what TensorBoard sorts a folder's
-		// files by.
+		// Repeated exports have equal names, so that they replace the former one. TensorBoard sorts the files of a
+		// folder by the time in their names.
 		log := &logFolder{f, names.take(run.Run), fmt.Sprintf("events.out.tfevents.%010d.swarm", int64(run.Started)), safeNames{"swarm": true}}
 		if err := log.swarm(ctx, reader, run); err != nil {
 			return err
@@ -53,7 +53,7 @@ func writeTensorBoard(ctx context.Context, reader *store.Reader, f *folder, runs
 	return nil
 }
 
-// logFolder is one run's.
+// logFolder is the log folder of one run.
 type logFolder struct {
 	f     *folder
 	name  string
@@ -74,7 +74,7 @@ func (l *logFolder) write(name string, run store.Run, fill func(w *eventWriter) 
 	})
 }
 
-// node writes what one node recorded of its rounds.
+// node writes the recorded rounds of one node.
 func (l *logFolder) node(ctx context.Context, reader *store.Reader, run store.Run, node string) error {
 	return l.write(l.nodes.take(node), run, func(w *eventWriter) error {
 		columns, err := reader.Columns(ctx, "rounds")
@@ -88,7 +88,7 @@ func (l *logFolder) node(ctx context.Context, reader *store.Reader, run store.Ru
 		var tags []string
 		var places []int
 		for _, m := range event.Metrics() {
-			if place := at(m.Name); place >= 0 { // an older schema has not all of them
+			if place := at(m.Name); place >= 0 { // older schemas lack some metrics
 				tags, places = append(tags, tagOf(m)), append(places, place)
 			}
 		}
@@ -146,7 +146,7 @@ func (w *eventWriter) means(ctx context.Context, reader *store.Reader, run store
 		if err != nil {
 			return err
 		}
-		curve.Nodes = nil // only the mean is needed: a long run's nodes would fill the memory
+		curve.Nodes = nil // only the mean is needed, and the nodes of a long run use much memory
 		curves = append(curves, curve)
 	}
 	if len(curves) == 0 {
@@ -155,7 +155,7 @@ func (w *eventWriter) means(ctx context.Context, reader *store.Reader, run store
 	for i, round := range curves[0].Round {
 		var points []point
 		for n, c := range curves {
-			if i < len(c.Round) && c.Round[i] == round && !math.IsNaN(c.Mean[i]) { // a running swarm's later curves may be longer
+			if i < len(c.Round) && c.Round[i] == round && !math.IsNaN(c.Mean[i]) { // curves of a running swarm that are read later may be longer
 				points = append(points, point{tagOf(metrics[n]), c.Mean[i]})
 			}
 		}
@@ -166,14 +166,14 @@ func (w *eventWriter) means(ctx context.Context, reader *store.Reader, run store
 	return nil
 }
 
-// point is a scalar of an event.
+// point is one scalar of an event.
 type point struct {
 	tag   string
 	value float64
 }
 
-// eventWriter writes TensorBoard events: records of TFRecord, each with a length and masked CRC-32C sums of length and
-// content, that hold Event messages (tensorboard/compat/proto/event.proto).
+// eventWriter writes TensorBoard events as TFRecord records. Each record has its length, masked CRC-32C checksums of
+// length and content, and an Event message (tensorboard/compat/proto/event.proto).
 type eventWriter struct {
 	out    *bufio.Writer
 	buffer []byte
@@ -188,7 +188,7 @@ const (
 	valueTag, valueSimple                                    = 1, 2
 )
 
-// begin writes the event that names the file's version, which readers want first.
+// begin writes the event with the file version, which readers require first.
 func (w *eventWriter) begin(at float64) error {
 	w.last = at
 	message := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
@@ -198,7 +198,7 @@ func (w *eventWriter) begin(at float64) error {
 	return w.record(message)
 }
 
-// write writes an event with scalars; of none, nothing. Values become float32: the format's scalars are.
+// write writes an event with scalars, or nothing without scalars. Values become float32, as the format requires.
 func (w *eventWriter) write(at float64, step int64, points []point) error {
 	if len(points) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (w *eventWriter) write(at float64, step int64, points []point) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is TFRecord's form of a sum, so that sums of data that holds sums don't fool.
+// masked returns TFRecord's masked form of a checksum, which is robust for data that contain checksums.
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8

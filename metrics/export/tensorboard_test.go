@@ -23,13 +23,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeros), masked as TFRecord says.
+// The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeros), masked as TFRecord specifies.
 func TestMaskedSum(t *testing.T) {
 	sum := uint32(0x8a9136aa)
 	require.Equal(t, (sum>>15|sum<<17)+0xa282ead8, masked(make([]byte, 32)))
 }
 
-// eventType is the part of event.proto and summary.proto that a scalar takes.
+// eventType returns the part of event.proto and summary.proto that scalars need.
 func eventType(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, of string) *descriptorpb.FieldDescriptorProto {
@@ -59,7 +59,7 @@ func eventType(t *testing.T) protoreflect.MessageDescriptor {
 	return file.Messages().ByName("Event")
 }
 
-// scalar is one that a reader found.
+// scalar is one scalar found by a reader.
 type scalar struct {
 	Tag   string
 	Step  int64
@@ -127,7 +127,7 @@ func TestEventFilesHoldWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// readTensorBoard reads a log folder with TensorBoard's own classes, and prints every scalar of the tag reward.
+// readTensorBoard reads a log folder with TensorBoard's own classes, and prints every scalar with the tag reward.
 const readTensorBoard = `
 import json, sys
 from tensorboard.backend.event_processing import plugin_event_multiplexer
@@ -137,8 +137,8 @@ print(json.dumps({run: {"tags": sorted(m.PluginRunToTagToContent("scalars").get(
     "reward": [[e.step, e.wall_time, e.tensor_proto.float_val[0]] for e in m.Tensors(run, "reward")]} for run in m.Runs()}))
 `
 
-// SWARM_TENSORBOARD is where the package tensorboard lies: of an installed one, or of github.com/tensorflow/tensorboard
-// with its .proto files compiled (protoc --python_out=.).
+// SWARM_TENSORBOARD is the path of the package tensorboard: an installed one, or github.com/tensorflow/tensorboard with
+// compiled .proto files (protoc --python_out=.).
 func TestTensorBoardItselfReadsThem(t *testing.T) {
 	python := "/usr/bin/python3"
 	environment := append(os.Environ(), "PYTHONPATH="+os.Getenv("SWARM_TENSORBOARD"), "PYTHONDONTWRITEBYTECODE=1")

@@ -1,6 +1,6 @@
-// Package prometheus exports the runs in a database to a Prometheus server: the running ones, and for an hour the one
-// that ended last, so that a scrape sees the end. Names, units and labels: docs/METRICS.md. Where metrics/stats
-// computes a figure the value is the one of `swarm status`.
+// Package prometheus exports the runs in a database to a Prometheus server: running ones, and for an hour the one that
+// ended last, so that a scrape sees its end. docs/METRICS.md lists names, units and labels. Figures that metrics/stats
+// computes equal those of `swarm status`.
 package prometheus
 
 import (
@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	maxRuns     = 32              // running at once that are told of, the newest ones
-	keepEnded   = 3600            // seconds for which a run that ended is told of
-	freshness   = time.Second     // a page serves every scrape within it
-	readTimeout = 5 * time.Second // of the database, for one page
+	maxRuns     = 32              // maximum exported running runs, newest first
+	keepEnded   = 3600            // seconds for which an ended run is exported
+	freshness   = time.Second     // how long a page serves all scrapes
+	readTimeout = 5 * time.Second // limit for reading the database, per page
 
-	rolloutsFreshness = 30 // seconds, of what was made of workers' rollouts
+	rolloutsFreshness = 30 // seconds, for the counts of workers' rollouts
 )
 
-// Collector makes the metrics of a database's runs. It is safe for concurrent use.
+// Collector collects the metrics of a database's runs. It is safe for concurrent use.
 type Collector struct {
 	reader *store.Reader
 	alive  func(store.Snapshot, float64) bool
 	now    func() time.Time
 
-	mu   sync.Mutex // held while a page is made, so that one is made at a time
+	mu   sync.Mutex // held while a page is created, so that only one is created at a time
 	page *page
 	err  error
 	made time.Time
@@ -40,14 +40,14 @@ type Collector struct {
 	rollouts map[string]rollouts // by run
 }
 
-// NewCollector returns the metrics of what reader reads. alive says whether a run's coordinator still runs at that Unix
-// time: only the caller can see that.
+// NewCollector returns a collector for the database of reader. alive reports whether a run's coordinator is running at
+// a Unix time. Only the caller can check that.
 func NewCollector(reader *store.Reader, alive func(store.Snapshot, float64) bool) *Collector {
 	return &Collector{reader: reader, alive: alive, now: time.Now, rollouts: map[string]rollouts{}}
 }
 
-// Handler serves them in Prometheus' text formats; while the database can't be read the answer is status 500 and says
-// why.
+// Handler serves the metrics in Prometheus' text formats. If the database cannot be read, it responds with status 500
+// and the reason.
 func Handler(reader *store.Reader, alive func(store.Snapshot, float64) bool) http.Handler {
 	registry := prom.NewRegistry()
 	registry.MustRegister(NewCollector(reader, alive))
@@ -96,7 +96,7 @@ func (c *Collector) read(now time.Time) (*page, error) {
 	}
 	unix := float64(now.UnixNano()) / 1e9
 	p := &page{seen: map[string]bool{}}
-	var last *store.Snapshot // ended, or crashed
+	var last *store.Snapshot // the last run that ended or crashed
 	for _, run := range runs {
 		s, err := c.reader.Snapshot(ctx, run)
 		switch {
@@ -118,7 +118,7 @@ func (c *Collector) read(now time.Time) (*page, error) {
 	return p, nil
 }
 
-// add puts a run on the page.
+// add adds a run to the page.
 func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now float64, alive bool) error {
 	x := current{run: s.Run, status: stats.NewStatus(s, now, alive)}
 	var err error
@@ -143,8 +143,8 @@ func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now floa
 	return nil
 }
 
-// workers describes a run's workers. What others made of their rollouts is read anew only now and then: it takes every
-// round of the run.
+// workers describes a run's workers. It rereads the counts of their rollouts only after rolloutsFreshness, because that
+// reads every round of the run.
 func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) ([]stats.WorkerRow, error) {
 	if len(s.Workers) == 0 {
 		return nil, nil
@@ -164,13 +164,13 @@ func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) 
 	return stats.NewWorkerRows(s, known.totals), nil
 }
 
-// rollouts are what was made of each worker's rollouts in a run, as read at a Unix time.
+// rollouts holds the counts of each worker's rollouts in a run, as read at a Unix time.
 type rollouts struct {
 	totals []store.WorkerRollouts
 	read   float64
 }
 
-// ended returns when a run ended or was last seen, in Unix seconds.
+// ended returns when a run ended or was last seen alive, in Unix seconds.
 func ended(s store.Snapshot) float64 {
 	if s.Run.Ended > 0 {
 		return s.Run.Ended

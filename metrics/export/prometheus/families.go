@@ -4,7 +4,7 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// family is a metric with its unit and labels; run and experiment are the first labels of all.
+// family is a metric with its unit and labels. The first labels of all families are run and experiment.
 type family struct {
 	name string
 	desc *prom.Desc
@@ -25,7 +25,7 @@ func counter(name, help string, labels ...string) family {
 	return newFamily(prom.CounterValue, name, help, labels)
 }
 
-// described has every family's description.
+// described lists the descriptions of all families.
 var described []*prom.Desc
 
 var (

@@ -28,7 +28,7 @@ func TestHostileNamesStayLabels(t *testing.T) {
 	record(t, s, at(run.Run, "<script>", 3, event.Event{Type: event.TypeState, State: "state of\nmind"}),
 		at(run.Run, "<script>", 3, event.Event{Type: event.TypeRound, Round: &event.Round{Reward: math.NaN()}}))
 	c := collector(r, 10, true)
-	page := scrape(t, c) // by a pedantic registry
+	page := scrape(t, c) // uses a pedantic registry
 	require.Equal(t, 1.0, page["swarm_node_state,<script>,other"])
 	require.NotContains(t, page, "swarm_node_reward,<script>", "its reward is no number")
 	require.Equal(t, 5, testutil.CollectAndCount(c, "swarm_rounds_total"), "labels that become equal are one series")
@@ -80,8 +80,8 @@ func TestHandler(t *testing.T) {
 	require.Contains(t, body, "database")
 }
 
-// BenchmarkScrape is a page of four runs of 8 nodes that run, none of it cached; "ratio" is its time over that of the
-// four snapshots alone.
+// BenchmarkScrape measures an uncached page of four running runs with 8 nodes. "ratio" compares its time with that of
+// the four snapshots alone.
 func BenchmarkScrape(b *testing.B) {
 	s, r := openStore(b)
 	for n := range 4 {

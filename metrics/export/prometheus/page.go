@@ -6,22 +6,22 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// maxLabel is how many bytes of a label's value are kept: names come from people and from events.
+// maxLabel bounds the value of a label in bytes, because names come from users and events.
 const maxLabel = 200
 
-// page is the answer to one scrape.
+// page is the response to one scrape.
 type page struct {
 	metrics []prom.Metric
-	seen    map[string]bool // name and labels: Prometheus refuses a page that has a series twice
+	seen    map[string]bool // names with labels, because Prometheus rejects duplicate series
 }
 
-// series are the samples of one run.
+// series holds the samples of one run.
 type series struct {
 	*page
 	run, experiment string
 }
 
-// add appends a sample; labels as in the family, without run and experiment.
+// add appends a sample. labels are those of the family, without run and experiment.
 func (s series) add(f family, v float64, labels ...string) {
 	values := append([]string{s.run, s.experiment}, labels...)
 	for i, label := range values {
@@ -39,7 +39,7 @@ func (s series) add(f family, v float64, labels ...string) {
 	s.metrics = append(s.metrics, m)
 }
 
-// known appends a sample whose value may be unknown.
+// known appends a sample unless its value is unknown.
 func (s series) known(f family, v *float64, labels ...string) {
 	if v != nil {
 		s.add(f, *v, labels...)

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	maxNodes = 1024 // of a run that are told of
-	maxGPUs  = 64   // of a run that are told of
+	maxNodes = 1024 // maximum exported nodes per run
+	maxGPUs  = 64   // maximum exported GPUs per run
 
-	maxWorkers = 1024 // of a run that are told of
+	maxWorkers = 1024 // maximum exported workers per run
 
-	// deviceFresh is how old in seconds a sample of a GPU may be to count as its present: a few of the slots in which
-	// the database keeps them.
+	// deviceFresh is the maximum age in seconds of a GPU sample that counts as current: a few of the slots in which the
+	// database stores samples.
 	deviceFresh = 60
 )
 
-// current is what is told of one run.
+// current is the exported data of one run.
 type current struct {
 	run     store.Run
 	status  stats.Status
@@ -78,7 +78,7 @@ func (s series) worker(w stats.WorkerRow) {
 		family family
 		value  stats.Value
 	}{{workerUseful, w.UsefulRatio}, {workerUsed, w.UsedRatio}} {
-		if v := float64(x.value); v >= 0 { // else nobody had any
+		if v := float64(x.value); v >= 0 { // otherwise no node received its rollouts
 			s.add(x.family, v, w.Worker)
 		}
 	}
@@ -108,12 +108,12 @@ func (s series) node(n stats.NodeStatus) {
 		s.add(nodeHostMemory, float64(n.PeakPSSBytes), n.ID, "proportional_peak")
 	}
 	if n.DevicePeakBytes == 0 {
-		return // on a CPU, or not loaded yet
+		return // on a CPU, or the model is not loaded yet
 	}
 	s.add(nodeGPUMemory, float64(n.DeviceBytes), n.ID, "allocated")
 	s.add(nodeGPUMemory, float64(n.DevicePeakBytes), n.ID, "peak")
 	for kind, bytes := range map[string]int64{"resident": n.ResidentBytes, "transient": n.TransientBytes, "budget": n.BudgetBytes} {
-		if bytes > 0 { // else not measured, or no budget
+		if bytes > 0 { // otherwise not measured, or no budget
 			s.add(nodeGPUMemory, float64(bytes), n.ID, kind)
 		}
 	}
@@ -135,7 +135,7 @@ func (s series) gpu(d store.DeviceSample) {
 		{gpuPowerLimit, d.PowerLimitWatts, nil},
 		{gpuTemperature, d.TemperatureCelsius, nil},
 	} {
-		if x.value >= 0 { // -1: the driver doesn't tell
+		if x.value >= 0 { // -1: not reported by the driver
 			s.add(x.family, x.value, append([]string{index, d.UUID}, x.kind...)...)
 		}
 	}
@@ -159,7 +159,7 @@ func texts[T ~string](all ...T) []string {
 	return out
 }
 
-// oneOf keeps a label's values to the known ones: what a node tells is text, and every new text would be a new series.
+// oneOf limits a label to known values. Nodes report free text, and every new text would create a new series.
 func oneOf(value string, known []string) string {
 	if slices.Contains(known, value) {
 		return value
