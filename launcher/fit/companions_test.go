@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// The plan for a swarm of different models gives a node at least the memory of each model at the same batch sizes, in
-// any order of the models.
+// For a swarm of different models, the plan gives a node at least the memory of each model at the same batch sizes.
+// The order of the models does not matter.
 func TestEveryModelOfASwarmFitsItsNode(t *testing.T) {
 	t.Parallel()
 	planned := 0

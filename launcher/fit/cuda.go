@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// planCUDA fits nodes into GPUs. It decides the number of nodes (from the rule's advice, the memory, or the request),
-// their placement, how they share GPUs, and how many sequences they process at a time.
+// planCUDA fits nodes into GPUs. It takes the number of nodes from the rule's advice, the memory, or the request. It
+// decides where the nodes run, how they share GPUs, and how many sequences they process at a time.
 func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	all := cards(gpus, r.GPUsPerNode)
 	if len(all) == 0 {

@@ -2,8 +2,8 @@ package fit
 
 import "github.com/sapo-swarm/swarm/configs"
 
-// limits returns the bytes that a node's phases may use on the fullest card: static if all nodes compute at once,
-// lease if one computes at a time.
+// limits returns the bytes that a node's phases may use on the fullest card. static assumes that all nodes compute at
+// once, lease that one computes at a time.
 func limits(all []card, resident int64, capacity func(*card) int64) (static, lease int64) {
 	static, lease = 1<<62, 1<<62
 	for i := range all {

@@ -109,8 +109,9 @@ func (e *estimate) copies() int64 {
 	return 4
 }
 
-// sampling returns the memory of one draw for each of r rows. On CUDA the inverse CDF has two levels, all in 8 B:
-// block sums of a row's probabilities with their running sums, then the running sums of the drawn block.
+// sampling returns the memory of one draw for each of r rows. On CUDA the inverse CDF has two levels, all in 8 B. The
+// first has the block sums of a row's probabilities and their running sums. The second has the running sums of the
+// drawn block.
 func (e *estimate) sampling(r int64) int64 {
 	drawn := 4 * 8 * r * int64(e.s.NewTokens) // random numbers, tokens, log-probabilities, entropies
 	blocks := int64(0)

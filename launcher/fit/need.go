@@ -226,8 +226,8 @@ func (n need) host() int64 {
 }
 
 // Host memory of GPU engines. These figures are assumptions, not measurements. PyTorch's issue 113326 reports 322 MB
-// after importing torch 2.2, and 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch
-// enables since 1.13. Each figure has a margin of more than half. Without lazy loading each engine's own context
+// after importing torch 2.2, and 117 MB more for a first tensor on a GPU. CUDA's lazy loading was on, as torch
+// enables it since 1.13. Each figure has a margin of more than half. Without lazy loading each engine's own context
 // takes 1 to 2 GB more.
 const (
 	cudaHost    = 500_000_000   // Python with torch built for CUDA: the engine host's pages, which all engines share

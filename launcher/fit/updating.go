@@ -111,10 +111,11 @@ func weight(cuda bool, prompt, next, rows int) int {
 }
 
 // kept returns the bytes per position that a layer keeps for its backward pass, with rows of t positions. GPT-2 keeps
-// two inputs of norms, two norms, and the attention's result before its projection (d each), queries, keys and values
-// (3q), the feed-forward layer before and after GELU (2f), and the softmax of scores if there are any. Qwen2's norms
-// also keep their scaled inputs, its keys and values are repeated for each query head, and its feed-forward layer has
-// a gate. Under autocast the operands of matrix products have 16 bits, the residual stream and the norms 32.
+// five tensors of width d: two inputs of norms, two norms, and the attention's result before its projection. It also
+// keeps queries, keys and values (3q), and the feed-forward layer before and after GELU (2f). If scores are stored,
+// it keeps their softmax. Qwen2's norms also keep their scaled inputs. Its keys and values are repeated for each
+// query head, and its feed-forward layer has a gate. Under autocast the operands of matrix products have 16 bits, the
+// residual stream and the norms 32.
 func (e *estimate) kept(t int64) int64 {
 	wide, narrow := 2*e.d, 2*e.d+4*e.q+2*e.f+e.scores(t)
 	if e.gated {
@@ -173,9 +174,9 @@ func (e *estimate) logitsNote(m int64) string {
 }
 
 // updateSlack returns the allocator's overhead. On a CPU with glibc 2.36, aligned allocations can't reuse a hole of
-// exactly their size, so freed blocks stay in the heap: about 6 vectors of width d per position and layer (measured:
-// cmd/swarm/estimate_test.go). With checkpointing the engine makes glibc return large blocks at once (memory.py,
-// prefer_small).
+// exactly their size, so freed blocks stay in the heap. They take about 6 vectors of width d per position and layer
+// (measured: cmd/swarm/estimate_test.go). With checkpointing the engine makes glibc return large blocks at once
+// (memory.py, prefer_small).
 func (e *estimate) updateSlack(parts []Component, n int64) Component {
 	if !e.cuda && !e.s.GradientCheckpointing {
 		return Component{

@@ -27,8 +27,8 @@ func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.N
 	return n
 }
 
-// take takes a device for the next attempt, or waits for one. If gpu is set, only that GPU is acceptable. take
-// reports what the job waits for.
+// take takes a device for the next attempt, or waits for one. If gpu is set, only that GPU is acceptable. While it
+// waits, take reports the reason.
 func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Setting) (err error) {
 	need := j.need(ctx, onCPU, next)
 	if gpu != "" {
@@ -52,7 +52,7 @@ func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Sett
 	return err
 }
 
-// waits reports what the job waits for.
+// waits reports the reason of the wait.
 func (j *Job) waits(v queue.Verdict) {
 	j.say("%s", v)
 	if j.row.State != store.JobWaiting {

@@ -100,9 +100,9 @@ func hostMemory(ctx context.Context) ([]queue.Device, error) {
 	return []queue.Device{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
 }
 
-// Used returns the bytes that processes hold on a GPU. If the driver doesn't report them and alone is set, Used
-// returns the increase of the GPU's used memory since before. alone means that no other process uses the GPU. ok is
-// false if the memory is unknown. Used returns within sampleLimit.
+// Used returns the bytes that processes hold on a GPU. The argument alone says that no other process uses the GPU. If
+// the driver doesn't report processes and alone is set, Used returns the increase of the GPU's used memory above
+// before. The result ok is false if the memory is unknown. Used returns within sampleLimit.
 func (d *Devices) Used(uuid string, pids []int, before int64, alone bool) (bytes int64, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()

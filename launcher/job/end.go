@@ -75,8 +75,8 @@ func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions)
 	return &result, failure
 }
 
-// endOrphans ends the remaining processes of a command whose swarm run was killed. The queue records these processes.
-// They get half of the limit to end cleanly. left is their number.
+// endOrphans ends the remaining processes of a job's command after its swarm run was killed. The queue records these
+// processes. They get half of the limit to end cleanly. left is their number.
 func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err error) {
 	waiting, err := queue.Open(o.Home.Queue())
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package job runs a user's training command until it fits into memory and ends (swarm run). It also finds such jobs
-// by name, reports whether they run, stops them and finds their logs. It owns the files below jobs/ of a home. Its
-// steps are: take a GPU (launcher/job/queue), set the values in users' files (launcher/job/settings), run one attempt
-// (launcher/job/attempt), and after a memory shortage choose the next step (launcher/job/retry). Jobs and attempts
+// by name, reports whether they run, stops them and finds their logs. It owns the files below jobs/ of a home. It
+// takes a GPU (launcher/job/queue), sets the values in users' files (launcher/job/settings) and runs one attempt
+// (launcher/job/attempt). After a memory shortage it chooses the next step (launcher/job/retry). Jobs and attempts
 // are rows of metrics/store. The package accepts Options and a Session, and never parses flags or prints results. It
 // must not import launcher/launch, launcher/plan, launcher/workers, node or cmd.
 package job

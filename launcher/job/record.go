@@ -20,7 +20,7 @@ func identity(j store.Job) supervise.Identity {
 	return supervise.Identity{PID: j.PID, Start: uint64(j.StartTicks), Boot: j.BootID}
 }
 
-// Elsewhere reports whether a job belongs to another host, whose processes are not visible here.
+// Elsewhere reports whether a job belongs to another host. Its processes are not visible here.
 func Elsewhere(j store.Job) bool {
 	host, err := os.Hostname()
 	return err == nil && j.Host != "" && host != j.Host

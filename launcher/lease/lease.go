@@ -62,8 +62,8 @@ func (c Capacity) positive() Capacity {
 }
 
 // Request queues a lease of a number of bytes and returns at once. A request above the capacity counts as the whole
-// capacity: it runs alone, and its holder must enforce its own limit. End every ticket by Release, ReleaseAll, Close
-// or a Wait whose context ends. Request returns ErrInUse if a lease with the key waits or is held, and ErrClosed
+// capacity: it runs alone, and its holder must enforce its own limit. End every ticket by Release, ReleaseAll, Close,
+// or the end of the context of Wait. Request returns ErrInUse if a lease with the key waits or is held, and ErrClosed
 // after Close.
 func (p *Pool) Request(key Key, bytes int64) (*Ticket, error) {
 	p.mu.Lock()

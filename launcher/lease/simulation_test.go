@@ -179,8 +179,8 @@ func (s *simulation) computed(n *simNode) {
 	}
 }
 
-// TestSimulatedSwarm runs 64 nodes × 40 rounds with deaths. It shows that the pool keeps its capacity, starves and
-// forgets no node, keeps every wait within its bound, and keeps the GPU busy while a request waits.
+// TestSimulatedSwarm runs 64 nodes × 40 rounds with deaths. It shows that the pool keeps its capacity and starves or
+// forgets no node. Every wait is within its bound, and the GPU is busy while a request waits.
 func TestSimulatedSwarm(t *testing.T) {
 	play := func() *simulation {
 		s := &simulation{t: t, random: rand.New(rand.NewPCG(1, 2)), pool: NewPool(Capacity{Bytes: simCapacity})}

@@ -10,8 +10,9 @@ const MaxClients = 48
 const mebibyte = 1 << 20
 
 // clientEnv returns the environment that a client needs beside CUDA_VISIBLE_DEVICES, which must name the client's GPU
-// by UUID. memory limits the client's device memory in bytes, CUDA context included, rounded down to whole MiB. 0
-// sets no limit. Each client may use all threads of the GPU, because a fixed share would idle whenever its node does.
+// by UUID. The argument memory limits the client's device memory in bytes, CUDA context included, rounded down to
+// whole MiB. A memory of 0 sets no limit. Each client may use all threads of the GPU, because a fixed share would
+// idle whenever its node does.
 func (d *daemon) clientEnv(memory int64) []string {
 	env := []string{pipeVariable + "=" + d.pipe, logVariable + "=" + d.logs}
 	if memory > 0 {

@@ -95,7 +95,7 @@ func (m *monitor) wait(at time.Time, patience time.Duration, why string) (change
 	return restart, why
 }
 
-// trouble describes what is wrong with the servers, in one line. It returns "" if they are healthy.
+// trouble describes the servers' fault in one line. It returns "" if they are healthy.
 func (m *monitor) trouble(o observation) string {
 	alive := map[int]bool{}
 	for _, s := range o.servers {

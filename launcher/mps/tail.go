@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// tail reads what is appended to a file.
+// tail reads the lines appended to a file.
 type tail struct {
 	path string
 	seen int64

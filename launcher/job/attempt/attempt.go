@@ -1,7 +1,7 @@
 // Package attempt runs one attempt of a training command in its own session. It passes the output on unchanged, and
 // also to a log and to launcher/job/shortage. It samples the memory of the whole process tree and leaves no process
-// running at the end. It accepts argv and an environment. The caller decides what the attempt is for, and whether
-// another one follows. The package imports launcher/job/shortage and launcher/supervise.
+// running at the end. It accepts argv and an environment. The caller decides the purpose of the attempt, and whether
+// to start another one. The package imports launcher/job/shortage and launcher/supervise.
 package attempt
 
 import (

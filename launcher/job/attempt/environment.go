@@ -17,8 +17,8 @@ const (
 
 // Settings of torch's allocator against fragmentation. MaxSplit is guide 0's setting and the default for commands.
 // Torch 1.13 and current versions accept it. Expandable ends a program with torch before 2.1 ("Unrecognized
-// CachingAllocator option"), and vLLM's sleep mode, which verl uses, rejected it for a year. So only users whose
-// torch has proposed Expandable should set it.
+// CachingAllocator option"), and vLLM's sleep mode, which verl uses, rejected it for a year. Expandable is only for
+// users with a torch that has proposed it.
 const (
 	MaxSplit   = "max_split_size_mb:512"
 	Expandable = "expandable_segments:True"

@@ -16,7 +16,7 @@ const (
 	chunk      = 64 << 10
 	heldBack   = 16 << 10 // most bytes of an incomplete line
 	drainPause = 200 * time.Millisecond
-	drainMost  = 1 << 20 // capacity of a pipe
+	drainMost  = 1 << 20 // a pipe holds at most this
 )
 
 // sink receives both streams in addition to their writers. It writes them to the log and the scanner.

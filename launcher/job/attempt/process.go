@@ -31,7 +31,7 @@ type Process struct {
 	asked func()        // closes asks
 	hurry func()        // closes rush
 	asks  chan struct{} // closed when the command was told to end
-	rush  chan struct{} // closed when the grace time is over
+	rush  chan struct{} // closed by Kill: the grace time is over
 	ended chan struct{} // closed when the command has ended; its descendants may run, and it is not reaped
 	done  chan struct{} // closed when all processes are gone
 

@@ -118,7 +118,7 @@ func (t *tree) ours(pid int, stat supervise.Stat) bool {
 }
 
 // marked reports whether a process has the attempt's mark in its environment. It returns false for zombies and for
-// other users' processes, whose environment is unreadable.
+// other users' processes, because their environment is unreadable.
 func (t *tree) marked(pid int) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -168,7 +168,7 @@ func (t *tree) goneBy(limit time.Time, cut <-chan struct{}) []member {
 	}
 }
 
-// signalAll signals every member whose pid has not been reused.
+// signalAll signals every member, except reused pids.
 func signalAll(all []member, s syscall.Signal) {
 	for _, m := range all {
 		m.id.Signal(s)

@@ -58,7 +58,7 @@ type clues struct {
 	owners   map[string]int // number of profiles with each key
 }
 
-// presumed starts the source of a value that is neither in the log nor in a file.
+// presumed is the prefix of Value.From for a value that is neither in the log nor in a file.
 const presumed = "presumed"
 
 func newClues(profiles []configs.Workload) *clues {

@@ -62,7 +62,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch measures what a waiting ticket does five times a second.
+// BenchmarkWatch measures the check that a waiting ticket makes five times a second.
 func BenchmarkWatch(b *testing.B) {
 	q := open(b, b.TempDir())
 	enter(b, q, "job", Need{})

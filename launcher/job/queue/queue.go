@@ -13,15 +13,15 @@
 //     not need once the earlier claims there have ended.
 //
 // So a small ticket overtakes a large one exactly if it can't delay it, and no runtime estimates are needed. The
-// oldest ticket takes any GPU that fits it. Each ticket is served at the latest when all earlier ones have ended. The
-// price is that part of a reserved GPU may stay idle although a later ticket would fit.
+// oldest ticket takes any GPU that fits it. A ticket waits at most until all earlier ones have ended. The price is
+// that part of a reserved GPU may stay idle although a later ticket would fit.
 //
 // An attempt that returns its GPU keeps its number, and so its memory stays available to it. If the next attempt
 // needs more, it may have to wait for memory that later tickets got in the meantime.
 //
-// A ticket gets no reservation while waiting can't help it: when the memory of processes outside the queue, or the
-// size of the GPUs, prevents a fit even without any claim. It also gets none while its owner has not looked for a
-// while (stopped by Ctrl-Z).
+// A ticket gets no reservation if waiting can't help it. That is so if the size of the GPUs, or memory of processes
+// outside the queue, prevents a fit even without any claim. A ticket also gets no reservation while its owner has not
+// looked for a while (stopped by Ctrl-Z).
 //
 // # What is free
 //
@@ -73,8 +73,8 @@ type Need struct {
 	Exclusive bool   `json:"exclusive,omitempty"` // no other claim on the same GPU
 }
 
-// amount returns the memory that a GPU must have. It is at least one byte, so that a need of 0 bytes can still be
-// delayed.
+// amount returns the memory that a GPU must have. It is at least one byte, so that a need of 0 bytes also occupies
+// memory.
 func (n Need) amount() int64 { return max(n.Bytes, n.MinFree, 1) }
 
 // Claim is a ticket's part of a device.

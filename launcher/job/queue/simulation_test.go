@@ -203,7 +203,7 @@ func (h *host) arrive() {
 	})
 }
 
-// For any arrivals, any order of looks and any run times: no byte is claimed twice, exclusive claims are alone, no
+// For any arrivals, any order of looks and any run times, no byte is claimed twice and exclusive claims are alone. No
 // ticket delays an earlier one, the oldest takes a free GPU, and all jobs are served.
 func TestNobodyWaitsForWhoCameLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

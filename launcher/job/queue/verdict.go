@@ -68,7 +68,7 @@ func (v *Verdict) describe(e *Entry, open []*account) {
 	slices.SortFunc(v.Devices, func(a, b Shortfall) int { return a.Index - b.Index })
 }
 
-// String returns one line for the user: what the ticket waits for, and what each GPU lacks.
+// String returns one line for the user: the need of the ticket, and the missing memory of each GPU.
 func (v Verdict) String() string {
 	if v.Granted {
 		return "has its turn"

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	wakePoll  = 200 * time.Millisecond // between checks whether another ticket has returned something
+	wakePoll  = 200 * time.Millisecond // between checks whether another ticket has returned memory
 	wakeFirst = 16                     // positions that a change wakes; later tickets look at their interval
 )
 
-// Wait tries at every interval, and soon after another ticket has returned something, until it takes a device.
-// report, which may be nil, receives the first verdict, and each later one whose text differs. look describes the
-// GPUs. After timeout, Wait tries once more and returns ErrTimeout with the last verdict in the text. With a timeout
-// of 0 it tries once. A need that no GPU can ever meet is ErrTimeout at once. If ctx ends, Wait returns the cause of
-// ctx. It retries after an error of look, such as a driver that does not answer, and returns that error at the
-// deadline.
+// Wait tries at every interval, and soon after another ticket has returned memory, until it takes a device. The
+// function report, which may be nil, receives the first verdict and each later one with a different text. The
+// function look describes the GPUs. After timeout, Wait tries once more and returns ErrTimeout with the last verdict
+// in the text. With a timeout of 0 it tries once. A need that no GPU can ever meet is ErrTimeout at once. If ctx
+// ends, Wait returns the cause of ctx. It retries after an error of look, such as a driver that does not answer, and
+// returns that error at the deadline.
 func (t *Ticket) Wait(
 	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Device, error), report func(Verdict),
 ) (Claim, error) {

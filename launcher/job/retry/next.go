@@ -9,14 +9,13 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// Next returns what to try after the last outcome of history (oldest first), and the reason in words for the user.
-// Each step changes one thing, in this order: halve the batch as often as possible, enable gradient checkpointing,
-// enable offload, move to another GPU, move to the CPU. If nothing is left, the error wraps ErrNoMore, with the
-// reasons.
+// Next returns the setting to try after the last outcome of history (oldest first), and the reason as text for the
+// user. Each step changes one thing. In this order, Next halves the batch as often as possible, enables gradient
+// checkpointing, enables offload, moves to another GPU, and moves to the CPU. If nothing is left, the error wraps
+// ErrNoMore, with the reasons.
 //
-// Offload, another GPU and the CPU do not help against a shortage of host memory, because offload and the CPU need
-// more of it and another GPU brings none. If offload has caused such a shortage, Next treats it as the GPU shortage
-// before.
+// Offload, another GPU and the CPU do not help against a shortage of host memory. Offload and the CPU need more of
+// it, and another GPU adds none. If offload has caused such a shortage, Next treats it as the GPU shortage before.
 func (p Policy) Next(history []Outcome, others []GPU) (Setting, string, error) {
 	if len(history) == 0 {
 		return Setting{}, "", errors.New("next attempt: none has ended yet")

@@ -2,7 +2,7 @@ package retry
 
 import "slices"
 
-// Start returns the setting of the first attempt, and the reason for a change in words for the user. It changes the
+// Start returns the setting of the first attempt, and the reason for a change as text for the user. It changes the
 // requested setting only if a setting within it has run out of memory (short). Then it uses the setting that fitted
 // last time on this GPU (remembered; nil: unknown), but never above the requested one, and on the requested device.
 // It keeps the effective batch if possible. Without a change the reason is empty.

@@ -19,9 +19,9 @@ type Loan struct {
 	now     [][]byte  // current content of each file
 }
 
-// Lend takes the files of the places for owner, which names the job to others, and saves their bytes in the state
-// folder. The places must be expanded, and every value must exist. If another job holds a file, the error wraps
-// ErrInUse.
+// Lend takes the files of the places for owner and saves their bytes in the state folder. Other jobs see owner as the
+// name of the job. The places must be expanded, and every value must exist. If another job holds a file, the error
+// wraps ErrInUse.
 func Lend(state, dir, owner string, places []Place) (*Loan, error) {
 	changes := make([]Change, len(places))
 	for i, p := range places {

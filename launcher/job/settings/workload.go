@@ -11,9 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value with a
-// place, then one for each value of each stage. A missing or unreadable file is not an error: the reading reports it.
-// ReadWorkload reads each file once, and at most 1000 places and 64 MiB.
+// ReadWorkload reads the values of a profile from the training's files in dir. It returns one reading for each value
+// with a place, then one for each value of each stage. A missing or unreadable file is not an error: the reading
+// reports it. ReadWorkload reads each file once, and at most 1000 places and 64 MiB.
 func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
 	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces, bytes: maxWorkloadBytes}
 	var list []configs.WorkloadReading

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled at its first use. This package is part of every command, most of
-// which never read a log, and compiling all patterns takes longer than starting the program.
+// pattern is a regular expression that is compiled at its first use. This package is part of every command, and most
+// commands never read a log. Compiling all patterns takes longer than starting the program.
 type pattern struct {
 	text     string
 	once     sync.Once

@@ -7,8 +7,8 @@ import (
 )
 
 // Neighbours returns the other processes that hold the GPU's memory, as reported. Inside a container PyTorch does not
-// recognize its own PID and lists itself among them. Neighbours then leaves out the process whose memory best fits
-// PyTorch's own figures.
+// recognize its own PID and lists itself among them. Neighbours then leaves out the process that best fits PyTorch's
+// own figures.
 func (r Report) Neighbours() []Holder {
 	if r.Kind != Torch {
 		return nil
@@ -32,8 +32,8 @@ func (r Report) Neighbours() []Holder {
 	return others
 }
 
-// Others returns the GPU memory that is neither free nor this process's, as far as the figures show: the neighbors'
-// memory, and with PyTorch before 2.1 also this process's CUDA context. 0: none, or unknown.
+// Others returns the GPU memory that is neither free nor this process's, as far as the figures show. With PyTorch
+// before 2.1 it includes this process's CUDA context. 0 means none, or unknown.
 func (r Report) Others() int64 {
 	if others := r.Neighbours(); len(others) > 0 {
 		var sum int64

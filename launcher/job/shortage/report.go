@@ -8,7 +8,7 @@ const (
 	Torch          Kind = "torch"           // PyTorch's allocator of GPU memory: CUDA, HIP, XPU, MPS
 	JAX            Kind = "jax"             // XLA
 	TensorFlow     Kind = "tensorflow"      // TensorFlow's allocator of GPU or host memory
-	CUDA           Kind = "cuda"            // CUDA itself or a library on it: cuBLAS, cuDNN, NCCL, CuPy, vLLM, bitsandbytes
+	CUDA           Kind = "cuda"            // CUDA itself or a library above it: cuBLAS, cuDNN, NCCL, CuPy, vLLM, bitsandbytes
 	HostAllocation Kind = "host_allocation" // the host refused: MemoryError, bad_alloc, DefaultCPUAllocator, a full /dev/shm
 	HostKilled     Kind = "host_killed"     // the kernel, Slurm or Ray killed a process because of host memory
 )

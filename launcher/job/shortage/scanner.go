@@ -1,4 +1,4 @@
-// Package shortage recognizes messages about exhausted GPU or host memory in a program's output: those of PyTorch,
+// Package shortage recognizes messages about exhausted GPU or host memory in a program's output. It covers PyTorch,
 // JAX, TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
 // failures, and explains their figures.
 //
