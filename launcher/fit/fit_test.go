@@ -111,7 +111,7 @@ func TestGuideCountsForWhatDriversReport(t *testing.T) {
 	}
 }
 
-// The targets for GPT-2 on common GPUs, by the estimate.
+// The targets for GPT-2 nodes on 80 GB and 15 GB, by the estimate.
 func TestTargets(t *testing.T) {
 	r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))
 	p := plan(t, r)

@@ -2,9 +2,8 @@ package fit
 
 import "fmt"
 
-// generate returns the memory of decoding r completions together. Keys and values of a prompt are held once. Those of
-// completions are in buffers of full length. The peak is the prefill's last layer, or the last step with its
-// sampling.
+// generate returns the memory of decoding r completions together. The engine holds keys and values of a prompt once.
+// Completions use buffers of full length. The peak is the prefill's last layer, or the last step with its sampling.
 func (e *estimate) generate(r int64) []Component {
 	group := int64(e.s.Generations)
 	p := (r + group - 1) / group

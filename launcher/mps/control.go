@@ -20,7 +20,7 @@ import (
 // Program is NVIDIA's control daemon, which is also the client that sends commands to the daemon.
 const Program = "nvidia-cuda-mps-control"
 
-// Environment names of MPS.
+// Environment variables of MPS.
 const (
 	pipeVariable    = "CUDA_MPS_PIPE_DIRECTORY"
 	logVariable     = "CUDA_MPS_LOG_DIRECTORY"

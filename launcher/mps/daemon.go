@@ -35,8 +35,8 @@ type daemon struct {
 	id      supervise.Identity
 }
 
-// start starts a daemon for one GPU. It writes the daemon's logs, and the record by which Sweep finds the daemon, to
-// dir. If start fails, it leaves no daemon behind.
+// start starts a daemon for one GPU. The folder dir receives the daemon's logs and the record that Sweep reads. If
+// start fails, it leaves no daemon behind.
 func start(ctx context.Context, program, dir, device string, p pace) (*daemon, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mps: %w", err)

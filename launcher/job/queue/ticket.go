@@ -24,7 +24,7 @@ type Ticket struct {
 	left  bool
 }
 
-// Number returns the ticket's number, in order of arrival.
+// Number returns the ticket's number. Numbers follow the order of arrival.
 func (t *Ticket) Number() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

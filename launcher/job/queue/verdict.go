@@ -12,7 +12,7 @@ import (
 // Verdict is the result of a try.
 type Verdict struct {
 	Granted  bool
-	Position int      // in the queue, from 1; skips tickets whose owner stopped looking, or that only outside processes block
+	Position int      // in the queue, from 1; skips tickets with an absent owner or without a reservation
 	InFront  []string // names of the first few earlier tickets
 	Need     Need
 	Devices  []Shortfall // for the GPUs that it may use; empty: there is no such GPU

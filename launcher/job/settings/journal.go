@@ -183,7 +183,7 @@ func loadJournal(path string) (journal, error) {
 
 // end removes the transaction and releases its files.
 func (t *transaction) end() {
-	_ = forget(t.folder()) // remains have no effect
+	_ = forget(t.folder()) // leftover files have no effect
 	t.alive.Close()
 }
 

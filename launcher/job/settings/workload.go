@@ -57,7 +57,7 @@ type opened struct {
 	err    error
 }
 
-// read returns the value at the first place, and reports other places with a different value.
+// read returns the value of the places. If they differ, it reports the first difference and returns the larger value.
 func (r *workloadReader) read(v configs.WorkloadValue, texts []string) (out configs.WorkloadReading) {
 	missing := ""
 	for _, p := range r.expand(texts, &missing) {

@@ -44,8 +44,7 @@ func TestVerlIsGuide1sLadder(t *testing.T) {
 	require.Contains(t, steps[0].TradeOff, "30 to 50 %")
 	require.Contains(t, steps[0].TradeOff, "convergence")
 
-	// A training that has taken the first step continues with the second. Of a half-taken step the other half
-	// remains.
+	// A training that has taken the first step continues with the second. After half a step, the other half remains.
 	after := map[string]string{
 		"train_batch_size": "512", "ppo_mini_batch_size": "128", "ppo_micro_batch_size_per_gpu": "16", "param_offload": "true", "optimizer_offload": "True",
 	}

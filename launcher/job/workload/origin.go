@@ -134,7 +134,7 @@ func (q question) inEveryStage(name string) bool {
 	return len(q.w.Stages) > 0
 }
 
-// asPublished reports whether the values that the published figures depend on are the profile's own.
+// asPublished reports whether all values behind the published figures are the profile's own.
 func (q question) asPublished() bool {
 	counted := q.counted()
 	for i, v := range q.own.Values {
