@@ -96,7 +96,7 @@ func sweepOne(ctx context.Context, path string) (int, error) {
 	return d.id.PID, nil
 }
 
-// ownPipe reports whether makePipe can have made the path as a pipe directory. Sweep removes such directories.
+// ownPipe reports whether a path has the form of a pipe directory of makePipe. Sweep removes such directories.
 func ownPipe(path string) bool {
 	return filepath.IsAbs(path) && filepath.Clean(path) == path && strings.HasPrefix(filepath.Base(path), "swarm-mps-")
 }

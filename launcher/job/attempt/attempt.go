@@ -29,8 +29,8 @@ type Spec struct {
 	// Log receives both streams at once, one Write at a time; nil: no log. The attempt ignores failures of Log.
 	Log io.Writer
 
-	// Grace is the time for the command to end after it was told to, and for its remaining processes after the
-	// command has ended; 0: 10 s.
+	// Grace is the time between the request to end and SIGKILL. After the command has ended, its remaining processes
+	// get the same time. 0: 10 s.
 	Grace time.Duration
 	// Interval is the time between samples. It grows if sampling would cost more than half a percent of a core; 0: 1
 	// s.

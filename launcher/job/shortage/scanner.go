@@ -2,8 +2,8 @@
 // JAX, TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
 // failures, and explains their figures.
 //
-// It is pure: its only input is the output. It never fails, and uses bounded memory for any bytes, such as binary
-// data, progress bars, or a line of gigabytes.
+// It is pure: it reads only the program's output. It never fails, and uses bounded memory for any bytes, such as
+// binary data, progress bars, or a line of gigabytes.
 package shortage
 
 import (
