@@ -2,7 +2,7 @@ package policy
 
 import "context"
 
-// The engine's calls, typed. Each blocks until the engine answers; see Call for the errors.
+// Typed calls of the engine. Each blocks until the engine answers. See Call for the errors.
 
 // Load loads a model and gives it a fresh optimizer.
 func (e *Engine) Load(ctx context.Context, p LoadParams) (LoadResult, error) {
@@ -24,12 +24,12 @@ func (e *Engine) Logprobs(ctx context.Context, p LogprobsParams) (LogprobsResult
 	return call[LogprobsResult](ctx, e, "logprobs", p)
 }
 
-// Save writes a checkpoint or a Hugging Face directory; a checkpoint, if so asked, in the background: see Saved.
+// Save writes a checkpoint or a Hugging Face directory. It can write a checkpoint in the background: see Saved.
 func (e *Engine) Save(ctx context.Context, p SaveParams) (SaveResult, error) {
 	return call[SaveResult](ctx, e, "save", p)
 }
 
-// Saved tells what became of the save in the background; its error is that save's.
+// Saved returns the result of the background save, or its error.
 func (e *Engine) Saved(ctx context.Context, p SavedParams) (SaveResult, error) {
 	return call[SaveResult](ctx, e, "saved", p)
 }
@@ -44,12 +44,12 @@ func (e *Engine) Configure(ctx context.Context, p ConfigureParams) (Memory, erro
 	return call[Memory](ctx, e, "configure", p)
 }
 
-// Memory tells what the engine's process holds.
+// Memory returns the memory use of the engine's process.
 func (e *Engine) Memory(ctx context.Context) (Memory, error) {
 	return call[Memory](ctx, e, "memory", nil)
 }
 
-// Trim gives cached memory back to the device and the host.
+// Trim frees cached memory of the device and the host.
 func (e *Engine) Trim(ctx context.Context) (Memory, error) {
 	return call[Memory](ctx, e, "trim", nil)
 }

@@ -1,7 +1,6 @@
-// Package policy is a node's model as the node sees it: the client of the engine, a small Python and PyTorch child
-// process, and the protocol they speak. It owns that process (start, calls, end) and the engine's Python files, which
-// are embedded. It knows token ids and tensors' sizes, not tasks or rewards, and imports nothing of this module but
-// files.
+// Package policy is the client of a node's engine, a small Python and PyTorch child process that holds the model,
+// and defines their protocol. It owns that process (start, calls, end) and the engine's embedded Python files. It
+// handles token ids and tensor sizes, not tasks or rewards. Of this module it imports only internal/files.
 package policy
 
 import (
@@ -18,41 +17,40 @@ import (
 	"time"
 )
 
-// Errors callers branch on.
+// Errors that callers distinguish.
 var (
-	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or was killed by an earlier call
-	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped or does nothing, or takes longer than any should
-	ErrProtocol      = errors.New("the engine does not keep the protocol") // an answer that makes no sense
+	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or an earlier call killed it
+	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped, idle, or exceeds the time limit of a call
+	ErrProtocol      = errors.New("the engine does not keep the protocol") // an invalid answer
 )
 
 const (
-	closeGrace = 3 * time.Second // between closing stdin and SIGKILL
-	pipeGrace  = 5 * time.Second // between a pipe's end and that of the process: a GPU's driver may take as long to clean up
-	drainGrace = time.Second     // between the engine's end and that of reading what it wrote
-	helloLimit = 2 * time.Minute // importing torch from a cold disk
-	callLimit  = time.Hour       // an engine that takes longer over any call hangs
+	closeGrace = 3 * time.Second // from closing stdin to SIGKILL
+	pipeGrace  = 5 * time.Second // from a closed pipe to the process's end: a GPU driver may need that long to clean up
+	drainGrace = time.Second     // from the engine's end to the end of reading its output
+	helloLimit = 2 * time.Minute // includes the import of torch from a cold disk
+	callLimit  = time.Hour       // an engine that takes longer over one call hangs
 )
 
-// Options start an engine.
+// Options configures the start of an engine.
 type Options struct {
 	Python string    // interpreter that can import torch
-	Dir    string    // holds the engine package (see Extract)
+	Dir    string    // folder that holds the engine package (see Extract)
 	Env    []string  // the child's whole environment
 	Stderr io.Writer // the engine's log
-	// Host forks the engine, where it can (see Engine.Direct); nil: the engine is a process that imports torch for
-	// itself.
+	// Host forks the engine if it can (see Engine.Direct). nil: start a process that imports torch itself.
 	Host *HostClient
-	// StallLimit is how long an engine may use no processor time within a call (0: five minutes), but for those that
-	// wait for disks.
+	// StallLimit is the maximum time without processor use during a call, except for calls that wait for disks. 0:
+	// five minutes.
 	StallLimit time.Duration
-	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call
-	// and must not call the engine. nil: nobody is told.
+	// OnTrouble receives a line when an engine had a problem that was mended and continues. It runs within a call
+	// and must not call the engine. May be nil.
 	OnTrouble func(string)
-	// BeforeKill is called with the pid of an engine that is about to be killed, which may be within a kernel. It must
-	// return within seconds. nil: nobody is told.
+	// BeforeKill is called with the pid of an engine before it is killed, possibly inside a GPU kernel. It must
+	// return within seconds. May be nil.
 	BeforeKill func(pid int)
 
-	every     time.Duration // between two looks at the engine's processes
+	every     time.Duration // interval of checks on the engine's processes
 	pipeGrace time.Duration
 }
 
@@ -72,36 +70,36 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Engine is a running engine process. One call is in flight at a time; Call is safe for concurrent use.
+// Engine is a running engine process. It handles one call at a time. Call is safe for concurrent use.
 type Engine struct {
 	child   child
 	opts    Options
 	stdin   *os.File
 	stdout  *os.File
-	answers chan answer   // one entry a line the engine wrote; closed when it is gone and all it wrote has been read
+	answers chan answer   // one entry per line of the engine; closed after its end when all its output has been read
 	exited  chan struct{} // closed after Wait
 	exit    error         // valid after exited
 	turn    chan struct{} // holds the one call in flight
-	nextID  int64         // of the last request; its call's own
-	killed  error         // why a call killed the engine; its call's own
-	failed  *Error        // what the engine answered to the last call, where it was an error: it may have ended over it; its call's own
+	nextID  int64         // id of the last request; owned by the current call
+	killed  error         // why a call killed the engine; owned by the current call
+	failed  *Error        // the engine's error answer to the last call, which may explain its end; owned by the current call
 	Hello   HelloResult
 	Direct  string // why no engine host forked it; empty: one did
 }
 
-// child is an engine's process: one that this process has started, or one that an engine host has forked.
+// child is an engine's process, started by this process or forked by an engine host.
 type child interface {
 	pid() int
-	// wait is called once, and returns when the process is gone: nil where it exited with 0, else an *ExitError.
+	// wait returns when the process has ended: nil after exit code 0, else an *ExitError. Call it once.
 	wait() error
 }
 
 type answer struct {
 	Response
-	broken error // the engine wrote something else
+	broken error // the engine's output was not a valid line
 }
 
-// Start starts an engine and greets it. When it fails, no process is left.
+// Start starts an engine and exchanges hello with it. On an error, no process remains.
 func Start(ctx context.Context, opts Options) (*Engine, error) {
 	e := &Engine{
 		opts: opts.withDefaults(), turn: make(chan struct{}, 1), answers: make(chan answer, 1), exited: make(chan struct{}),
@@ -124,19 +122,19 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// spawn makes the engine's process: a fork of the host, or one of its own.
+// spawn creates the engine's process: forked by the host, or started directly.
 func (e *Engine) spawn(ctx context.Context) error {
 	err := e.begin(func(stdin, stdout *os.File) (child, error) { return fork(ctx, e.opts, stdin, stdout) })
 	if !errors.Is(err, errNoHost) {
 		return err
 	}
 	e.Direct = err.Error()
-	// With pipes of its own: a host that was stopped may yet fork what it was asked for, and that fork must find its
-	// pipes closed rather than read this engine's requests.
+	// Use new pipes. A host that was stopped may still fork the process later. That fork must find its pipes
+	// closed, and not read this engine's requests.
 	return e.begin(func(stdin, stdout *os.File) (child, error) { return startDirectly(e.opts, stdin, stdout) })
 }
 
-// begin starts a process between new pipes, of which the engine keeps this end.
+// begin starts a process with new pipes and keeps the engine client's ends.
 func (e *Engine) begin(start func(stdin, stdout *os.File) (child, error)) error {
 	var ours, theirs [2]*os.File // stdin, stdout
 	for i := range ours {
@@ -160,7 +158,7 @@ func (e *Engine) begin(start func(stdin, stdout *os.File) (child, error)) error 
 	return nil
 }
 
-// fork has an engine host fork the process.
+// fork asks an engine host to fork the process.
 func fork(ctx context.Context, opts Options, stdin, stdout *os.File) (child, error) {
 	if opts.Host == nil {
 		return nil, fmt.Errorf("%w: there is no engine host", errNoHost)
@@ -177,7 +175,7 @@ func fork(ctx context.Context, opts Options, stdin, stdout *os.File) (child, err
 	return loggedChild{f, logged}, nil
 }
 
-// borrowed is a file that Close closes where it is not the caller's.
+// borrowed is a file that Close closes only if own is set.
 type borrowed struct {
 	*os.File
 	own bool
@@ -189,8 +187,8 @@ func (b borrowed) Close() {
 	}
 }
 
-// logFile is a file whose content reaches w: w itself, or a pipe. logged waits for what came through the pipe, for
-// drainGrace at most.
+// logFile returns a file whose content reaches w: w itself, or a pipe. logged waits until the pipe's content is
+// copied, for at most drainGrace.
 func logFile(w io.Writer) (file borrowed, logged func(), err error) {
 	if f, ok := w.(*os.File); ok && f != nil {
 		return borrowed{f, false}, func() {}, nil
@@ -213,7 +211,7 @@ func logFile(w io.Writer) (file borrowed, logged func(), err error) {
 		_, _ = io.Copy(w, r) // ends at logged's deadline at the latest
 	}()
 	return borrowed{theirs, true}, func() {
-		_ = r.SetReadDeadline(time.Now().Add(drainGrace)) // fails only where it is closed, at its end
+		_ = r.SetReadDeadline(time.Now().Add(drainGrace)) // fails only after r is closed at its end
 		<-done
 	}, nil
 }
@@ -229,7 +227,7 @@ func (c loggedChild) wait() error {
 	return err
 }
 
-// direct is a process that this one has started.
+// direct is a process that this process started.
 type direct struct{ cmd *exec.Cmd }
 
 func startDirectly(opts Options, stdin, stdout *os.File) (child, error) {
@@ -238,7 +236,7 @@ func startDirectly(opts Options, stdin, stdout *os.File) (child, error) {
 	cmd.Dir = opts.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, opts.Stderr
 	cmd.WaitDelay = closeGrace
-	// Its own group: a Ctrl-C at the terminal is the launcher's to act on.
+	// A separate process group, so that only the launcher receives a Ctrl-C at the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start engine with %s: %w", opts.Python, err)
@@ -267,7 +265,7 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// pathTail keeps a user's own PYTHONPATH behind ours.
+// pathTail returns the user's own PYTHONPATH, to append it after ours.
 func pathTail(env []string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if rest, ok := strings.CutPrefix(env[i], "PYTHONPATH="); ok && rest != "" {
@@ -277,12 +275,12 @@ func pathTail(env []string) string {
 	return ""
 }
 
-// wait is the only caller of Wait. Once the engine is gone, its stdout is read for a grace at most: a process that it
-// left behind may hold it open.
+// wait is the only caller of child.wait. After the engine's end, it bounds the reading of stdout, because a process
+// that the engine left behind may hold it open.
 func (e *Engine) wait() {
 	e.exit = e.child.wait()
 	close(e.exited)
-	_ = e.stdout.SetReadDeadline(time.Now().Add(drainGrace)) // fails only where it is closed, at its end
+	_ = e.stdout.SetReadDeadline(time.Now().Add(drainGrace)) // fails only after stdout is closed at its end
 }
 
 // read is the only reader of the engine's stdout.
@@ -327,11 +325,15 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Call sends one request and waits for its answer, which it decodes into result (nil: ignored). It returns *Error when
-// the engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, ErrProtocol when it
-// answers nonsense or closes its pipes, ErrEngineStalled when it is stopped for good or uses no processor time (see
-// Options), and ctx's cause when ctx ends first (ErrEngineStalled after an hour). In the latter three cases the
-// engine's state is unknown, so it is killed.
+// Call sends one request, waits for its answer, and decodes it into result, unless result is nil. Errors:
+//
+//   - *Error: the engine refused or failed the call, and still runs
+//   - ErrEngineGone: its process has ended
+//   - ErrProtocol: its answer is invalid, or it closed its pipes
+//   - ErrEngineStalled: it stays stopped, uses no processor time (see Options), or has not answered within an hour
+//   - the cause of ctx, if ctx ended first
+//
+// After the last three the engine's state is unknown, so that Call kills it.
 func (e *Engine) Call(ctx context.Context, name string, params, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("%w within %s", ErrEngineStalled, callLimit))
 	defer cancel()
@@ -341,7 +343,7 @@ func (e *Engine) Call(ctx context.Context, name string, params, result any) erro
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("engine call %s: %w", name, context.Cause(ctx)) // not sent: the engine lives on
+		return fmt.Errorf("engine call %s: %w", name, context.Cause(ctx)) // not sent: the engine continues
 	}
 	if e.killed != nil {
 		return fmt.Errorf("engine call %s: %w, killed because: %w", name, ErrEngineGone, e.killed)
@@ -364,12 +366,12 @@ func (e *Engine) Call(ctx context.Context, name string, params, result any) erro
 	return fmt.Errorf("engine call %s: %w", name, err)
 }
 
-// await waits for the answer to the last request and for the request to be sent, and decodes the answer.
+// await waits until the last request is sent and answered, and decodes the answer.
 func (e *Engine) await(ctx context.Context, name string, sent <-chan error, result any) error {
 	watch, ticker := e.newWatch(name), time.NewTicker(e.opts.every)
 	defer ticker.Stop()
 	var err error
-	var closed <-chan time.Time // when the engine has had its stdin closed for long enough
+	var closed <-chan time.Time // fires when the engine's stdin has been closed for too long
 	answers := e.answers
 	for answers != nil || sent != nil {
 		var why error
@@ -378,7 +380,7 @@ func (e *Engine) await(ctx context.Context, name string, sent <-chan error, resu
 			err, answers = e.decode(resp, open, result), nil
 		case broken := <-sent:
 			if sent = nil; broken != nil && answers != nil {
-				closed = time.After(e.opts.pipeGrace) // where the engine is gone, its exit says more
+				closed = time.After(e.opts.pipeGrace) // if the engine has ended, its exit status says more
 			}
 		case <-closed:
 			why = fmt.Errorf("%w: it closed its stdin", ErrProtocol)
@@ -401,7 +403,7 @@ func (e *Engine) await(ctx context.Context, name string, sent <-chan error, resu
 	return err
 }
 
-// look watches the engine while it hasn't been waited for: afterwards its number may be another's.
+// look checks the engine while nobody has waited for its process. After the wait, another process may have its pid.
 func (e *Engine) look(w *watch, now time.Time) error {
 	select {
 	case <-e.exited:
@@ -411,7 +413,7 @@ func (e *Engine) look(w *watch, now time.Time) error {
 	}
 }
 
-// decode reads the answer to the last request. After nonsense it kills the engine.
+// decode reads the answer to the last request. It kills the engine after an invalid answer.
 func (e *Engine) decode(resp answer, open bool, result any) error {
 	var nonsense error
 	if open {
@@ -420,7 +422,7 @@ func (e *Engine) decode(resp answer, open bool, result any) error {
 	switch {
 	case !open:
 		if e.exit == nil && e.failed != nil {
-			return fmt.Errorf("%w: it exited unexpectedly, after: %v", ErrEngineGone, e.failed) // not %w: an *Error is of an engine that lives on
+			return fmt.Errorf("%w: it exited unexpectedly, after: %v", ErrEngineGone, e.failed) // not %w: an *Error means that the engine still runs
 		}
 		if e.exit == nil {
 			return fmt.Errorf("%w: it exited unexpectedly", ErrEngineGone)
@@ -447,13 +449,13 @@ func (e *Engine) decode(resp answer, open bool, result any) error {
 // PID is the engine's process id.
 func (e *Engine) PID() int { return e.child.pid() }
 
-// kill ends a call's engine and keeps why.
+// kill kills a call's engine and records the reason.
 func (e *Engine) kill(why error) {
 	e.killed = why
 	e.end()
 }
 
-// end kills the engine, unless it is gone, after BeforeKill.
+// end calls BeforeKill and kills the engine, unless it has ended.
 func (e *Engine) end() {
 	select {
 	case <-e.exited:
@@ -463,18 +465,18 @@ func (e *Engine) end() {
 	}
 }
 
-// signal reaches the engine's group: torch may have helpers. Once the engine has been waited for, its number may be
-// another's.
+// signal signals the engine's process group, because torch may have helper processes. It sends nothing after the
+// wait, when another process may have the pid.
 func (e *Engine) signal(s syscall.Signal) {
 	select {
 	case <-e.exited:
 	default:
-		_ = syscall.Kill(-e.PID(), s) // fails where it is gone already
+		_ = syscall.Kill(-e.PID(), s) // fails if the process has already ended
 	}
 }
 
-// Close ends the engine: its stdin is closed, on which it exits; what has not exited after a grace is killed. It
-// returns when the process is gone. It can be called again.
+// Close closes the engine's stdin, on which it exits. It kills the engine if that takes longer than closeGrace. It
+// returns when the process has ended. Repeated calls are allowed.
 func (e *Engine) Close() {
 	_ = e.stdin.Close()
 	timer := time.NewTimer(closeGrace)

@@ -31,7 +31,7 @@ func sample(seed int64) policy.GenerateParams {
 	}
 }
 
-// learn makes an update of what was generated, with advantages that don't cancel.
+// learn makes an update from generated completions, with advantages that do not cancel.
 func learn(g policy.GenerateResult) policy.UpdateParams {
 	params := policy.UpdateParams{
 		Prompts: sample(0).Prompts, LearningRate: 0.01, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
@@ -43,7 +43,7 @@ func learn(g policy.GenerateResult) policy.UpdateParams {
 	return params
 }
 
-// TestEngineLife walks through all that a node asks of its engine.
+// TestEngineLife makes every call that a node makes to its engine.
 func TestEngineLife(t *testing.T) {
 	ctx := t.Context()
 	engine := lab.Engines(t, 1)[0]
@@ -99,7 +99,7 @@ func TestEngineLife(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A refusal has its kind, and the engine answers the next call.
+// A refusal has a kind, and the engine answers the next call.
 func TestEngineRefuses(t *testing.T) {
 	ctx := t.Context()
 	engine := lab.Engines(t, 1)[0]

@@ -11,16 +11,17 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// The pattern names files because go:embed drops names that begin with "_" from folders.
+// engineFiles are the engine's files. The pattern names files because go:embed skips names that begin with "_" in
+// folders.
 //
 //go:embed engine/*.py
 var engineFiles embed.FS
 
-// Digest tells the engine in a folder of Extract's from others: equal digests, equal files.
+// Digest identifies the engine files in a folder from Extract: equal digests mean equal files.
 func Digest(dir string) string { return filepath.Base(dir) }
 
-// Extract writes the engine's Python files under home and returns the folder to give as Options.Dir. Its name holds the
-// files' hash, so that versions live side by side; files already there are compared and mended.
+// Extract writes the engine's Python files under home and returns the folder for Options.Dir. Its name contains the
+// files' hash, so that several versions can coexist. It compares existing files and repairs them.
 func Extract(home string) (string, error) {
 	entries, err := engineFiles.ReadDir("engine")
 	if err != nil {

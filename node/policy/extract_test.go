@@ -29,7 +29,7 @@ func TestExtract(t *testing.T) {
 	whole, err := os.ReadFile(protocol)
 	require.NoError(t, err)
 
-	// Again, with one file damaged and one lost: those two are mended, the others are left alone.
+	// Extract again with one file damaged and one lost: it repairs those two and leaves the others.
 	require.NoError(t, os.WriteFile(protocol, whole[:100], 0o644))
 	require.NoError(t, os.Remove(filepath.Join(dir, "engine", "loss.py")))
 	again, err := policy.Extract(home)

@@ -19,10 +19,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
 
-// greet is how a fake engine answers hello.
+// greet is a fake engine's answer to hello.
 const greet = `read -r line; echo '{"id":1,"result":{"protocol":5}}'` + "\n"
 
-// fake makes an engine of a shell script, which leaves its pid in the returned file.
+// fake makes an engine from a shell script, which writes its pid to the returned file.
 func fake(t *testing.T, script string) (policy.Options, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func readPID(t *testing.T, path string) int {
 	return pid
 }
 
-// An engine that does not start properly is an error, and nothing of it stays.
+// An engine that does not start properly gives an error, and no process remains.
 func TestStartFails(t *testing.T) {
 	cases := []struct {
 		name, script string
@@ -87,7 +87,7 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// An engine that breaks off or talks nonsense in the middle of its life fails the call, and every later one.
+// An engine that ends or sends invalid output during a call fails that call, and every later one.
 func TestCallFails(t *testing.T) {
 	cases := []struct {
 		name, script string
@@ -118,8 +118,8 @@ func TestCallFails(t *testing.T) {
 	}
 }
 
-// An engine that answers why it ends, and ends, is gone for the next call, which still says why. The answer itself may
-// have been to a call whose failure nobody minds, such as trim.
+// An engine that answers with the reason for its end, and ends, is gone for the next call, whose error still has
+// the reason. The answer itself may have gone to a call whose failure is ignored, such as trim.
 func TestAnEngineThatEndsOverAFailure(t *testing.T) {
 	engine := startFake(t, greet+`read -r line; echo '{"id":2,"error":{"kind":"internal","message":"an illegal memory access; the engine ends"}}'`)
 	_, err := engine.Trim(t.Context())
@@ -145,7 +145,7 @@ func TestCancelledCallKillsTheEngine(t *testing.T) {
 	require.ErrorIs(t, err, why)
 }
 
-// A request that is larger than the pipe is not waited for once its call has ended.
+// A call that ends does not wait for a request larger than the pipe.
 func TestRequestThatIsNotRead(t *testing.T) {
 	large := policy.GenerateParams{Prompts: [][]int{make([]int, 1<<20)}}
 	t.Run("and not answered", func(t *testing.T) {
@@ -171,10 +171,10 @@ func TestCloseKillsWhatDoesNotLeave(t *testing.T) {
 	engine.Close()
 	require.Less(t, time.Since(began), 8*time.Second)
 	policytest.Gone(t, engine.PID())
-	engine.Close() // again changes nothing
+	engine.Close() // a second call changes nothing
 }
 
-// Whoever must know hears of a kill before it, and of nothing else.
+// BeforeKill is called before a kill, and otherwise never.
 func TestKillsAreAnnounced(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -213,7 +213,7 @@ func TestKillsAreAnnounced(t *testing.T) {
 	}
 }
 
-// A process that the engine left behind keeps neither calls nor Close waiting, although it holds the engine's stdout.
+// A process that the engine left behind delays neither calls nor Close, although it holds the engine's stdout.
 func TestEngineLeavesAProcessBehind(t *testing.T) {
 	left := filepath.Join(t.TempDir(), "left")
 	engine := startFake(t, greet+fmt.Sprintf("read -r line; setsid sleep 60 2>/dev/null & echo $! >%s; exit 1", left))
@@ -225,7 +225,7 @@ func TestEngineLeavesAProcessBehind(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
-// A real engine leaves on its own when Close closes its stdin.
+// A real engine exits by itself when Close closes its stdin.
 func TestCloseOfARealEngine(t *testing.T) {
 	engine, err := policy.Start(t.Context(), lab.Options(t))
 	require.NoError(t, err)

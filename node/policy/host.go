@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	hostStopPatience = 5                // looks, a second apart, at a stopped host before it is continued, and again before it is killed
-	hostSteady       = time.Minute      // a host that stood for so long died of something new
-	hostFirstWait    = time.Second      // before a host that has died is started again; it doubles up to
-	hostLongestWait  = 30 * time.Second //
+	hostStopPatience = 5           // checks, one a second, of a stopped host before it is continued, and again before it is killed
+	hostSteady       = time.Minute // after this run time, a host's death resets the restart wait
+	hostFirstWait    = time.Second // before the first restart of a dead host; it doubles up to hostLongestWait
+	hostLongestWait  = 30 * time.Second
 )
 
-// HostOptions start an engine host.
+// HostOptions configures the start of an engine host.
 type HostOptions struct {
 	Python string    // interpreter that can import torch
-	Dir    string    // holds the engine package (see Extract)
-	Env    []string  // the host's environment; an engine whose own differs in what torch reads when it is imported is not forked
-	Stderr io.Writer // the log of the host, and of nothing else; nil: none
+	Dir    string    // folder that holds the engine package (see Extract)
+	Env    []string  // the host's environment; engines with another value of a variable that torch reads at import are not forked
+	Stderr io.Writer // the host's log; nil: none
 }
 
-// HostHello is what a host says of itself.
+// HostHello describes a host.
 type HostHello struct {
 	Torch   string `json:"torch"`
 	CUDA    bool   `json:"cuda"` // torch was built for CUDA
@@ -44,30 +44,29 @@ type HostHello struct {
 	Error   string `json:"error"`
 }
 
-// Host is a process that has imported torch once and forks engines. One that dies is started again; meanwhile engines
-// start directly. Engines that it has forked live on without it: they belong to whom their pipes belong to.
+// Host is a process that imported torch once and forks engines. If it dies, a new one is started, and meanwhile
+// engines start directly. Forked engines continue without it, because they belong to the owner of their pipes.
 type Host struct {
 	HostClient
-	Hello HostHello // of the first process
+	Hello HostHello // from the first process
 
 	options HostOptions
-	theirs  *os.File // the end of the socket that each process gets
+	theirs  *os.File // the hosts' end of the socket
 	watcher atomic.Pointer[hostWatcher]
-	once    sync.Once // Close
+	once    sync.Once // guards Close
 	stop    chan struct{}
 	done    chan struct{}
-	process *hostProcess // the first; keep owns those after it
-	pid     atomic.Int64 // of the present process; 0: none
+	process *hostProcess // the first process; keep owns later ones
+	pid     atomic.Int64 // of the current process; 0: none
 }
 
-// hostWatcher is told what becomes of a host.
+// hostWatcher receives the log messages and pids of a host.
 type hostWatcher struct {
 	logger  *slog.Logger
 	started func(pid int)
 }
 
-// Watch has the host log to logger from now on, and tell started the pid of its present process and of each that takes
-// its place.
+// Watch makes the host log to logger. It calls started with the pid of the current process and of each later one.
 func (h *Host) Watch(logger *slog.Logger, started func(pid int)) {
 	h.watcher.Store(&hostWatcher{logger, started})
 	if pid := h.pid.Load(); pid != 0 {
@@ -80,10 +79,10 @@ type hostProcess struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	exited chan struct{}
-	exit   error // valid after exited
+	exit   error // valid after exited is closed
 }
 
-// StartHost starts a host and waits until it has imported torch. When it fails, no process is left.
+// StartHost starts a host and waits until it has imported torch. On an error, no process remains.
 func StartHost(ctx context.Context, options HostOptions) (*Host, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -112,7 +111,8 @@ func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
 		return nil, HostHello{}, fmt.Errorf("engine host: %w", err)
 	}
 	cmd := exec.Command(h.options.Python, "-u", "-m", "engine", "--host", "3", "--python", h.options.Python)
-	// One thread: a fork would lack the others. What an engine is given is set in the fork (engine/inherit.py).
+	// One thread, because a fork would lack the others. The fork applies an engine's own settings
+	// (engine/inherit.py).
 	cmd.Env = append(engineEnv(h.options.Env, h.options.Dir), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
 	cmd.Dir = h.options.Dir
 	cmd.ExtraFiles = []*os.File{h.theirs}
@@ -175,18 +175,18 @@ func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
 	}
 }
 
-// end ends the process: it exits when its stdin closes.
+// end closes the process's stdin, on which it exits. It kills the process after closeGrace.
 func (p *hostProcess) end() {
 	p.stdin.Close()
 	select {
 	case <-p.exited:
 	case <-time.After(closeGrace):
-		_ = p.cmd.Process.Kill() // fails where it has just ended
+		_ = p.cmd.Process.Kill() // fails if it has just ended
 		<-p.exited
 	}
 }
 
-// keep stands by the host until Close: it starts another process when one dies, and wakes one that is stopped.
+// keep supervises the host until Close. It starts a new process when one dies, and continues one that is stopped.
 func (h *Host) keep() {
 	defer close(h.done)
 	p, wait := h.process, hostFirstWait
@@ -205,7 +205,7 @@ func (h *Host) keep() {
 	}
 }
 
-// await waits for the end of a process: false where Close came first.
+// await waits for the end of a process. It returns false if Close came first.
 func (h *Host) await(p *hostProcess) bool {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -231,7 +231,7 @@ func (h *Host) await(p *hostProcess) bool {
 	}
 }
 
-// again starts a process in place of one that died; nil after Close. Until it stands, requests are refused.
+// again starts a process to replace a dead one. It refuses requests meanwhile. It returns nil after Close.
 func (h *Host) again(wait *time.Duration) *hostProcess {
 	refusing := make(chan struct{})
 	var refuser sync.WaitGroup
@@ -254,11 +254,12 @@ func (h *Host) again(wait *time.Duration) *hostProcess {
 	}
 }
 
-// refuse takes requests that nobody answers and drops them until stop is closed: their senders see it at once.
+// refuse reads requests and drops them until stop is closed, so that their senders see at once that no host
+// answers.
 func (h *Host) refuse(stop <-chan struct{}) {
 	conn, err := packetConn(h.theirs)
 	if err != nil {
-		return // senders wait for their limit
+		return // senders wait until forkLimit
 	}
 	defer conn.Close()
 	go func() {
@@ -275,7 +276,7 @@ func (h *Host) refuse(stop <-chan struct{}) {
 	}
 }
 
-// Close ends the host. Its engines go on. It can be called again.
+// Close ends the host. Its engines continue. Repeated calls are allowed.
 func (h *Host) Close() {
 	if h == nil {
 		return
@@ -288,7 +289,7 @@ func (h *Host) Close() {
 	})
 }
 
-// closeRights closes the descriptors that came with a message.
+// closeRights closes the descriptors of a received message.
 func closeRights(control []byte) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -308,7 +309,7 @@ func engineEnv(env []string, dir string) []string {
 	return slices.Concat(withoutHost(env), []string{"PYTHONPATH=" + dir + pathTail(env), "PYTHONDONTWRITEBYTECODE=1"})
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last 4096 bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -322,7 +323,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line.
+// line returns the last line.
 func (t *tail) line() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

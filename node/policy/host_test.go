@@ -22,7 +22,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
 
-// ownHost starts a host that a test may harm, and the options of its engines.
+// ownHost starts a host for one test, and returns it, the options of its engines and its log.
 func ownHost(t *testing.T) (*policy.Host, policy.Options, func() string) {
 	t.Helper()
 	options := lab.Options(t)
@@ -67,7 +67,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	require.Eventually(t, ok, 30*time.Second, 10*time.Millisecond, what)
 }
 
-// stateOf is the letter of /proc/PID/stat, 0 where there is no such process.
+// stateOf is the letter of /proc/PID/stat, 0 if there is no such process.
 func stateOf(pid int) byte {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -113,7 +113,7 @@ func TestForkedEngineIsItsOwnersAlone(t *testing.T) {
 	first.Close() // the second must not hold the first one's pipes
 	policytest.Gone(t, first.PID())
 	host.Close()
-	policytest.Load(t, second, policytest.Config(t), 1) // goes on without a host
+	policytest.Load(t, second, policytest.Config(t), 1) // continues without a host
 	second.Close()
 	policytest.Gone(t, second.PID())
 }
@@ -141,7 +141,7 @@ func TestEnginesOutliveAKilledHost(t *testing.T) {
 	policytest.Load(t, engine, policytest.Config(t), 1)
 
 	began := time.Now()
-	direct := start(t, options) // at once, though no host answers
+	direct := start(t, options) // at once, although no host answers
 	require.NotEmpty(t, direct.Direct)
 	require.Less(t, time.Since(began), 30*time.Second)
 
@@ -163,9 +163,9 @@ func TestAStoppedHostIsWoken(t *testing.T) {
 	eventually(t, "it is stopped", func() bool { return stateOf(host.Hello.PID) == 'T' })
 	direct := start(t, options)
 	require.NotEmpty(t, direct.Direct)
-	engine.Close() // nor does an end wait for the host
+	engine.Close() // an engine's end does not wait for the host either
 	eventually(t, "the host is continued", func() bool { return strings.Contains(log(), "continued") })
-	forked := start(t, options) // after the one that the host was asked for in vain
+	forked := start(t, options) // forked after the request that the stopped host did not answer in time
 	require.Empty(t, forked.Direct)
 	eventually(t, "nothing reads the direct engine's requests but itself", func() bool {
 		return slices.Equal(childrenOf(t, host.Hello.PID), []int{forked.PID()})
@@ -173,7 +173,7 @@ func TestAStoppedHostIsWoken(t *testing.T) {
 	policytest.Load(t, direct, policytest.Config(t), 1)
 }
 
-// childrenOf is the pids of a process's children that run.
+// childrenOf returns the pids of a process's running children.
 func childrenOf(t *testing.T, pid int) (pids []int) {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -237,8 +237,8 @@ func TestHostDescribesItself(t *testing.T) {
 	require.Contains(t, variable, policy.HostVariable+"=3:")
 }
 
-// BenchmarkStart is the time from asking for an engine to its answer to hello: forked by a host, and as a process that
-// imports torch.
+// BenchmarkStart measures the time from the request for an engine to its hello: forked by a host, and as a process
+// that imports torch.
 func BenchmarkStart(b *testing.B) {
 	options := lab.Options(b)
 	direct := options

@@ -16,27 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostVariable tells a process of the engine host that it has inherited: "FD:INODE", the descriptor of the socket and
-// its number, by which a descriptor that is something else by now is known. A "+" after it leaves the descriptor to all
-// that the process starts. "off" is no host, and starts none.
+// HostVariable tells a process which engine host it has inherited: "FD:INODE", the descriptor of the socket and its
+// inode. The inode shows whether the descriptor has been reused. A trailing "+" keeps the descriptor open for all
+// child processes. "off" disables engine hosts.
 const HostVariable = "SWARM_ENGINE_HOST"
 
 const (
-	forkLimit   = 2 * time.Second // for a fork, which takes milliseconds; what a start costs while the host is stopped
-	statusGrace = time.Second     // between an engine's end and the host's word of it
+	forkLimit   = 2 * time.Second // for a fork, which takes milliseconds; it is also the cost of a start while the host is stopped
+	statusGrace = time.Second     // from an engine's end to the host's report of its status
 )
 
-// errNoHost says that an engine can't be forked and why: it is started directly.
+// errNoHost reports that no host can fork the engine, and why. The engine is then started directly.
 var errNoHost = errors.New("not forked")
 
-// HostClient asks an engine host for engines. Several processes may have one on the same host. The nil client forks
-// nothing.
+// HostClient requests engines from an engine host. Several processes may have a client of the same host. A nil
+// client forks nothing.
 type HostClient struct {
 	file *os.File
 	conn *net.UnixConn
 }
 
-// newHostClient takes over file, the clients' end of a host's socket.
+// newHostClient takes ownership of file, the clients' end of a host's socket.
 func newHostClient(file *os.File) (*HostClient, error) {
 	conn, err := packetConn(file)
 	if err != nil {
@@ -46,8 +46,7 @@ func newHostClient(file *os.File) (*HostClient, error) {
 	return &HostClient{file, conn}, nil
 }
 
-// InheritHost returns the client of the host that this process was given, by its variable in environ; nil where there
-// is none.
+// InheritHost returns a client of the host in the HostVariable of environ, nil if there is none.
 func InheritHost(environ []string) *HostClient {
 	at := slices.IndexFunc(environ, func(v string) bool { return strings.HasPrefix(v, HostVariable+"=") })
 	if at < 0 {
@@ -63,14 +62,14 @@ func InheritHost(environ []string) *HostClient {
 	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK || strconv.FormatUint(stat.Ino, 10) != inode {
 		return nil
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) // the descriptor stays, for who asks again
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) // the descriptor stays open for later calls
 	if err != nil {
 		return nil
 	}
 	if !left {
 		unix.CloseOnExec(fd)
 	}
-	_ = unix.SetNonblock(own, false) // else os.File.Fd, by which a child gets it, would do that to all who share the socket, and to the connection
+	_ = unix.SetNonblock(own, false) // otherwise os.File.Fd, which passes it to a child, would make the socket blocking for all that share it
 	client, err := newHostClient(os.NewFile(uintptr(own), "engine host"))
 	if err != nil {
 		return nil
@@ -78,8 +77,8 @@ func InheritHost(environ []string) *HostClient {
 	return client
 }
 
-// Share returns what a child process needs to inherit the host: a file to give it as descriptor fd, and a variable. Of
-// the nil client: none, and a variable that says so.
+// Share returns what a child process needs to inherit the host: a file to pass as descriptor fd, and a variable.
+// For a nil client it returns no file, and a variable without a host.
 func (c *HostClient) Share(fd int) (files []*os.File, variable string) {
 	if c == nil {
 		return nil, HostVariable + "="
@@ -91,9 +90,9 @@ func (c *HostClient) Share(fd int) (files []*os.File, variable string) {
 	return []*os.File{c.file}, fmt.Sprintf("%s=%d:%d", HostVariable, fd, stat.Ino)
 }
 
-// Leave leaves the host to every process that this one starts from now on, through its environment: for tests.
+// Leave makes every process that this one starts later inherit the host, through its environment. It is for tests.
 func (c *HostClient) Leave() error {
-	fd, err := unix.FcntlInt(c.file.Fd(), unix.F_DUPFD, 100) // a number that nobody gives to a child's file
+	fd, err := unix.FcntlInt(c.file.Fd(), unix.F_DUPFD, 100) // above the numbers of a child's files
 	if err != nil {
 		return fmt.Errorf("leave the engine host: %w", err)
 	}
@@ -102,7 +101,7 @@ func (c *HostClient) Leave() error {
 	return os.Setenv(name, value+"+")
 }
 
-// Close lets go of the host.
+// Close closes the client's descriptors.
 func (c *HostClient) Close() {
 	if c != nil {
 		c.conn.Close()
@@ -110,7 +109,7 @@ func (c *HostClient) Close() {
 	}
 }
 
-// Describe asks the host who it is.
+// Describe requests the host's description.
 func (c *HostClient) Describe(ctx context.Context) (HostHello, error) {
 	var hello HostHello
 	reply, theirs, err := packetPair()
@@ -133,14 +132,14 @@ func (c *HostClient) Describe(ctx context.Context) (HostHello, error) {
 	return hello, nil
 }
 
-// hostAnswer is one message of a host or of its fork.
+// hostAnswer is one message of a host or of an engine that it forked.
 type hostAnswer struct {
 	PID     int    `json:"pid"`
 	Refused string `json:"refused"`
-	Status  *int   `json:"status"` // as of wait(2)
+	Status  *int   `json:"status"` // as from wait(2)
 }
 
-// fork has an engine forked. The error wraps errNoHost where that can't be, and nothing is left then.
+// fork requests a fork of the host. On an error that wraps errNoHost, no process remains.
 func (c *HostClient) fork(ctx context.Context, opts Options, stdin, stdout, stderr *os.File) (*forked, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: there is no engine host", errNoHost)
@@ -192,11 +191,11 @@ func (c *HostClient) fork(ctx context.Context, opts Options, stdin, stdout, stde
 	return f, nil
 }
 
-// send sends a message with descriptors, as far as the host takes it in time.
+// send sends a message with descriptors before the deadline of ctx.
 func (c *HostClient) send(ctx context.Context, message []byte, files ...*os.File) error {
 	var fds []int
 	for _, f := range files {
-		fds = append(fds, int(f.Fd())) // which makes a pipe block, as the engine expects
+		fds = append(fds, int(f.Fd())) // Fd makes a pipe blocking, as the engine expects
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -228,7 +227,7 @@ func receive(ctx context.Context, conn *net.UnixConn) ([]byte, error) {
 	return message[:n], nil
 }
 
-// forked is an engine that a host has forked, and that belongs to this process.
+// forked is an engine that a host forked for this process.
 type forked struct {
 	id    int
 	pidfd *os.File
@@ -240,13 +239,13 @@ func newForked(pid int, reply *net.UnixConn) (*forked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
-	_ = unix.SetNonblock(fd, true) // so that os.NewFile polls it
+	_ = unix.SetNonblock(fd, true) // so that os.NewFile can poll it
 	return &forked{pid, os.NewFile(uintptr(fd), "pidfd"), reply}, nil
 }
 
 func (f *forked) pid() int { return f.id }
 
-// wait returns when the engine is gone: nil where it exited with 0, else an *ExitError.
+// wait returns when the engine has ended: nil after exit code 0, else an *ExitError.
 func (f *forked) wait() error {
 	defer f.pidfd.Close()
 	defer f.reply.Close()
@@ -282,17 +281,17 @@ func (f *forked) gone() {
 			return n > 0
 		})
 	}
-	for ; err != nil; time.Sleep(10 * time.Millisecond) { // where pidfds can't be polled
+	for ; err != nil; time.Sleep(10 * time.Millisecond) { // if pidfds cannot be polled
 		if state, ok := processState(f.id); !ok || state == 'Z' {
 			return
 		}
 	}
 }
 
-// ExitError is the end of an engine that didn't exit with 0.
+// ExitError is the status of an engine that did not exit with 0.
 type ExitError struct {
 	Status  syscall.WaitStatus
-	Unknown bool // the engine host, which alone could know it, had died before
+	Unknown bool // the engine host, which alone gets the status, had died before
 }
 
 func (e *ExitError) Error() string {
@@ -305,7 +304,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Status.ExitStatus())
 }
 
-// packetPair is a pair of connected sockets that keep messages apart.
+// packetPair returns a connected pair of sockets that preserve message boundaries.
 func packetPair() (*net.UnixConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -321,7 +320,7 @@ func packetPair() (*net.UnixConn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// packetConn is a connection of its own over a file's socket.
+// packetConn returns a separate connection on a file's socket.
 func packetConn(file *os.File) (*net.UnixConn, error) {
 	conn, err := net.FileConn(file)
 	if err != nil {
@@ -335,7 +334,7 @@ func packetConn(file *os.File) (*net.UnixConn, error) {
 	return unixConn, nil
 }
 
-// environ is env as the process that gets it sees it: of several values of a variable the last counts.
+// environ returns env as a process sees it: of several values of a variable, the last counts.
 func environ(env []string) []string {
 	last := map[string]string{}
 	for _, item := range env {
@@ -351,7 +350,7 @@ func environ(env []string) []string {
 	return list
 }
 
-// withoutHost is env without the word of an inherited host: engines don't inherit its socket.
+// withoutHost returns env without HostVariable, because engines do not inherit the host's socket.
 func withoutHost(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, HostVariable+"=") })
 }

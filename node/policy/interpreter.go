@@ -7,20 +7,20 @@ import (
 	"os"
 )
 
-// Interpreter is the Python on which a process's engines run, and the engine host that forks them. It looks for Python
-// at most once, since importing torch takes a second. It is not for use by several goroutines at once.
+// Interpreter is the Python of a process's engines, and the engine host that forks them. It searches for Python at
+// most once, because importing torch takes a second. It is not safe for concurrent use.
 type Interpreter struct {
-	Path    string // the one to use; empty: SWARM_PYTHON, else the first that has torch
-	Home    string // the folder below which the engine's files lie
-	Hosting bool   // engines will be started: looking for Python starts their host, which proves that torch can be imported
+	Path    string // interpreter to use; empty: SWARM_PYTHON, else the first that has torch
+	Home    string // folder below which the engine's files are
+	Hosting bool   // engines will be started: the search starts their host, which proves that torch can be imported
 
-	found   Probe       // Path is empty before it was looked for
+	found   Probe       // Path is empty before the search
 	own     *Host       // this process's own engine host; nil: none
-	client  *HostClient // of its own engine host, or of that of the process that started this one; nil: engines start directly
-	without error       // why this process could start no engine host
+	client  *HostClient // of its own engine host, or of its parent's; nil: engines start directly
+	without error       // why this process could not start an engine host
 }
 
-// Find returns the interpreter that engines run on.
+// Find returns the interpreter for engines.
 func (i *Interpreter) Find(ctx context.Context) (Probe, error) {
 	if i.found.Path != "" {
 		return i.found, nil
@@ -29,7 +29,7 @@ func (i *Interpreter) Find(ctx context.Context) (Probe, error) {
 	return found, err
 }
 
-// Search looks for Python, and returns every interpreter that it tried too.
+// Search searches for Python, and also returns every interpreter that it tried.
 func (i *Interpreter) Search(ctx context.Context) (Probe, []Probe, error) {
 	found, probes, err := FindPython(ctx, i.Path, i.Home, os.Getenv, func(ctx context.Context, path string) Probe {
 		if !i.Hosting || os.Getenv(HostVariable) == "off" {
@@ -43,13 +43,13 @@ func (i *Interpreter) Search(ctx context.Context) (Probe, []Probe, error) {
 	return found, probes, err
 }
 
-// probeHost has an interpreter import torch in an engine host, which stays. One that this process has inherited is as
-// good.
+// probeHost makes an interpreter import torch in an engine host, which continues to run. An inherited host of the
+// same interpreter serves as well.
 func (i *Interpreter) probeHost(ctx context.Context, path string) Probe {
-	i.without = nil // what another interpreter lacked
+	i.without = nil // drops the error of an earlier interpreter
 	dir, err := Extract(i.Home)
 	if err != nil {
-		return ProbePython(ctx, path) // whoever starts an engine meets the error
+		return ProbePython(ctx, path) // starting an engine will report the error
 	}
 	if client := InheritHost(os.Environ()); client != nil {
 		hello, err := client.Describe(ctx)
@@ -68,10 +68,10 @@ func (i *Interpreter) probeHost(ctx context.Context, path string) Probe {
 	return Probe{Path: path, Torch: host.Hello.Torch, CUDA: host.Hello.CUDA}
 }
 
-// Client is where engines are asked for; nil: they start directly.
+// Client returns the client from which to request engines, nil if they start directly.
 func (i *Interpreter) Client() *HostClient { return i.client }
 
-// Host is this process's own engine host, or nil, and why none could be started.
+// Host returns this process's own engine host, or nil and the reason why it could not be started.
 func (i *Interpreter) Host() (*Host, error) { return i.own, i.without }
 
 // Start starts an engine outside of a node, with more in its environment. The caller closes it.

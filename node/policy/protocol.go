@@ -3,16 +3,16 @@ package policy
 import "encoding/json"
 
 // The protocol between a node and its engine: one JSON object a line, requests on the engine's stdin, answers in
-// the same order on its stdout; stderr is the engine's log. The engine exits when its stdin closes. Token
-// ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
+// the same order on its stdout. stderr is the engine's log. The engine exits when its stdin closes. Token ids,
+// seeds and sizes are integers below 2^53. Sizes are in bytes and times in seconds.
 
-// ProtocolVersion is the version both sides must name in hello.
+// ProtocolVersion is the version that both sides must state in hello.
 const ProtocolVersion = 5
 
-// MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
+// MaxLine bounds one message in bytes. An update of 64 sequences of 1024 tokens has about 0.5 MB.
 const MaxLine = 64 << 20
 
-// Request is the envelope of every call; Params is one of the *Params types below.
+// Request is the envelope of every call. Params is one of the *Params types below.
 type Request struct {
 	ID     int64  `json:"id"`
 	Call   string `json:"call"` // hello load generate update logprobs save saved restore configure memory trim exit
@@ -26,19 +26,19 @@ type Response struct {
 	Error  *Error          `json:"error,omitempty"`
 }
 
-// Error kinds an engine reports.
+// Error kinds of an engine.
 const (
 	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
-	KindModel       = "model"         // the model directory can't be read or is of an unknown architecture
-	KindDevice      = "device"        // the device isn't there
-	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: this torch computes wrong numbers here
+	KindModel       = "model"         // the model directory is unreadable or has an unknown architecture
+	KindDevice      = "device"        // the device does not exist
+	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers on this machine
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
-	KindCheckpoint  = "checkpoint"    // a checkpoint can't be written or read
+	KindCheckpoint  = "checkpoint"    // cannot write or read a checkpoint
 	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
 	KindInternal    = "internal"      // a fault in the engine
 )
 
-// Error is what an engine answers instead of a result.
+// Error is the engine's answer to a failed call.
 type Error struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
@@ -46,51 +46,51 @@ type Error struct {
 	Shortage *Shortage `json:"shortage,omitempty"`
 }
 
-// Shortage says how memory ran out, in bytes; what isn't known is 0.
+// Shortage describes a shortage of memory, in bytes. Unknown figures are 0.
 type Shortage struct {
-	Where          string `json:"where"`           // "device", "host"
+	Where          string `json:"where"`           // "device" or "host"
 	RequestedBytes int64  `json:"requested_bytes"` // the allocation that failed
-	UsedBytes      int64  `json:"used_bytes"`      // device: reserved by this engine's allocator; host: resident
+	UsedBytes      int64  `json:"used_bytes"`      // device: reserved by this engine's allocator; host: resident memory
 	CapBytes       int64  `json:"cap_bytes"`       // device: MemoryCapBytes; host: the tightest of RLIMIT_AS and the cgroup's limit; 0 none
-	FreeBytes      int64  `json:"free_bytes"`      // of the device as the driver says; of the host
+	FreeBytes      int64  `json:"free_bytes"`      // free memory of the device, as the driver reports it, or of the host
 	TotalBytes     int64  `json:"total_bytes"`
 }
 
 func (e *Error) Error() string { return "engine: " + e.Message }
 
-// HelloParams opens the conversation.
+// HelloParams is the first call of a connection.
 type HelloParams struct {
 	Protocol int `json:"protocol"`
 }
 
-// HelloResult tells what the engine runs on.
+// HelloResult describes the engine's environment.
 type HelloResult struct {
 	Protocol int      `json:"protocol"`
 	Torch    string   `json:"torch"`
 	Python   string   `json:"python"`
-	BLAS     string   `json:"blas"`      // e.g. "openblas", "mkl", as far as torch tells
+	BLAS     string   `json:"blas"`      // such as "openblas" or "mkl", as far as torch reports it
 	CUDA     bool     `json:"cuda"`      // torch can use a CUDA device
-	Devices  []string `json:"devices"`   // names of CUDA devices, may be empty
+	Devices  []string `json:"devices"`   // names of CUDA devices; may be empty
 	RSSBytes int64    `json:"rss_bytes"` // of the interpreter with torch imported, before a model is loaded
 
-	AnonymousBytes int64 `json:"anonymous_bytes"` // of these, as in Memory
+	AnonymousBytes int64 `json:"anonymous_bytes"` // part of RSSBytes, as in Memory
 	PID            int   `json:"pid"`
 }
 
-// Interpreter is what of the engine's resident memory is the interpreter's, as of its memory now: what it began with,
-// and pages of files. A fork begins without its host's pages of libraries, and gets them back as it touches them.
+// Interpreter returns the interpreter's part of the engine's current resident memory: its anonymous memory at the
+// start, and all pages of files. A fork begins without its host's library pages, and gets them as it touches them.
 func (h HelloResult) Interpreter(now Memory) int64 {
 	return h.AnonymousBytes + now.RSSBytes - now.AnonymousBytes
 }
 
-// LoadParams loads a model and makes a fresh Adam for it.
+// LoadParams loads a model with a fresh Adam optimizer.
 type LoadParams struct {
-	ModelDir              string  `json:"model_dir"`   // holds config.json and *.safetensors; or config.json alone with RandomInit
-	RandomInit            bool    `json:"random_init"` // initialise as GPT-2 does (normal 0.02, residual projections scaled) from Seed
+	ModelDir              string  `json:"model_dir"`   // folder with config.json and *.safetensors; with RandomInit, config.json suffices
+	RandomInit            bool    `json:"random_init"` // initialize from Seed as GPT-2 does (normal 0.02, residual projections scaled)
 	Seed                  int64   `json:"seed"`
 	Device                string  `json:"device"`    // "cpu", "cuda", "cuda:N"
 	Precision             string  `json:"precision"` // fp32 tf32 bf16 fp16 (cpu: fp32), float64 for tests
-	Threads               int     `json:"threads"`   // intra-op CPU threads; 0 leaves torch's default
+	Threads               int     `json:"threads"`   // intra-op CPU threads; 0: torch's default
 	GradientCheckpointing bool    `json:"gradient_checkpointing"`
 	AdamBeta1             float64 `json:"adam_beta1"`
 	AdamBeta2             float64 `json:"adam_beta2"`
@@ -98,45 +98,45 @@ type LoadParams struct {
 	WeightDecay           float64 `json:"weight_decay"`      // decoupled (AdamW); 0 is Adam
 	MemoryCapBytes        int64   `json:"memory_cap_bytes"`  // CUDA allocator cap, 0 none
 	SelfTest              bool    `json:"self_test"`         // compare log-probabilities of the generate and the update path
-	OptimizerOffload      bool    `json:"optimizer_offload"` // Adam's moments live on the host, in pieces on the device during the step
-	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host; the next call that needs them brings them back
-	CUDAGraphs            bool    `json:"cuda_graphs"`       // decode in CUDA graphs, on CUDA
-	// Ranks > 1 are data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on the CPU (gloo).
-	// They share the work of generate and update; results are those of one rank.
+	OptimizerOffload      bool    `json:"optimizer_offload"` // keep Adam's moments on the host, and move them to the device in pieces during the step
+	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host; the next call that needs them moves them back
+	CUDAGraphs            bool    `json:"cuda_graphs"`       // decode in CUDA graphs; CUDA only
+	// Ranks > 1 is the number of data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on
+	// the CPU (gloo). They share the work of generate and update. Results equal those of one rank.
 	Ranks int `json:"ranks,omitempty"`
 }
 
 // LoadResult describes the loaded model.
 type LoadResult struct {
 	Architecture       string  `json:"architecture"` // "gpt2"
-	Parameters         int64   `json:"parameters"`   // tied weights counted once
+	Parameters         int64   `json:"parameters"`   // counts tied weights once
 	VocabSize          int     `json:"vocab_size"`
-	ContextLength      int     `json:"context_length"` // most tokens in prompt plus completion
+	ContextLength      int     `json:"context_length"` // maximum tokens of prompt plus completion
 	EOSTokenID         int     `json:"eos_token_id"`   // from config.json, -1 if it names none
 	Seconds            float64 `json:"seconds"`
 	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // largest |difference| of log-probabilities, in nats
-	SelfTestLimit      float64 `json:"self_test_limit"`        // what rounding explains; above it a load in full precision fails
+	SelfTestLimit      float64 `json:"self_test_limit"`        // largest difference that rounding explains; above it, a load in full precision fails
 	Memory             Memory  `json:"memory"`
 }
 
-// GenerateParams asks for NumGenerations completions of each prompt, all in one batch.
+// GenerateParams samples NumGenerations completions of each prompt, all in one batch.
 type GenerateParams struct {
-	Prompts        [][]int `json:"prompts"`         // P prompts of 1 or more token ids, unequal lengths allowed
+	Prompts        [][]int `json:"prompts"`         // P prompts of 1 or more token ids; lengths may differ
 	NumGenerations int     `json:"num_generations"` // G
-	MaxNewTokens   int     `json:"max_new_tokens"`  // prompt+new is cut at the context length
+	MaxNewTokens   int     `json:"max_new_tokens"`  // prompt plus completion is also limited by the context length
 	Temperature    float64 `json:"temperature"`     // > 0; 0 is greedy
-	TopK           int     `json:"top_k"`           // 0 off
-	TopP           float64 `json:"top_p"`           // 1 off
+	TopK           int     `json:"top_k"`           // 0: off
+	TopP           float64 `json:"top_p"`           // 1: off
 	EOSTokenID     int     `json:"eos_token_id"`    // -1: none
 	Seed           int64   `json:"seed"`            // the completions are a function of weights, prompts, options and Seed
-	MicroBatch     int     `json:"micro_batch"`     // most completions decoded at a time, 0: all; changes memory, not what is drawn
+	MicroBatch     int     `json:"micro_batch"`     // maximum completions decoded at a time, 0: all; changes memory, not the samples
 }
 
 // GenerateResult holds P·G completions, generation g of prompt p at index p·G+g.
 type GenerateResult struct {
-	Completions   [][]int     `json:"completions"` // the first EOS is included, nothing follows it
+	Completions   [][]int     `json:"completions"` // includes the first EOS, and nothing after it
 	Logprobs      [][]float64 `json:"logprobs"`    // of each sampled token at the sampling temperature, before top-k/top-p
-	Terminated    []bool      `json:"terminated"`  // ended with EOS rather than at the limit
+	Terminated    []bool      `json:"terminated"`  // ended with EOS, not at the limit
 	Entropy       float64     `json:"entropy"`     // mean over sampled tokens, nats
 	Seconds       float64     `json:"seconds"`
 	PrefillTokens int64       `json:"prefill_tokens"`
@@ -144,20 +144,20 @@ type GenerateResult struct {
 	Memory        Memory      `json:"memory"`
 }
 
-// Sequence is one completion of Prompts[Prompt] to learn from or to score.
+// Sequence is one completion of Prompts[Prompt] to train on or to score.
 type Sequence struct {
 	Prompt     int     `json:"prompt"`     // index into the call's prompts
-	Completion []int   `json:"completion"` // 1 or more token ids, EOS included where it was generated
+	Completion []int   `json:"completion"` // 1 or more token ids, with EOS if it was generated
 	Advantage  float64 `json:"advantage,omitempty"`
-	// OldLogprobs, when given (length of Completion), are the behavior policy's; when absent the sequence is treated as
-	// on-policy: the ratio is 1 on the first iteration, and on later ones is taken against the log-probabilities of the
-	// first.
+	// OldLogprobs has the behavior policy's log-probabilities, one per token of Completion. Without them the
+	// sequence counts as on-policy: the ratio is 1 in the first iteration, and later ones compare with the
+	// log-probabilities of the first.
 	OldLogprobs []float64 `json:"old_logprobs,omitempty"`
-	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in
-	// float32 as most engines compute them. They are compared with what the update computes before its first step, and
-	// change nothing.
+	// SamplingLogprobs has the log-probabilities with which this engine sampled the tokens of Completion, in
+	// float32 as most engines compute them. The update compares them with its own before its first step. They do
+	// not change the update.
 	SamplingLogprobs []float32 `json:"sampling_logprobs,omitempty"`
-	// External tells that another policy sampled it, whose log-probabilities OldLogprobs are.
+	// External marks a sequence of another policy, which OldLogprobs belong to.
 	External bool `json:"external,omitempty"`
 }
 
@@ -166,33 +166,33 @@ type UpdateParams struct {
 	Prompts       [][]int    `json:"prompts"`
 	Sequences     []Sequence `json:"sequences"`
 	LearningRate  float64    `json:"learning_rate"`
-	Temperature   float64    `json:"temperature"`  // logits are divided by it, as when sampling
-	Epsilon       float64    `json:"epsilon"`      // clip range below
-	EpsilonHigh   float64    `json:"epsilon_high"` // clip range above
+	Temperature   float64    `json:"temperature"`  // divides the logits, as in sampling
+	Epsilon       float64    `json:"epsilon"`      // lower clip range
+	EpsilonHigh   float64    `json:"epsilon_high"` // upper clip range
 	Delta         float64    `json:"delta"`        // bound of the ratio where the advantage is negative, above 1 + EpsilonHigh; 0: none
-	Beta          float64    `json:"beta"`         // weight of the KL to the weights as first loaded (k3 estimator); 0: none, no reference kept
+	Beta          float64    `json:"beta"`         // weight of the KL to the weights as loaded (k3 estimator); 0: none, and no reference is kept
 	NumIterations int        `json:"num_iterations"`
 	// LossType is TRL's: "bnpo" (mean over all completion tokens of the batch), "grpo" (mean over sequences of
 	// their token means) or "dr_grpo" (sum over tokens / (B · MaxCompletionLength)).
 	LossType            string  `json:"loss_type"`
 	MaxCompletionLength int     `json:"max_completion_length"` // for dr_grpo
 	MaxGradNorm         float64 `json:"max_grad_norm"`         // 0: no clipping
-	// MicroBatch is the most sequences in one forward pass on a device; it changes memory, never the update. On a CPU
-	// passes are as small as they can be without taking longer whatever it is, so that it changes nothing, not even
-	// rounding.
+	// MicroBatch is the maximum number of sequences in one forward pass on a device. It changes memory, never the
+	// update. On a CPU it changes nothing, not even rounding: passes there are always as small as possible without
+	// taking longer.
 	MicroBatch int `json:"micro_batch"`
-	// Correction says how External sequences with OldLogprobs are weighed: "" clips their ratios as any,
-	// CorrectionTapered and CorrectionFTIS weigh them by the policy as the update begins.
+	// Correction selects the weights of External sequences with OldLogprobs. "" clips their ratios like all others.
+	// CorrectionTapered and CorrectionFTIS weight them by the policy at the start of the update.
 	Correction string `json:"correction,omitempty"`
-	// Divergence is for CorrectionFTIS: above so many nats a token, mean of log mu - log pi, a sequence with a negative
-	// advantage is dropped.
+	// Divergence is for CorrectionFTIS. It drops a sequence with a negative advantage whose mean of log mu - log pi
+	// exceeds this number of nats a token.
 	Divergence float64 `json:"divergence,omitempty"`
 }
 
 // Values of UpdateParams.Correction.
 const (
-	CorrectionTapered = "tapered" // TOPR: weight 1 where the advantage is positive, else clip(pi/mu, 0, 1) of the whole sequence
-	CorrectionFTIS    = "ftis"    // F-TIS: each token's ratio, at most 2; negative ones far off are dropped
+	CorrectionTapered = "tapered" // TOPR: weight 1 if the advantage is positive, else clip(pi/mu, 0, 1) of the whole sequence
+	CorrectionFTIS    = "ftis"    // F-TIS: each token's ratio, at most 2; drops distant sequences with negative advantages
 )
 
 // UpdateResult reports the step. Means are over the same tokens as the loss, over all micro-batches.
@@ -202,8 +202,8 @@ type UpdateResult struct {
 	GradNorm    float64 `json:"grad_norm"`    // before clipping
 	Entropy     float64 `json:"entropy"`      // mean over computed completion tokens, nats
 	MeanLogprob float64 `json:"mean_logprob"` // mean log-probability of the computed completion tokens before the step
-	// Of the computed tokens with SamplingLogprobs, of which there are SamplingTokens: |log-probability before the
-	// first step - the one it was sampled with|, in nats. Both are 0 where there are none.
+	// |log-probability before the first step - log-probability when sampled|, in nats, over the SamplingTokens
+	// computed tokens with SamplingLogprobs. Both are 0 if there are none.
 	SamplingLogpDifferenceMax  float64 `json:"sampling_logp_difference_max"`
 	SamplingLogpDifferenceMean float64 `json:"sampling_logp_difference_mean"`
 	SamplingTokens             int64   `json:"sampling_tokens"`
@@ -211,15 +211,15 @@ type UpdateResult struct {
 	ClipLow  float64 `json:"clip_ratio_low"`
 	ClipHigh float64 `json:"clip_ratio_high"`
 
-	// Of the computed tokens of External sequences with OldLogprobs, of which there are ExternalTokens, in the first
-	// iteration: the share whose weight was clipped, and the effective sample size of the weights as a share of the
-	// tokens. 0 where there are none.
+	// Over the ExternalTokens computed tokens of External sequences with OldLogprobs, in the first iteration: the
+	// share with a clipped weight, and the effective sample size of the weights as a share of the tokens. Both are
+	// 0 if there are none.
 	ExternalClipRatio float64 `json:"external_clip_ratio"`
 	ExternalESS       float64 `json:"external_ess"`
-	ExternalDropped   int     `json:"external_dropped"` // sequences, by CorrectionFTIS
+	ExternalDropped   int     `json:"external_dropped"` // sequences that CorrectionFTIS dropped
 	ExternalTokens    int64   `json:"external_tokens"`
 
-	Steps             int     `json:"steps"`              // optimizer steps taken: 0 when every advantage is zero
+	Steps             int     `json:"steps"`              // optimizer steps taken; 0 if every advantage is zero
 	ComputedSequences int     `json:"computed_sequences"` // rows with a non-zero advantage
 	Tokens            int64   `json:"tokens"`             // positions in the forward passes of one iteration, padding excluded
 	Seconds           float64 `json:"seconds"`
@@ -234,58 +234,58 @@ type LogprobsParams struct {
 	MicroBatch  int        `json:"micro_batch"`
 }
 
-// LogprobsResult has one list a sequence, one number a completion token.
+// LogprobsResult has one list per sequence, with one number per completion token.
 type LogprobsResult struct {
 	Logprobs [][]float64 `json:"logprobs"`
 }
 
-// SaveParams writes the state under Path, atomically (temporary name, fsync, rename).
+// SaveParams writes the state to Path, atomically (temporary name, fsync, rename).
 type SaveParams struct {
 	Path string `json:"path"`
-	// Format "checkpoint" is one safetensors file with weights, Adam moments and step; "huggingface"
-	// is a directory with config.json and model.safetensors (weights alone).
+	// Format is "checkpoint", one safetensors file with weights, Adam moments and step, or "huggingface", a
+	// directory with config.json and model.safetensors (weights only).
 	Format string `json:"format"`
 	DType  string `json:"dtype"` // huggingface only: float32 or float16
-	// Metadata is kept in the checkpoint and given back by restore.
+	// Metadata is stored in the checkpoint, and restore returns it.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Background, for a "checkpoint": the answer comes as soon as the state has been copied, with Pending set, and the
-	// file is written while other calls are served; "saved" gives the result. Where the host's memory has no room for
-	// the copy it is written before the answer, without Pending. A second save, a restore and a load wait for it; exit
-	// and the end of stdin do not.
+	// Background applies to a "checkpoint". The engine answers with Pending as soon as it has copied the state, and
+	// writes the file while it serves other calls. The call "saved" returns the result. If host memory has no space
+	// for the copy, the engine writes the file before it answers, without Pending. A second save, a restore and a
+	// load wait for the file. Exit and the end of stdin do not.
 	Background bool `json:"background,omitempty"`
 }
 
-// SavedParams asks for the result of the background save. Its answer is a SaveResult, Pending while it is still being
-// written and Wait is not set; its error is that of the save. A bad request where there is none, or its result has been
-// given.
+// SavedParams requests the result of the background save. The answer is a SaveResult, with Pending if the file is
+// still being written and Wait is not set. An error is that of the save. The call is a bad request if there is no
+// background save, or if its result has already been returned.
 type SavedParams struct {
 	Wait bool `json:"wait"`
 }
 
-// SaveResult tells what was written.
+// SaveResult describes the written file.
 type SaveResult struct {
-	Pending    bool    `json:"pending,omitempty"` // nothing else is set but Pause
-	Pause      float64 `json:"pause"`             // seconds in which no other call could be served
+	Pending    bool    `json:"pending,omitempty"` // only Pause is set besides
+	Pause      float64 `json:"pause"`             // seconds without service for other calls
 	Bytes      int64   `json:"bytes"`
 	SHA256     string  `json:"sha256"`      // of the file
-	WeightHash string  `json:"weight_hash"` // sha256 over the weights' bytes in name order: equal weights, equal hash
+	WeightHash string  `json:"weight_hash"` // sha256 over the weights' bytes in name order: equal weights give equal hashes
 	Seconds    float64 `json:"seconds"`
 }
 
-// RestoreParams reads a "checkpoint" written for the same architecture; SHA256, when given, must match.
+// RestoreParams reads a "checkpoint" of the same architecture. A SHA256 must match the file's.
 type RestoreParams struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256,omitempty"`
 }
 
-// RestoreResult gives the metadata back.
+// RestoreResult has the metadata of SaveParams.
 type RestoreResult struct {
 	Metadata   map[string]string `json:"metadata"`
 	WeightHash string            `json:"weight_hash"`
-	Step       int64             `json:"step"` // Adam's
+	Step       int64             `json:"step"` // of Adam
 }
 
-// ConfigureParams changes memory settings of a loaded model; what is nil stays. It changes no result.
+// ConfigureParams changes memory settings of a loaded model. nil means no change. It does not change results.
 type ConfigureParams struct {
 	GradientCheckpointing *bool  `json:"gradient_checkpointing,omitempty"`
 	OptimizerOffload      *bool  `json:"optimizer_offload,omitempty"`
@@ -297,26 +297,27 @@ type ConfigureParams struct {
 // Memory is the memory of the engine's process. Device fields are zero on CPU.
 type Memory struct {
 	RSSBytes             int64 `json:"rss_bytes"`
-	PeakRSSBytes         int64 `json:"peak_rss_bytes"`  // since start
-	AnonymousBytes       int64 `json:"anonymous_bytes"` // of the resident ones those that are no pages of files, such as libraries
+	PeakRSSBytes         int64 `json:"peak_rss_bytes"`  // since the start
+	AnonymousBytes       int64 `json:"anonymous_bytes"` // resident memory without file-backed pages, such as libraries
 	DeviceAllocatedBytes int64 `json:"device_allocated_bytes"`
 	DeviceReservedBytes  int64 `json:"device_reserved_bytes"`
-	DevicePeakBytes      int64 `json:"device_peak_bytes"` // peak of reserved since load
-	DeviceFreeBytes      int64 `json:"device_free_bytes"` // of the whole device, as its driver says
+	DevicePeakBytes      int64 `json:"device_peak_bytes"` // peak of reserved memory since load
+	DeviceFreeBytes      int64 `json:"device_free_bytes"` // of the whole device, as its driver reports it
 	DeviceTotalBytes     int64 `json:"device_total_bytes"`
 
-	// Of the load, generate or update that this answers (0 in other answers): allocated on a device, resident on a CPU.
+	// Memory of the load, generate or update that this answers, 0 in other answers: allocated on a device, resident
+	// on a CPU.
 	CallBeginBytes int64 `json:"call_begin_bytes"`
 	CallPeakBytes  int64 `json:"call_peak_bytes"`
-	// The same of what the allocator has reserved: the bytes that the device has fewer free. At the begin that includes
-	// what earlier calls left cached.
+	// The same for the allocator's reserved memory, which is what the device has less free. CallBeginReservedBytes
+	// includes memory that earlier calls left cached.
 	CallBeginReservedBytes int64 `json:"call_begin_reserved_bytes"`
 	CallPeakReservedBytes  int64 `json:"call_peak_reserved_bytes"`
 }
 
-// CallTook is the most that the call took beyond loaded, the bytes that it keeps, weights and optimizer. Of a device it
-// counts what the call's reserved memory grew by, where that is more than its tensors: blocks are larger than what lies
-// in them. What was cached at the begin is not the call's.
+// CallTook is the call's peak beyond loaded, the bytes that it keeps (weights and optimizer). On a device it counts
+// the growth of the call's reserved memory if that exceeds its tensors, because blocks are larger than their
+// tensors. Memory that was cached at the beginning does not count.
 func (m Memory) CallTook(loaded int64) int64 {
 	return max(0, m.CallPeakBytes-loaded, m.CallPeakReservedBytes-max(m.CallBeginReservedBytes, loaded))
 }

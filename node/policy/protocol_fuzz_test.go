@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswers reads what a broken engine may write: lines end, and each answer is an error, a result of the call's
-// type, or nonsense that is told as such.
+// FuzzAnswers reads arbitrary output of a broken engine. Lines end, and each answer is an error, a result of the
+// call's type, or reported as invalid.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"result\":{\"completions\":[[1,2]],\"logprobs\":[[-0.5,null]],\"terminated\":[true]}}\n"))
 	f.Add([]byte("{\"id\":2,\"error\":{\"kind\":\"out_of_memory\",\"shortage\":{\"where\":\"device\"}}}\n{\"id\":-1,\"result\":null}\ntorn"))
@@ -37,7 +37,7 @@ func FuzzAnswers(f *testing.F) {
 			for _, result := range []any{
 				new(HelloResult), new(LoadResult), new(GenerateResult), new(UpdateResult), new(LogprobsResult), new(SaveResult), new(RestoreResult), new(Memory),
 			} {
-				_ = json.Unmarshal(response.Result, result) // no panic; what it refuses is ErrProtocol to the caller
+				_ = json.Unmarshal(response.Result, result) // must not panic; the caller gets ErrProtocol on an error
 			}
 		}
 		if read != len(data) {

@@ -10,26 +10,27 @@ import (
 	"time"
 )
 
-// ErrNoPython is returned by FindPython when no candidate can import torch.
+// ErrNoPython is returned by FindPython if no candidate can import torch.
 var ErrNoPython = errors.New("no Python with PyTorch found")
 
 // probeLimit bounds one candidate's import of torch, from a cold disk.
 const probeLimit = 90 * time.Second
 
-// Probe is what became of one candidate interpreter.
+// Probe is the result of trying one interpreter.
 type Probe struct {
 	Path   string `json:"path"`
 	Source string `json:"source"` // why it was tried
-	Torch  string `json:"torch"`  // torch's version, empty if it can't be imported
+	Torch  string `json:"torch"`  // torch's version, empty if the import failed
 	CUDA   bool   `json:"cuda"`   // torch was built for CUDA
 	Err    string `json:"error,omitempty"`
 }
 
-// FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is:
-// explicit (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, <home>/venv, then
-// python3 on PATH and /usr/bin/python3. ./.venv of the current folder is never run: the folder may be somebody else's.
+// FindPython returns the first interpreter that can import torch, and every probe on the way. The order is:
+// explicit (--python; no others if given), $SWARM_PYTHON (no others if given), an active virtual environment,
+// <home>/venv, then python3 on PATH and /usr/bin/python3. It never runs ./.venv of the current folder, because
+// another user may own the folder.
 //
-// probe tries one of them; nil: ProbePython.
+// probe tries one interpreter; nil: ProbePython.
 func FindPython(ctx context.Context, explicit, home string, getenv func(string) string, probe func(context.Context, string) Probe) (Probe, []Probe, error) {
 	if probe == nil {
 		probe = ProbePython
@@ -44,7 +45,8 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 			}
 			continue
 		}
-		// The engine runs in a folder of its own. Links stay: an interpreter finds its virtual environment by its name.
+		// The engine runs in another folder, so the path must be absolute. Do not resolve links: an interpreter
+		// finds its virtual environment by its name.
 		if path, err = filepath.Abs(path); err != nil {
 			return Probe{}, probes, fmt.Errorf("%s: %w", c.Path, err)
 		}
@@ -77,7 +79,7 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 
 type candidate struct {
 	Path, Source string
-	must         bool // named by the user: say when it isn't there
+	must         bool // named by the user: report it if it does not exist
 }
 
 func candidates(explicit, home string, getenv func(string) string) []candidate {
@@ -102,7 +104,7 @@ func candidates(explicit, home string, getenv func(string) string) []candidate {
 	)
 }
 
-// unasked names the interpreter of ./.venv, where there is one that was not tried, without running it.
+// unasked returns the interpreter of ./.venv, if it exists and was not tried, without running it.
 func unasked(tried map[string]bool) []Probe {
 	const relative = ".venv/bin/python3"
 	path, err := filepath.Abs(relative)
@@ -115,14 +117,14 @@ func unasked(tried map[string]bool) []Probe {
 	return []Probe{{Path: path, Source: "./.venv", Err: "not run unasked, name it: --python " + relative}}
 }
 
-// ProbePython has an interpreter import torch.
+// ProbePython makes an interpreter import torch.
 func ProbePython(ctx context.Context, path string) Probe {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	const script = "import torch,sys\nprint('torch', torch.__version__, int(torch.version.cuda is not None))"
 	cmd := exec.CommandContext(ctx, path, "-c", script)
 	cmd.WaitDelay = time.Second
-	cmd.Dir = "/" // with -c Python imports from the current folder, and that may hold a torch of its own
+	cmd.Dir = "/" // with -c Python imports from the current folder, which may hold a file named torch
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -144,7 +146,7 @@ func ProbePython(ctx context.Context, path string) Probe {
 	return Probe{Path: path, Err: reason}
 }
 
-// lastLine is what a failed import of Python's says of itself.
+// lastLine returns the last line, where Python states why an import failed.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// fakePython writes an interpreter that says it has the torch of that version, or has none for "".
+// fakePython writes an interpreter that reports this torch version, or none for "".
 func fakePython(t *testing.T, path, torch string) string {
 	t.Helper()
 	script := "#!/bin/sh\necho 'torch " + torch + " 1'\n"
@@ -23,7 +23,7 @@ func fakePython(t *testing.T, path, torch string) string {
 	return path
 }
 
-// environment is a getenv of a map.
+// environment returns a getenv for a map.
 func environment(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
@@ -56,7 +56,7 @@ func TestFindPythonOrder(t *testing.T) {
 	}
 }
 
-// A folder that was cloned may hold a .venv of somebody else's: it runs only where the user names or activates it.
+// A cloned folder may contain another user's .venv. It runs only if the user names or activates it.
 func TestTheVirtualEnvironmentOfTheCurrentFolderIsNotRunUnasked(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -85,7 +85,7 @@ func TestTheVirtualEnvironmentOfTheCurrentFolderIsNotRunUnasked(t *testing.T) {
 	require.Equal(t, path, found.Path)
 }
 
-// What the user names is the only candidate.
+// An interpreter that the user names is the only candidate.
 func TestFindPythonNamed(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := fakePython(t, filepath.Join(dir, "good"), "2.0"), fakePython(t, filepath.Join(dir, "bad"), "")
@@ -117,7 +117,7 @@ func TestFindPythonNamed(t *testing.T) {
 	}
 }
 
-// A relative --python is relative to where the user is, not to where the engine runs.
+// A relative --python is relative to the user's folder, not to the engine's.
 func TestFindPythonRelative(t *testing.T) {
 	options, _ := fake(t, `if [ "$1" = -c ]; then echo 'torch 2.0 0'; exit; fi`+"\n"+greet+"read -r line")
 	t.Chdir(filepath.Dir(options.Python))
@@ -130,7 +130,7 @@ func TestFindPythonRelative(t *testing.T) {
 	engine.Close()
 }
 
-// What lies in the user's folder is not what the engine will import.
+// A torch.py in the user's folder is not the torch that the engine imports.
 func TestFindPythonIgnoresTheCurrentFolder(t *testing.T) {
 	python := lab.Options(t).Python
 	dir := t.TempDir()

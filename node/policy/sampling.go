@@ -2,8 +2,8 @@ package policy
 
 import "slices"
 
-// WithSampling is the update with the log-probabilities that its first sequences were sampled with, a list each. A
-// sequence whose list is missing, or which an engine does not compute, gets none.
+// WithSampling returns the update with sampling log-probabilities for its first sequences, one list each. A
+// sequence with no list, or that an engine does not compute, gets none.
 func (p UpdateParams) WithSampling(logprobs [][]float64) UpdateParams {
 	p.Sequences = slices.Clone(p.Sequences)
 	for i := range min(len(logprobs), len(p.Sequences)) {
@@ -15,7 +15,8 @@ func (p UpdateParams) WithSampling(logprobs [][]float64) UpdateParams {
 	return p
 }
 
-// SinglePrecision rounds to float32, which changes nothing of what an engine computed in it. nil stays nil.
+// SinglePrecision rounds to float32. This does not change numbers that an engine computed in float32. nil stays
+// nil.
 func SinglePrecision(list []float64) []float32 {
 	if list == nil {
 		return nil

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/requests.jsonl anew")
 
-// requests are one of every call, no field of which is left at its zero. The engine's tests parse the same lines.
+// requests returns one request of every call, with no field at its zero value. The engine's tests parse the same
+// lines.
 func requests() []policy.Request {
 	prompts := [][]int{{72, 105}, {7}}
 	sequences := []policy.Sequence{
@@ -78,8 +79,8 @@ func TestRequestVectors(t *testing.T) {
 	require.Equal(t, string(want), got.String())
 }
 
-// TestAnswerVectors reads an answer to each of the requests: every field the engine sends has its place, and no field
-// of ours is one that the engine doesn't send.
+// TestAnswerVectors reads an answer to each of the requests. The result types must have exactly the fields that the
+// engine sends.
 func TestAnswerVectors(t *testing.T) {
 	results := map[string]any{
 		"hello": &policy.HelloResult{}, "load": &policy.LoadResult{}, "generate": &policy.GenerateResult{}, "update": &policy.UpdateResult{},

@@ -13,31 +13,31 @@ import (
 const (
 	defaultStallLimit = 5 * time.Minute
 	watchPeriod       = time.Second
-	stopPatience      = 5 * time.Second        // that an engine may be stopped before it is continued, and again before it is killed
+	stopPatience      = 5 * time.Second        // time that an engine may be stopped before it is continued, and again before it is killed
 	leastWork         = 500 * time.Millisecond // processor time that counts as progress
-	clockTick         = 10 * time.Millisecond  // of /proc's times: USER_HZ is 100 on every Linux that Go runs on
+	clockTick         = 10 * time.Millisecond  // resolution of /proc's times: USER_HZ is 100 on every Linux that Go runs on
 )
 
-// patient are the calls that wait for disks: they may take no processor time for long.
+// patient lists the calls that wait for disks. They may use no processor time for long.
 var patient = map[string]bool{"hello": true, "load": true, "save": true, "saved": true, "restore": true}
 
-// watch observes the engine's processes during one call and reports a stall: when one is stopped (SIGSTOP, a debugger)
-// and can't be continued, or when they use no processor time. It knows only what /proc says; where there is none it
-// sees nothing.
+// watch observes the engine's processes during one call and reports a stall: a process is stopped (SIGSTOP, a
+// debugger) and cannot be continued, or the processes use no processor time. It reads /proc. Without /proc it
+// detects nothing.
 type watch struct {
-	pid     int // the leader of the engine's group, our child that hasn't been waited for
+	pid     int // leader of the engine's group, a child that has not been waited for
 	limit   time.Duration
 	every   time.Duration
 	patient bool
 	wake    func()       // sends the group SIGCONT
-	trouble func(string) // what was done about a stop
+	trouble func(string) // receives a line after a stop was handled
 
-	seen      time.Time     // the last look
-	stopped   time.Time     // since when one of them is stopped, or was continued for it; zero: none is
-	continued bool          // for this stop: one more means that it was in vain, unless they worked in between
-	wokenAt   time.Duration // what they had used when they were continued
-	worked    time.Time     // since when they have used less than leastWork
-	used      time.Duration // what they had used then
+	seen      time.Time     // time of the last check
+	stopped   time.Time     // start of a stop, or time of its SIGCONT; zero: not stopped
+	continued bool          // SIGCONT was sent for this stop: a second stop without work in between means that it failed
+	wokenAt   time.Duration // processor time at the SIGCONT
+	worked    time.Time     // start of the period with less than leastWork
+	used      time.Duration // processor time at that start
 }
 
 // look returns why the engine must be killed, or nil.
@@ -47,7 +47,7 @@ func (w *watch) look(now time.Time) error {
 		return nil
 	}
 	if gap := now.Sub(w.seen); w.seen.IsZero() || gap > 5*w.every+stopPatience/2 {
-		w.stopped, w.continued, w.worked = time.Time{}, false, now // nobody was looking: we were stopped ourselves, or the machine slept
+		w.stopped, w.continued, w.worked = time.Time{}, false, now // no check for long: this process was stopped, or the machine slept
 	}
 	w.seen = now
 	if err := w.lookForStop(processes, now); err != nil {
@@ -65,7 +65,7 @@ func (w *watch) lookForStop(processes []process, now time.Time) error {
 		}
 	}
 	if w.continued && used > w.wokenAt+clockTick {
-		w.stopped, w.continued = time.Time{}, false // it woke; if it is stopped now, that is another stop
+		w.stopped, w.continued = time.Time{}, false // it ran after the SIGCONT: a present stop is a new one
 	}
 	switch {
 	case found == nil:
@@ -89,7 +89,7 @@ func (w *watch) lookForWork(processes []process, now time.Time) error {
 	used := totalUsed(processes)
 	waits := w.patient
 	for _, p := range processes {
-		waits = waits || p.state == 'D' // in the kernel, for a disk or a device
+		waits = waits || p.state == 'D' // in the kernel, waiting for a disk or a device
 	}
 	if waits || used < w.used || used-w.used >= leastWork {
 		w.worked, w.used = now, used
@@ -101,12 +101,12 @@ func (w *watch) lookForWork(processes []process, now time.Time) error {
 	return nil
 }
 
-// process is what /proc/PID/stat says of one.
+// process is a process's state in /proc/PID/stat.
 type process struct {
 	pid   int
 	group int
 	state byte
-	used  time.Duration // processor time, in user mode and in the kernel
+	used  time.Duration // processor time in user mode and in the kernel
 }
 
 func totalUsed(processes []process) (used time.Duration) {
@@ -116,7 +116,7 @@ func totalUsed(processes []process) (used time.Duration) {
 	return used
 }
 
-// Processes are the pids of an engine, given its own: itself, and those of its further ranks.
+// Processes returns the pids of an engine: its own and those of its other ranks.
 func Processes(engine int) (pids []int) {
 	for _, p := range group(engine) {
 		pids = append(pids, p.pid)
@@ -124,7 +124,7 @@ func Processes(engine int) (pids []int) {
 	return pids
 }
 
-// group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with
+// group returns the engine's process and those of its children that are in its group: the ranks of an engine with
 // several.
 func group(leader int) []process {
 	first, ok := readProcess(leader)
@@ -153,13 +153,14 @@ func readProcess(pid int) (process, bool) {
 	return parseProcess(pid, data)
 }
 
-// processState is the letter of proc(5) for what a process does; false where there is none.
+// processState returns the state letter of proc(5), false if there is no such process.
 func processState(pid int) (byte, bool) {
 	p, ok := readProcess(pid)
 	return p.state, ok
 }
 
-// parseProcess reads a line of proc(5): "pid (name) state ppid pgrp … utime stime …", where the name may hold anything.
+// parseProcess parses a line of proc(5): "pid (name) state ppid pgrp … utime stime …". The name may contain any
+// characters.
 func parseProcess(pid int, stat []byte) (process, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
@@ -174,7 +175,7 @@ func parseProcess(pid int, stat []byte) (process, bool) {
 	return process{pid: pid, group: group, state: fields[0][0], used: time.Duration(user+system) * clockTick}, true
 }
 
-// newWatch watches one call.
+// newWatch returns a watch for one call.
 func (e *Engine) newWatch(call string) *watch {
 	return &watch{
 		pid: e.PID(), limit: e.opts.StallLimit, every: e.opts.every, patient: patient[call],

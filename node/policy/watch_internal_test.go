@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Work in any process of the group counts, and so does a wait in the kernel; a call that waits for disks is never idle.
+// Work in any process of the group counts, and so does a wait in the kernel. A call that waits for disks is never
+// idle.
 func TestLookForWork(t *testing.T) {
 	began := time.Now()
 	second := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -55,8 +56,7 @@ func TestLookForWork(t *testing.T) {
 	}
 }
 
-// A stop that comes right after another was ended is a stop of its own if the engine has worked in between, and the
-// same one if it hasn't.
+// A stop right after a SIGCONT is a new stop if the engine has worked in between, and the same stop if it has not.
 func TestWatchTellsTwoStopsFromOne(t *testing.T) {
 	began := time.Now()
 	for _, works := range []bool{true, false} {
@@ -80,12 +80,13 @@ func TestWatchTellsTwoStopsFromOne(t *testing.T) {
 	}
 }
 
-// After nobody has looked for long (we were stopped too, or the machine slept), an engine gets its whole time again.
+// After a long time without checks (this process was stopped, or the machine slept), the engine gets its full time
+// again.
 func TestWatchThatDidNotLookHoldsNothingAgainstTheEngine(t *testing.T) {
 	began := time.Now()
 	w := &watch{pid: os.Getpid(), limit: 10 * time.Second, every: time.Second, trouble: func(string) {}}
 	require.NoError(t, w.look(began))
-	w.used, w.worked = time.Hour, began // whatever it had used: it is idle from here
+	w.used, w.worked = time.Hour, began // idle from here, whatever it had used
 	processes := group(w.pid)
 	require.NotEmpty(t, processes)
 	w.used = processes[0].used

@@ -12,9 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
 
-const glance = 20 * time.Millisecond // between two looks of a watch in tests
+const glance = 20 * time.Millisecond // interval of a watch's checks in tests
 
-// watched starts a fake engine with an impatient watch; what the watch says goes to the returned channel.
+// watched starts a fake engine with an impatient watch. The returned channel receives the watch's messages.
 func watched(t *testing.T, script string, stallLimit time.Duration) (*policy.Engine, chan string) {
 	t.Helper()
 	options, _ := fake(t, script)
@@ -61,7 +61,7 @@ func TestIdleEngineIsKilledUnlessItWaitsForADisk(t *testing.T) {
 	policytest.Gone(t, engine.PID())
 }
 
-// An engine that closes a pipe and lives on can't be talked to any more.
+// An engine that closes a pipe and continues can no longer be used.
 func TestEngineThatClosesAPipeIsKilled(t *testing.T) {
 	cases := []struct{ name, script, says string }{
 		{"stdout in a call", "read -r line; exec >&-; exec sleep 60", "it closed its stdout"},
@@ -73,7 +73,7 @@ func TestEngineThatClosesAPipeIsKilled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			engine, _ := watched(t, greet+c.script, 0)
 			began := time.Now()
-			// More than the pipe holds: a closed stdin shows while the request is being written.
+			// A request larger than the pipe, so that a closed stdin shows while it is being written.
 			_, err := engine.Generate(t.Context(), policy.GenerateParams{Prompts: [][]int{make([]int, 1<<20)}})
 			require.ErrorIs(t, err, policy.ErrProtocol)
 			require.ErrorContains(t, err, c.says)
@@ -85,7 +85,7 @@ func TestEngineThatClosesAPipeIsKilled(t *testing.T) {
 	}
 }
 
-// A real engine that is stopped while it generates goes on where it was.
+// A real engine that is stopped while it generates continues with the same result.
 func TestStopChangesNoResult(t *testing.T) {
 	options := lab.Options(t)
 	var troubles atomic.Int64
@@ -112,7 +112,8 @@ func TestStopChangesNoResult(t *testing.T) {
 			require.NoError(t, err)
 			running = false
 		case <-time.After(10 * time.Millisecond):
-			// It has worked since it was continued: a stop before that can't be told from one that SIGCONT doesn't end.
+			// It has worked since the SIGCONT: an earlier stop could not be told from one that SIGCONT does not
+			// end.
 			if now := policy.Used(engine.PID()); stops < 2 && troubles.Load() == int64(stops) && now >= used+50*time.Millisecond {
 				require.NoError(t, syscall.Kill(engine.PID(), syscall.SIGSTOP))
 				stops, used = stops+1, now

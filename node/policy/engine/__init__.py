@@ -1,7 +1,8 @@
-"""The engine: a small child process that holds one language model, samples from it and trains it with GRPO.
+"""The engine: a small child process that holds one language model, samples from it and trains it with
+GRPO.
 
-It speaks the line protocol of node/policy/protocol.go on stdin and stdout (`python3 -u -m engine`) and knows tensors
-and token ids only: no text, no tasks, no rewards. It needs PyTorch 1.13 or later (on CUDA 2.1, whose attention takes
-a mask without holding all scores) and the standard library, nothing else. Importing this package imports no torch;
-`environment.prepare` must run before torch is first imported.
+It serves the line protocol of node/policy/protocol.go on stdin and stdout (`python3 -u -m engine`). It
+handles only tensors and token ids: no text, no tasks, no rewards. It needs only the standard library and
+PyTorch 1.13 or later. On CUDA it needs 2.1, whose attention accepts a mask without storing all scores.
+Importing this package does not import torch. Call `environment.prepare` before the first import of torch.
 """

@@ -1,7 +1,8 @@
-"""Entry point: `python3 -u -m engine`. Sets up signals and CPU settings, and only then imports torch.
+"""Entry point: `python3 -u -m engine`. Sets up signals and CPU settings before it imports torch.
 
-Rank 0 starts the other ranks of an engine with `--rank R --ranks K --store FD` (ranks.py). `--host FD` makes the process an
-engine host that takes requests for engines from the socket FD (host.py); `--python` is the interpreter's name as its clients know it.
+Rank 0 starts the other ranks of an engine with `--rank R --ranks K --store FD` (ranks.py). With `--host FD`
+the process is an engine host that serves requests for engines on the socket FD (host.py). `--python` is the
+interpreter's path as its clients know it.
 """
 
 import argparse
@@ -19,8 +20,8 @@ def main():
     parser.add_argument("--host", type=int, default=-1)
     parser.add_argument("--python", default="")
     arguments = parser.parse_args()
-    # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job: the parent, which
-    # needs the engine for a last checkpoint, decides when it stops.
+    # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job. The parent
+    # decides when the engine stops, because it needs the engine for a last checkpoint.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     given = dict(os.environ)

@@ -1,11 +1,12 @@
 """Adam (Kingma & Ba 2015) with decoupled weight decay (AdamW, Loshchilov & Hutter 2019), on flat buffers.
 
-The same arithmetic as torch.optim.Adam and AdamW, in place: torch's fused kernel on CUDA, elsewhere in pieces that
-stay in the processor's cache. All memory of a step is there before the step changes anything; and the import of
-torch's compiler is spared, which torch.optim pulls in on torch 2.
+The arithmetic is that of torch.optim.Adam and AdamW, in place: with torch's fused kernel on CUDA, elsewhere
+in pieces that fit the processor's cache. A step allocates all its memory before it changes anything. The
+module does not import torch.optim, which imports torch's compiler on torch 2.
 
-With offload the moments live on the host and pass through the device in pieces during the step: 8 bytes a parameter
-less on the device, against 4 · STAGE elements of it while the step lasts. The arithmetic, and so the weights, are the same.
+With offload the moments stay on the host and pass through the device in pieces during the step. This saves 8
+bytes a parameter on the device and needs 4 · STAGE elements of it during the step. The arithmetic, and so the
+weights, are the same.
 """
 
 import math
@@ -16,9 +17,9 @@ import torch
 from .offload import Stage, host_empty
 from .shortage import is_out_of_memory
 
-_PIECE = {"cpu": 1 << 16, "cuda": 1 << 24}  # elements worked on at a time, without the fused kernel
-STAGE = {"cpu": 1 << 16, "cuda": 1 << 23}  # elements on the device at a time, of each moment and twice, with offload
-FUSED = ("cuda",)  # devices whose fused kernel is used; the CPU's, from torch 2.4, is no faster than pieces
+_PIECE = {"cpu": 1 << 16, "cuda": 1 << 24}  # elements computed at a time, without the fused kernel
+STAGE = {"cpu": 1 << 16, "cuda": 1 << 23}  # with offload, elements on the device at a time, of each moment, double-buffered
+FUSED = ("cuda",)  # devices for which the fused kernel is used; the CPU's (torch 2.4 or later) is no faster than pieces
 
 
 class Adam:
@@ -35,24 +36,28 @@ class Adam:
         self.exp_avg = self.exp_avg_sq = None
 
     def prepare(self, like, device=None):
-        """Allocates moments for a parameter buffer shaped like this one, whose step runs on device, if there are none."""
+        """Allocates moments for a parameter buffer of this shape if there are none. Steps run on device."""
         if self.exp_avg is None:
             device = device or like.device
             first, second = (host_empty(like, device) if self.offload else torch.empty_like(like) for _ in range(2))
             self.exp_avg, self.exp_avg_sq = first.zero_(), second.zero_()
 
     def park(self, device):
-        """Moves moments from device to the host, if they are there."""
+        """Moves moments from device to the host, if they are on device."""
         if self.exp_avg is not None and not self.offload and self.exp_avg.device == device:
             self._move(lambda tensor: host_empty(tensor, device))
 
     def unpark(self, device):
-        """Moves moments back to device, if they belong there. Running out of memory leaves them where they were."""
+        """Moves moments back to device, unless they are offloaded. If memory runs out, they stay on the
+        host.
+        """
         if self.exp_avg is not None and not self.offload and self.exp_avg.device != device:
             self._move(lambda tensor: torch.empty_like(tensor, device=device))
 
     def set_offload(self, offload, device):
-        """Switches offload: on, the moments move to the host now; off, `unpark` brings them back before the next step."""
+        """Switches offload. On: the moments move to the host immediately. Off: `unpark` moves them back
+        before the next step.
+        """
         if offload:
             self.park(device)
         self.offload = offload
@@ -62,13 +67,14 @@ class Adam:
         self.exp_avg, self.exp_avg_sq = first.copy_(self.exp_avg), second.copy_(self.exp_avg_sq)
 
     def step(self, parameter, gradient, learning_rate):
-        """One update of parameter [n] in place from gradient [n]. `prepare` must have run."""
+        """Updates parameter [n] in place from gradient [n]. Call `prepare` first."""
         self.ready(parameter)(gradient, learning_rate)
 
     def ready(self, parameter):
-        """Takes all memory of a step on parameter [n] and returns it as a function (gradient, learning_rate).
+        """Allocates all memory of a step on parameter [n] and returns the step as a function (gradient,
+        learning_rate).
 
-        So memory that runs out does so before anything has changed.
+        So a shortage of memory shows before anything has changed.
         """
         work = self._fused_step(parameter) if self._has_fused(parameter) else self._plain_step(parameter)
         stage = None
@@ -86,7 +92,7 @@ class Adam:
         return step
 
     def _plain_step(self, parameter):
-        """Returns a function that updates any stretch of the buffers, piece by piece."""
+        """Returns a function that updates any slice of the buffers, piece by piece."""
         piece = _PIECE[parameter.device.type]
         room = torch.empty_like(parameter[:piece])
 
@@ -107,11 +113,11 @@ class Adam:
         return work
 
     def _fused_step(self, parameter):
-        """The same with torch's fused kernel, which no public function offers without the rest of torch.optim."""
+        """The same with torch's fused kernel, which has no public function outside torch.optim."""
         step = torch.full((1,), self.step_count + 1.0, dtype=torch.float32, device=parameter.device)
 
         def work(parameter, gradient, exp_avg, exp_avg_sq, learning_rate):
-            if self.weight_decay:  # by hand: torch 1.13 has no fused AdamW, and this is all that it adds
+            if self.weight_decay:  # by hand: torch 1.13 has no fused AdamW, and decay is all that AdamW adds
                 parameter.mul_(1 - learning_rate * self.weight_decay)
             torch._fused_adam_(
                 [parameter], [gradient], [exp_avg], [exp_avg_sq], [], [step], lr=learning_rate, beta1=self.beta1, beta2=self.beta2,
@@ -121,7 +127,7 @@ class Adam:
         return work
 
     def _has_fused(self, parameter):
-        """Whether the fused kernel is there and takes these arguments: tried once, on a few numbers."""
+        """Whether the fused kernel exists and accepts these arguments. Tested once, on a few numbers."""
         if self._fused is None:
             self._fused = parameter.device.type in FUSED
             if self._fused:

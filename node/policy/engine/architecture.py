@@ -1,4 +1,6 @@
-"""From a model directory's config.json to a model of its architecture. Raises EngineError("model") for all else."""
+"""Makes a model from a model directory's config.json. Raises EngineError("model") for unknown or invalid
+ones.
+"""
 
 import json
 import os
@@ -8,18 +10,18 @@ import torch
 from . import gpt2, llama
 from .protocol import MODEL, EngineError
 
-# Hugging Face's model_type -> (its config parser, its model).
+# Hugging Face's model_type -> (config parser, model class).
 ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2)}
 ARCHITECTURES.update(dict.fromkeys(llama.CLASSES, (llama.parse_config, llama.Llama)))
 
 
 def make_model(config, device="cpu", dtype=torch.float32):
-    """A model of config's architecture; its weights are not set."""
+    """Returns a model of config's architecture, with uninitialized weights."""
     return ARCHITECTURES[config.architecture][1](config, device, dtype)
 
 
 def read_config(directory):
-    """Reads config.json; returns (the architecture's Config, the whole JSON object)."""
+    """Reads config.json. Returns (the architecture's Config, the whole JSON object)."""
     path = os.path.join(directory, "config.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -32,7 +34,7 @@ def read_config(directory):
 
 
 def parse_config(raw, path):
-    """path names the file in errors."""
+    """Parses the JSON object of a config.json. path names the file in errors."""
     fields = Fields(raw, path)
     known = raw.get("model_type")
     if not isinstance(known, str) or known not in ARCHITECTURES:
@@ -41,7 +43,7 @@ def parse_config(raw, path):
 
 
 class Fields:
-    """Takes checked values out of a config.json's object."""
+    """Reads checked values from a config.json's object."""
 
     def __init__(self, raw, path):
         self.raw = raw
@@ -51,7 +53,7 @@ class Fields:
         return EngineError(MODEL, f"{self._path}: {text}")
 
     def integer(self, *names, default=None):
-        """A positive integer: the first of the names that is there."""
+        """A positive integer: the value of the first name that is set."""
         for name in names:
             value = self.raw.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31:
@@ -71,13 +73,13 @@ class Fields:
         return float(value)
 
     def required_number(self, name):
-        """A number above 0 that has to be there."""
+        """A required number above 0."""
         if self.raw.get(name) is None:
             raise self.error(f"{name} is missing")
         return self.number(name, None)
 
     def inner(self, name):
-        """The fields of an object within."""
+        """The fields of a nested object."""
         if not isinstance(self.raw[name], dict):
             raise self.error(f"{name} must be an object")
         return Fields(self.raw[name], f"{self._path}: {name}")
@@ -93,20 +95,20 @@ class Fields:
         return self.number(name, default, 0, 1)
 
     def choice(self, name, meanings, default):
-        """The meaning of a name among those known."""
+        """The entry of meanings for the value of a name."""
         value = self.raw.get(name, default)
         if not isinstance(value, str) or value not in meanings:
             raise self.error(f"{name} {value!r} is not supported")
         return meanings[value]
 
     def require(self, **known):
-        """Refuses a flag that is there with another value than the one this engine knows."""
+        """Refuses a flag with another value than the supported one."""
         for name, value in known.items():
             if self.raw.get(name, value) is not value:
                 raise self.error(f"{name} = {self.raw[name]!r} is not supported")
 
     def eos_token_id(self, vocab_size):
-        """The first where there are several; -1 where there is none."""
+        """The first id if there are several, -1 if there is none."""
         eos = self.raw.get("eos_token_id")
         if isinstance(eos, list):
             eos = eos[0] if eos else None

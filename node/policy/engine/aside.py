@@ -1,14 +1,18 @@
-"""Work done beside the caller's, in order, on one thread: hashing while a file is written. Must not import torch."""
+"""Runs functions on one background thread, in order, such as hashing while a file is written. Must not
+import torch.
+"""
 
 import _thread
 import queue
 from concurrent.futures import Future
 
-GRACE = 5.0  # seconds within which a new thread must have begun
+GRACE = 5.0  # seconds within which a new thread must have started
 
 
 class Aside:
-    """A context manager. Where the system gives no thread (a limit on memory, on tasks), work is done at once instead."""
+    """A context manager. If the system gives no thread (a limit on memory or tasks), `do` runs functions
+    at once.
+    """
 
     def __init__(self):
         self._jobs = queue.SimpleQueue()
@@ -18,13 +22,13 @@ class Aside:
         return self
 
     def __exit__(self, *_):
-        """Returns when all that was asked for has been done."""
+        """Returns when all functions have run."""
         self._jobs.put(None)
         if self._thread is not None:
             self._thread.join()
 
     def do(self, function, *arguments):
-        """The function's Future. Arguments are held until it has run."""
+        """Returns the function's Future. Holds the arguments until it has run."""
         future = Future()
         if self._thread is None:
             _fulfil(future, function, arguments)
@@ -49,12 +53,15 @@ def _fulfil(future, function, arguments):
 
 
 class Task:
-    """A function on a thread of its own. threading.Thread won't do where memory is short: its start() waits for ever for a thread that had none
-    to begin with (CPython 3.11; its new thread raises before it sets the event that start() waits for)."""
+    """A function on its own thread, for use when memory is short.
+
+    threading.Thread does not work then: its start() waits forever for a thread that failed to start (CPython
+    3.11, where the new thread raises before it sets the event that start() waits for).
+    """
 
     def __init__(self, function, arguments):
         self._function, self._arguments = function, arguments
-        self._claim = _thread.allocate_lock()  # whoever takes it decides: the thread to run, the caller to do without
+        self._claim = _thread.allocate_lock()  # the owner decides: the thread to run the function, or the caller to run without it
         self._busy = _thread.allocate_lock()  # held until the function has returned; releasing a lock needs no memory
         self._busy.acquire()
         self._begun = _thread.allocate_lock()
@@ -71,7 +78,7 @@ class Task:
             self._busy.release()
 
     def begin(self):
-        """False where the system gave no thread within GRACE: the function does not run then."""
+        """Returns False if the system gave no thread within GRACE. The function does not run then."""
         _thread.start_new_thread(self.run, ())
         return self._begun.acquire(timeout=GRACE) or not self._claim.acquire(blocking=False)
 
@@ -84,7 +91,7 @@ class Task:
 
 
 def start(function, *arguments):
-    """A running Task, or None where the system gives no thread."""
+    """Returns a running Task, or None if the system gives no thread."""
     try:
         task = Task(function, arguments)
         return task if task.begin() else None

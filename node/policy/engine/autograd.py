@@ -1,7 +1,8 @@
-"""What the engine adds to torch's autograd: a backward pass that begins with a given gradient, blocks that are computed
-again, products that add to their weight's gradient in place, and the same bits each time on CUDA.
+"""Additions to torch's autograd.
 
-torch's own ways to the first two import its compiler, from torch 2.1 on: 50 to 170 MB in every engine, for nothing.
+A backward pass that begins with a given gradient, recomputed blocks, products that add to their weight's
+gradient in place, and bit-identical results on CUDA. torch's own functions for the first two import its
+compiler from torch 2.1 on, which would cost every engine 50 to 170 MB.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 
 
 def given(h, gradient):
-    """A scalar whose gradient by h is `gradient`: to run the backward pass of h from."""
+    """A scalar with the gradient `gradient` with respect to h, to start the backward pass of h."""
     return _Given.apply(h, gradient)
 
 
@@ -27,14 +28,17 @@ class _Given(torch.autograd.Function):
 
 
 class Recomputed(torch.autograd.Function):
-    """Gradient checkpointing (Chen et al. 2016): keeps a function's input alone, and runs it once more for the backward pass.
+    """Gradient checkpointing (Chen et al. 2016): stores only a function's input, and runs the function
+    again in the backward pass.
 
-    Gradients of the leaves that it uses are added to theirs, as in any backward pass.
+    It adds to the gradients of the leaves that the function uses, as any backward pass does.
     """
 
     @staticmethod
     def forward(ctx, x, function, context):
-        """function(x), which makes its own graph when it runs within context() once more."""
+        """Returns function(x). The backward pass runs it again within context(), where it builds its own
+        graph.
+        """
         ctx.save_for_backward(x)
         ctx.again = function, context
         return function(x)
@@ -52,13 +56,15 @@ class Recomputed(torch.autograd.Function):
 
 
 class InPlace(torch.autograd.Function):
-    """A product with a leaf, whose gradient the backward pass adds to the leaf's in the product's own kernel: autograd would
-    make it first, in as much memory again, and add it then."""
+    """A product with a leaf. Its backward pass adds to the leaf's gradient in the product's own kernel.
+
+    Autograd would first make the gradient in separate memory of the same size, and then add it.
+    """
 
     @staticmethod
     def forward(ctx, x, weight, bias, transposed):
         ctx.save_for_backward(x)
-        ctx.weight = weight  # the leaf itself, whose gradient a saved tensor need not have
+        ctx.weight = weight  # the leaf itself, because a saved tensor need not have its gradient
         ctx.transposed, ctx.biased = transposed, bias is not None
         if transposed:
             return F.linear(x, weight, bias)
@@ -77,10 +83,13 @@ class InPlace(torch.autograd.Function):
 
 @contextlib.contextmanager
 def repeatable():
-    """The context in which a backward pass on CUDA has the same bits each time: an update that is repeated after a crash must end with
-    the same weights. Operations without such a form say so in a warning, once."""
+    """The context in which a backward pass on CUDA is bit-identical each time.
+
+    An update that is repeated after a crash must end with the same weights. Operations without a
+    deterministic form warn once.
+    """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling what torch.empty gives would be a kernel each
+    if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling each result of torch.empty would cost a kernel
         torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:

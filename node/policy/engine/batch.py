@@ -1,7 +1,7 @@
-"""Micro-batches: the rows of a request, gathered by prompt and cut into forward passes.
+"""Micro-batches: the rows of a request, grouped by prompt and split into forward passes.
 
-Takes a parsed request; returns tensors of token ids and their layout. Every mask comes from lengths, never from token
-values.
+Takes a parsed request. Returns tensors of token ids and their layout. Every mask comes from lengths, never
+from token values.
 """
 
 from dataclasses import dataclass
@@ -13,28 +13,31 @@ from .grid import Grid
 from .layout import Layout
 from .model import causal_mask
 
-# Most positions of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
-# that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are
-# the same whatever memory allowed. 448 are one block of the sums of OpenBLAS's kernels for AVX-512: up to there the
-# bits are the same on one thread and on two. A row may be longer, and its bits then another number of threads'; kernels
-# for AVX2 differ at every size. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even
-# where the width is GPT-2's 768; a single row may be longer. Without gradient checkpointing GPT-2's activations are
-# then some 5 GiB.
+# Most positions of one forward pass. More positions do not make the device faster and need more memory. On a
+# CPU only this limit splits the passes, and not micro_batch, so that sums over positions, and the bits of an
+# update, do not depend on memory settings. 448 positions are one block of the sums of OpenBLAS's AVX-512
+# kernels: up to that size the bits are the same on one thread and on two. A longer row is allowed, and its
+# bits may depend on the number of threads. AVX2 kernels differ at every size. On CUDA, matrices of 8192 rows
+# keep every multiprocessor of the largest cards busy even at GPT-2's width of 768. A single longer row is
+# allowed. Without gradient checkpointing GPT-2's activations then need about 5 GiB.
 POSITIONS = {"cpu": 448, "cuda": 8192}
 
 
 @dataclass
 class MicroBatch:
     rows: List[int]  # indices into the request's sequences
-    lengths: List[int]  # completion tokens of each
+    lengths: List[int]  # completion tokens of each row
     ids: torch.Tensor  # [N]
-    layout: Layout  # its own tokens predict the completions', row after row
+    layout: Layout  # its own tokens predict the completions' tokens, row after row
     targets: torch.Tensor  # [M]
 
 
 def micro_batches(request, rows, model, dtype=None):
-    """Splits the chosen rows: a prompt's stay together where they fit. Independent of everything but the request; and on a CPU of its
-    micro_batch. dtype is that of attention's queries, None the weights'."""
+    """Splits the chosen rows, and keeps a prompt's rows together if they fit.
+
+    The result depends only on the request, and on a CPU not on its micro_batch. dtype is the type of
+    attention's queries, None: that of the weights.
+    """
     cuda = model.kind == "cuda"
     room = POSITIONS[model.kind]
     most = (request.micro_batch if cuda else 0) or len(rows)
@@ -60,11 +63,12 @@ def _own(request, row):
 
 
 def _cost(request, parts, cuda):
-    """Positions of a pass over parts, each rows of one prompt: all of a prompt but its last token once.
+    """Positions of a pass over parts, each with rows of one prompt: each prompt once, without its last
+    token.
 
-    On CUDA what counts is memory, and attention gives each row the prompt's keys and values, and queries and results as
-    many as the longest has, in a grid of as many rows for each prompt: a quarter of what a layer keeps of a position. A row
-    alone weighs its positions.
+    On CUDA the cost is in memory. Attention gives each row the prompt's keys and values, and a grid with as
+    many rows for each prompt and as many queries and results as the longest row. That is a quarter of what a
+    layer stores per position. A row alone costs its positions.
     """
     prefixes = [len(request.prompts[request.sequences[part[0]].prompt]) - 1 for part in parts]
     positions = sum(prefixes) + sum(_own(request, row) for part in parts for row in part)
@@ -75,7 +79,9 @@ def _cost(request, parts, cuda):
 
 
 def _by_prompt(request, rows):
-    """The rows of each prompt, longest first: their lengths are alike where a group is cut."""
+    """The rows of each prompt, longest first, so that rows of similar length stay together when a group
+    is split.
+    """
     groups = {}
     for row in rows:
         groups.setdefault(request.sequences[row].prompt, []).append(row)
@@ -83,7 +89,10 @@ def _by_prompt(request, rows):
 
 
 def _cut(request, rows, room, most, cuda):
-    """Cuts rows of one prompt into as few parts as keep to room and most, of about as many rows each; one row may be longer than room."""
+    """Splits rows of one prompt into as few parts as fit room and most, with about equal numbers of rows.
+
+    A single row may be longer than room.
+    """
     count = 1
     while True:
         size = -(-len(rows) // count)
@@ -94,7 +103,7 @@ def _cut(request, rows, room, most, cuda):
 
 
 def _packed(request, parts, room, most, cuda):
-    """Passes: lists of parts, each put into the first that has room for it, the dearest first."""
+    """Packs parts into passes, the most expensive first, each part into the first pass with space for it."""
     passes = []
     for _, part in sorted(((_cost(request, [part], cuda), part) for part in parts), key=lambda entry: (-entry[0], entry[1])):
         for chosen in passes:

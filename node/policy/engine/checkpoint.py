@@ -1,9 +1,10 @@
-"""Saving and restoring: checkpoints of the whole state, and model directories for Hugging Face's transformers.
+"""Saves and restores checkpoints of the whole state, and writes model directories for Hugging Face's
+transformers.
 
-A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` once a step has
-been taken, `adam.step`, and with float16 the loss scale. Equal states make equal files. Nothing is pickled. Files appear under their name
-complete or not at all: until then a checkpoint is NAME.PID.partial.tmp, PID being the engine's, and what one that died has left
-is removed by the next save into the folder.
+A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` after the
+first step, `adam.step`, and with float16 the loss scale. Equal states give equal files. Nothing is pickled.
+Files appear under their name complete or not at all. Until then a checkpoint is NAME.PID.partial.tmp, with
+the engine's PID. The next save into the folder removes the partial files of dead engines.
 """
 
 import json
@@ -21,7 +22,7 @@ from .aside import Aside
 from .protocol import CHECKPOINT, EngineError
 
 _FIRST, _SECOND, _STEP = "adam.exp_avg.", "adam.exp_avg_sq.", "adam.step"
-_RANDOM = "rng.cpu"  # in files of earlier versions: torch's random state, which nothing uses
+_RANDOM = "rng.cpu"  # in files of earlier versions: torch's random state, which is unused
 _SCALE, _GRADIENTS = "scaler.scale", "scaler.gradients"
 _VERSION = "1"
 _PARTIAL = re.compile(r"\.(\d+)\.partial\.tmp$")
@@ -34,9 +35,10 @@ class Written(NamedTuple):
 
 
 class State:
-    """All that a checkpoint of trainer holds, as it is now: tensors where they are, or with copy=True on the host.
+    """The contents of a checkpoint of trainer at this moment: its own tensors, or with copy=True copies
+    on the host.
 
-    `copied` tells whether the state stays what it is while training goes on; there may be no room for a copy.
+    `copied` tells whether the state is unaffected by further training. Memory may not suffice for a copy.
     """
 
     def __init__(self, trainer, metadata, copy=False):
@@ -62,7 +64,9 @@ class State:
         }
 
     def write(self, path):
-        """Writes it as a checkpoint; returns Written. Raises EngineError("checkpoint"), and then leaves nothing behind."""
+        """Writes the state as a checkpoint and returns Written. Raises EngineError("checkpoint") and
+        removes the file on failure.
+        """
         temporary = f"{path}.{os.getpid()}.partial.tmp"
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -83,15 +87,16 @@ class State:
 
 
 def save(trainer, path, metadata):
-    """Writes a checkpoint; returns Written. Raises EngineError("checkpoint")."""
+    """Writes a checkpoint and returns Written. Raises EngineError("checkpoint")."""
     return State(trainer, metadata).write(path)
 
 
 def restore(trainer, path, sha256=""):
-    """Reads a checkpoint into trainer; returns its metadata. Raises EngineError("checkpoint").
+    """Reads a checkpoint into trainer and returns its metadata. Raises EngineError("checkpoint").
 
-    The file is checked and read through once before anything is changed, so a broken one leaves the state as it was. A loss
-    scale that it lacks, or that the trainer has no use for, is left as at the start.
+    It checks and reads the whole file once before it changes anything, so that a damaged file leaves the
+    state unchanged. A loss scale stays at its initial value if the file has none or the trainer does not use
+    it.
     """
     model, adam = trainer.model, trainer.adam
     try:
@@ -121,17 +126,17 @@ def restore(trainer, path, sha256=""):
 
 
 def save_huggingface(model, raw_config, directory, dtype):
-    """Puts a directory with config.json and model.safetensors in place of directory; returns (bytes, sha256)."""
+    """Replaces directory with one that has config.json and model.safetensors. Returns (bytes, sha256)."""
     stored = torch.float16 if dtype == "float16" else torch.float32
     name = str(stored).split(".")[1]
-    config = dict(raw_config, **model.config.saved_fields(), dtype=name, torch_dtype=name)  # 5's name and 4's
+    config = dict(raw_config, **model.config.saved_fields(), dtype=name, torch_dtype=name)  # the name in transformers 5 and in 4
     directory = os.path.abspath(directory)
     temporary, old = directory + ".tmp", directory + ".old"
     try:
         os.makedirs(os.path.dirname(directory), exist_ok=True)
         _remove(temporary)
         os.mkdir(temporary)
-        # transformers refuses a file that doesn't say which framework wrote it.
+        # transformers refuses a file that does not name the framework that wrote it.
         result = weights.write(os.path.join(temporary, "model.safetensors"), model.tensors, {"format": "pt"}, stored)
         with open(os.path.join(temporary, "config.json"), "w", encoding="utf-8") as file:
             json.dump(config, file, indent=2, sort_keys=True)
@@ -152,7 +157,7 @@ def save_huggingface(model, raw_config, directory, dtype):
 
 
 def _clear(directory):
-    """Removes what engines that are gone were writing into directory when they ended."""
+    """Removes the partial files in directory that dead engines left."""
     for name in os.listdir(directory):
         found = _PARTIAL.search(name)
         if found and (int(found.group(1)) == os.getpid() or not _runs(int(found.group(1)))):
@@ -164,13 +169,15 @@ def _runs(pid):
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is another user's
+    except OSError:  # another user's process
         pass
     return True
 
 
 def _architecture(config):
-    """What a checkpoint holds of a config. Of GPT-2's and Qwen2's it is what it was before there were others."""
+    """The fields of a config in a checkpoint. For GPT-2 and Qwen2 they are as before other architectures
+    existed.
+    """
     fields = asdict(config)
     del fields["eos_token_id"]
     if fields.get("architecture") == "qwen2":
@@ -181,14 +188,14 @@ def _architecture(config):
 
 
 def _describe(kind, fields):
-    """A model in a few words, for an error message."""
+    """Short description of a model for an error message."""
     known = (("layers", "layers"), ("width", "width"), ("heads", "heads"), ("vocab_size", "vocabulary"), ("context_length", "context"))
     return f"{kind} ({', '.join(f'{word} {fields[name]}' for name, word in known if name in fields)})"
 
 
 def _other_model(header, found, config):
-    """What to say of a checkpoint of another model than the loaded one."""
-    # A checkpoint of protocol 2 doesn't name its kind.
+    """Error text for a checkpoint of another model than the loaded one."""
+    # A checkpoint of protocol 2 has no model_type.
     kind = header.get("model_type", "qwen2" if "rope_theta" in found else "gpt2")
     loaded = _architecture(config)
     names = sorted(name for name in {*found, *loaded} if found.get(name) != loaded.get(name))
@@ -201,7 +208,7 @@ def _other_model(header, found, config):
 def _check(model, file):
     """Raises FormatError unless file is a checkpoint for this model.
 
-    Returns Adam's step, the loss scale as Trainer.set_scale takes it, and the metadata.
+    Returns Adam's step, the loss scale for Trainer.set_scale, and the metadata.
     """
     header = file.metadata
     if header.get("swarm_checkpoint") != _VERSION:
@@ -252,7 +259,7 @@ def _number(file, name, dtype):
 
 
 def _sync_directory(path):
-    """Makes the name of a file or directory durable."""
+    """Syncs the directory entry of a file or directory to disk."""
     fd = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:
         os.fsync(fd)

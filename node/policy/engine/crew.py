@@ -1,7 +1,7 @@
-"""The processes of ranks 1 and up, as rank 0 sees them: started, spoken to over pipes, ended.
+"""Rank 0's view of the processes of ranks 1 and up: starts them, sends calls over pipes, ends them.
 
-They are engines like rank 0 (`python -m engine --rank R …`) and exit when their stdin closes, so none outlives rank 0
-however that ends.
+They are engines like rank 0 (`python -m engine --rank R …`). They exit when their stdin closes, so that none
+outlives rank 0.
 """
 
 import json
@@ -17,18 +17,18 @@ from .parallel import RankLost
 
 _START = 120.0  # seconds for a rank to import torch from a cold disk
 _GRACE = 5.0  # seconds between closing a rank's stdin and killing it
-ELSEWHERE = "elsewhere"  # the kind of error with which a rank answers that another one failed
+ELSEWHERE = "elsewhere"  # error kind of a rank's answer if another rank failed
 
 
 class RankError(protocol.EngineError):
-    """What another rank answered instead of a result."""
+    """An error answer of another rank."""
 
     def __init__(self, rank, error):
         super().__init__(error["kind"], f"rank {rank}: {error['message']}", error.get("shortage"))
 
 
 class Crew:
-    """Ranks 1 to size-1, which meet in the file `store_fd`, an open descriptor."""
+    """Ranks 1 to size-1, which rendezvous in the file `store_fd`, an open descriptor."""
 
     def __init__(self, size, store_fd):
         self._ranks = []
@@ -42,24 +42,26 @@ class Crew:
             raise
 
     def send(self, call, params):
-        """Gives the call to all; params are those of each, in order of rank."""
+        """Sends the call to all ranks. params has one entry per rank, in order."""
         for rank, given in zip(self._ranks, params):
             rank.send(call, given)
 
     def receive(self, timeout):
-        """The answers of all to the last call, in order of rank. Raises RankLost when one doesn't come."""
+        """Returns the answers of all ranks to the last call, in order. Raises RankLost if one is missing."""
         return [rank.receive(timeout) for rank in self._ranks]
 
     @staticmethod
     def results(answers):
-        """The results in answers; the error that was somebody's own is raised, as RankError, before all others."""
+        """Returns the results in answers. Raises RankError if there is an error, with a rank's own error
+        before secondary ones.
+        """
         problems = [(i, a["error"]) for i, a in enumerate(answers, 1) if "error" in a]
         for number, problem in sorted(problems, key=lambda pair: pair[1]["kind"] == ELSEWHERE):
             raise RankError(number, problem)
         return [answer["result"] for answer in answers]
 
     def lost(self, error):
-        """A RankLost that names the rank that has ended, if one has or soon does."""
+        """Returns a RankLost that names the rank that has ended, if one ends within a second."""
         deadline = time.monotonic() + 1
         while time.monotonic() < deadline:
             for rank in self._ranks:
@@ -69,12 +71,12 @@ class Crew:
         return error
 
     def kill(self):
-        """Ends all at once, also one that is stopped and doesn't see its stdin close."""
+        """Kills all ranks, even stopped ones that do not see their stdin close."""
         for rank in self._ranks:
             rank.process.kill()
 
     def close(self):
-        """Ends all; returns when they are gone."""
+        """Ends all ranks and returns when they are gone."""
         for rank in self._ranks:
             rank.close_stdin()
         deadline = time.monotonic() + _GRACE
@@ -133,7 +135,7 @@ class _Rank:
         return answer
 
     def ending(self):
-        """How the process ended, as a text."""
+        """Text that describes how the process ended."""
         try:
             status = self.process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -144,5 +146,5 @@ class _Rank:
     def close_stdin(self):
         try:
             self.process.stdin.close()
-        except OSError:  # it is gone, and with it what was still to be written
+        except OSError:  # the process is gone, with unsent data
             pass

@@ -1,11 +1,12 @@
-"""Keys and values of a batch, and one step of decoding on them: in exact steps, for a CPU (static.py is for a GPU).
+"""Keys and values of a batch, and decoding steps of exact size for a CPU (static.py is for a GPU).
 
-Takes a model and prompts; returns logits. Knows neither tokens drawn nor their ends. The keys and values of a prompt are
-held once, those of a completion in a buffer of its own, so that memory is P prompts plus P·G completions. Attention
-scores over the two are joined before the softmax, which makes the result that of ordinary attention.
+Takes a model and prompts. Returns logits. It does not handle sampling or the ends of completions. It stores
+the keys and values of a prompt once, and those of a completion in a separate buffer, so that memory is P
+prompts plus P·G completions. It joins attention scores over both before the softmax, so that the result is
+that of ordinary attention.
 
-Letters in shapes: P prompts, G completions of each, R = P·G rows, S prompt positions (padded), t own positions, H heads,
-K key/value heads, n = H/K, h head size.
+Letters in shapes: P prompts, G completions of each, R = P·G rows, S prompt positions (padded), t own
+positions, H heads, K key/value heads, n = H/K, h head size.
 """
 
 import torch
@@ -13,38 +14,43 @@ import torch.nn.functional as F
 
 from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 
-# On a CPU a completion's numbers must not depend on how many others are decoded with it, but kernels are chosen, and so
-# sums are rounded, by sizes. What follows was found by experiment with torch 1.13 and OpenBLAS 0.3 on AVX-512
-# (tests/test_bits.py).
-LEAST = 16  # rows of a matrix product: fewer are filled up with zeros
-SMALL = 1_000_000  # multiplications up to which OpenBLAS has other kernels, of which those for the head's layout round in another way
-VECTORS = 64  # columns that torch's sums take at a time; the rest is summed in another order
-_MOST = 128  # rows up to which the head's products are filled up: a model that would need more is so small that they all are small
-TINY = 400  # multiplications below which torch.bmm doesn't call BLAS
+# On a CPU a completion's numbers must not depend on the number of completions decoded together. But kernels,
+# and so the rounding of sums, depend on sizes. The constants below were found by experiment with torch 1.13
+# and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
+LEAST = 16  # rows of a matrix product; fewer are padded with zeros
+SMALL = 1_000_000  # multiplications up to which OpenBLAS has other kernels, some of which round the head's layout differently
+VECTORS = 64  # columns that torch's sums take at a time; it sums the rest in another order
+_MOST = 128  # maximum padding of the head's products in rows; a model that needs more is so small that all its products are small
+TINY = 400  # multiplications below which torch.bmm does not call BLAS
 
 
 def padding(prompts, model):
     """The length to which all prompts of a request are padded.
 
-    It is one for all, since the softmax rounds in another way over another number of scores, and fits BLAS's tiles.
+    It is the same for all, because the softmax rounds differently over another number of scores. It fits
+    BLAS's tiles.
     """
     longest = max(-(-TINY // model.config.head_size), *map(len, prompts))
     return -(-longest // LEAST) * LEAST
 
 
 def at_least(x, rows):
-    """x [R, ...], with rows of zeros to make it `rows`."""
+    """x [R, ...], padded with rows of zeros to at least `rows`."""
     return x if len(x) >= rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - len(x)))
 
 
 class Decoder:
-    """A grid of prompts times completions at work; `rows` holds their indices among all rows of the request.
+    """A grid of prompts times completions in progress. `rows` holds their indices among all rows of the
+    request.
 
-    `compact` may shrink the grid; a prompt with fewer living rows than another is filled up with rows that have ended.
+    `compact` may shrink the grid. A prompt with fewer unfinished rows than another is padded with finished
+    rows.
     """
 
     def __init__(self, model, prompts, generations, first_row, steps, padded=0):
-        """steps is the most tokens of any completion; padded the length of a prompt's keys, `padding`'s."""
+        """steps is the most tokens of any completion. padded is the length of a prompt's keys from
+        `padding`.
+        """
         self.model = model
         device = model.device
         self.prompts = prompts
@@ -57,13 +63,13 @@ class Decoder:
         self.row_list = list(range(first_row, first_row + count))
         self.rows = torch.arange(first_row, first_row + count, device=device)
         self.start = self.lengths.repeat_interleave(generations)
-        self.written = 0  # own positions with keys and values
-        self.prompt_keys, self.prompt_values = [], []  # a layer: [P, K, h, S] and [P, K, S, h]
-        self.keys, self.values = [], []  # a layer: [steps, R, K, h]; time first, so that unused steps stay untouched
+        self.written = 0  # own positions with keys and values so far
+        self.prompt_keys, self.prompt_values = [], []  # per layer: [P, K, h, S] and [P, K, S, h]
+        self.keys, self.values = [], []  # per layer: [steps, R, K, h]; time first, so that unused steps stay untouched
         self.mask = self._prompt_mask()
 
     def _prompt_mask(self):
-        """Additive mask [P, 1, 1, S] over prompt positions, None where all prompts have one length."""
+        """Additive mask [P, 1, 1, S] over prompt positions, None if all prompts have the same length."""
         lengths = self.lengths.tolist()
         padded = self._padded or max(lengths)
         if min(lengths) == padded:
@@ -73,11 +79,13 @@ class Decoder:
         return mask.masked_fill_(beyond, float("-inf"))[:, None, None, :]
 
     def prefill(self):
-        """Runs the prompts, right-padded; returns the logits of their last tokens, one copy a completion: [R, V]."""
+        """Runs the right-padded prompts. Returns the logits of their last tokens, one copy per
+        completion: [R, V].
+        """
         model = self.model
         count, longest = len(self.prompts), self._padded or max(map(len, self.prompts))
         ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)
-        # What stands behind the prompts is thrown away; its positions must exist.
+        # The results at padded positions are discarded, but the positions must exist.
         positions = torch.arange(longest, device=model.device).clamp(max=model.config.context_length - 1).repeat(count)
         x = model.embed(ids.view(-1), positions)
         mask = None if HAS_SDPA else causal_mask(longest, x)
@@ -96,7 +104,7 @@ class Decoder:
         return self._logits(x)[:count].repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
-        """Makes the buffers of own keys and values, after `prefill` and before the first step."""
+        """Allocates the buffers of own keys and values, after `prefill` and before the first step."""
         config = self.model.config
         shape = (self.steps - 1, len(self.row_list), config.kv_heads, config.head_size)
         like = self.prompt_keys[0]
@@ -105,10 +113,10 @@ class Decoder:
             self.values.append(torch.empty(shape, dtype=like.dtype, device=like.device))
 
     def decode(self, token):
-        """Feeds token [R], the last of each row, and returns the logits [R, V] of what follows."""
+        """Feeds token [R], the last token of each row, and returns the logits [R, V] of the next tokens."""
         model, slot = self.model, self.written
         self.written += 1
-        # A filler row may be past its own end; its result is thrown away, its position must exist.
+        # A padding row may be past its own end. Its result is discarded, but its position must exist.
         positions = (self.start + slot).clamp(max=model.config.context_length - 1)
         rows, least = len(token), self._least
         x = at_least(model.embed(token, positions), least)
@@ -122,11 +130,13 @@ class Decoder:
         return self._logits(x)[:rows]
 
     def _logits(self, x):
-        """The residual stream [N, d] -> [N, V]."""
+        """Residual stream [N, d] -> logits [N, V]."""
         return self.model.logits(at_least(x, self._least_of_head))[: len(x)]
 
     def _attend(self, index, slot, q, k, v):
-        """Query [R, H, h], key and value [R, K, h] of one new token a row -> [R, H·h]; stores key and value."""
+        """Query [R, H, h], key and value [R, K, h] of one new token per row -> [R, H·h]. Stores key and
+        value.
+        """
         rows, heads, size = q.shape
         kv_heads = k.shape[1]
         shared_by = heads // kv_heads
@@ -155,9 +165,10 @@ class Decoder:
         return (y + own).reshape(rows, heads * size)
 
     def compact(self, alive, below):
-        """Shrinks the grid to prompts and columns with living rows, where at most the share `below` of it is left.
+        """Shrinks the grid to prompts and columns with unfinished rows, if at most the share `below` of
+        it is left.
 
-        Returns the places [R'] in the old grid of the rows kept, None where nothing changed.
+        Returns the indices [R'] of the kept rows in the old grid, None if nothing changed.
         """
         each = len(self.row_list) // len(self.lengths)
         groups = [self.row_list[i : i + each] for i in range(0, len(self.row_list), each)]
@@ -200,7 +211,7 @@ def scores_of(q, keys):
     if shared_by > 1:
         own = keys.reshape(t, -1, size).permute(1, 2, 0)
         return torch.bmm(q.reshape(-1, shared_by, size), own).view(rows, kv_heads, shared_by, t)
-    # A batch of products with one vector each: BLAS would be called R·H times.
+    # A batch of products with one vector each, for which torch.bmm would call BLAS R·H times.
     return (q.squeeze(2) * keys).sum(-1).permute(1, 2, 0).unsqueeze(2)
 
 

@@ -1,7 +1,8 @@
-"""The end of the process: at once, but under NVIDIA MPS only when the device has done its work. Must not import torch.
+"""Ends the process: at once, or under NVIDIA MPS after the device has finished its work. Must not import
+torch.
 
-An MPS client that ends with work outstanding can leave the server, and with it the other nodes on the GPU, in an undefined
-state. Without MPS the driver cleans up behind each process alone.
+An MPS client that ends with outstanding work can leave the server, and the other nodes on the GPU, in an
+undefined state. Without MPS the driver cleans up each process separately.
 """
 
 import ctypes
@@ -9,15 +10,19 @@ import os
 import sys
 import threading
 
-GRACE = 2.0  # seconds that the device may take, below those that the parent waits before it kills (closeGrace in client.go)
+GRACE = 2.0  # seconds that the device may take; less than the parent waits before it kills (closeGrace in client.go)
 
 
 class Leaving(BaseException):
-    """Raised in the main thread when the process is about to end: it must give the device no more work."""
+    """Raised in the main thread when the process is about to end. The thread must not give the device
+    more work.
+    """
 
 
 def leave(wake=lambda: None):
-    """Ends the process, from any thread; it does not return. wake() must end the main thread's wait for a request."""
+    """Ends the process, from any thread, and does not return. wake() must end the main thread's wait for
+    a request.
+    """
     torch = sys.modules.get("torch")
     try:
         if "CUDA_MPS_PIPE_DIRECTORY" in os.environ and _in_use(torch):
@@ -27,7 +32,7 @@ def leave(wake=lambda: None):
             if threading.current_thread() is threading.main_thread():
                 _settle(torch)
             else:
-                # The main thread alone launches work and knows its device: it ends the process.
+                # Only the main thread launches work and selects the device, so it must end the process.
                 main = ctypes.c_ulong(threading.main_thread().ident)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(Leaving))
                 wake()
@@ -39,7 +44,7 @@ def leave(wake=lambda: None):
 def _in_use(torch):
     try:
         return torch.cuda.is_initialized()
-    except AttributeError:  # torch is not there, or is being imported
+    except AttributeError:  # torch is not imported, or is being imported
         return False
 
 

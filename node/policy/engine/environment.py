@@ -1,8 +1,8 @@
-"""Settings that torch, OpenBLAS and cuBLAS read once, when they are loaded. Must not import torch.
+"""Settings that torch, OpenBLAS and cuBLAS read once, at load time. Must not import torch.
 
-OpenBLAS falls back to its oldest kernels (SSE2, about a fifth of the speed) on a processor newer than itself, and
-torch 1.13 uses AVX2 where it could use AVX-512. Both let the environment name a better choice. OpenMP's threads spin while
-they wait, on cores that the other nodes, and the one thread that has work, are in need of.
+OpenBLAS falls back to its oldest kernels (SSE2, about a fifth of the speed) on a processor newer than itself.
+torch 1.13 uses AVX2 even where AVX-512 is possible. Environment variables select better kernels for both.
+OpenMP's threads spin while they wait, on cores that other nodes, or the one busy thread, need.
 """
 
 import ctypes
@@ -13,10 +13,13 @@ _AVX2 = {"avx2", "fma"}
 
 
 def prepare(environ, cpuinfo="/proc/cpuinfo"):
-    """Sets OMP_WAIT_POLICY, OPENBLAS_CORETYPE, ATEN_CPU_CAPABILITY and CUBLAS_WORKSPACE_CONFIG in environ, where the user
-    has not set them."""
+    """Sets OMP_WAIT_POLICY, OPENBLAS_CORETYPE, ATEN_CPU_CAPABILITY and CUBLAS_WORKSPACE_CONFIG in
+    environ.
+
+    It keeps values that the user has set.
+    """
     environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # with it cuBLAS gives the same bits on every stream
+    environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # makes cuBLAS bit-identical on every stream
     flags, vendor = read_flags(cpuinfo)
     if _AVX512 <= flags:
         environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
@@ -26,7 +29,7 @@ def prepare(environ, cpuinfo="/proc/cpuinfo"):
 
 
 def read_flags(cpuinfo):
-    """Returns the first processor's flags as a set and its vendor; both empty where there is no such file."""
+    """Returns the first processor's flags as a set, and its vendor. Both are empty without the file."""
     flags, vendor = set(), ""
     try:
         with open(cpuinfo, encoding="ascii", errors="replace") as file:
@@ -44,7 +47,7 @@ def read_flags(cpuinfo):
 
 
 def loaded_openblas():
-    """Returns a ctypes handle of the OpenBLAS this process has loaded, or None."""
+    """Returns a ctypes handle of the OpenBLAS that this process has loaded, or None."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             paths = set(re.findall(r"(/\S*openblas\S*\.so\S*)", file.read()))
@@ -53,7 +56,7 @@ def loaded_openblas():
     for path in sorted(paths):
         try:
             library = ctypes.CDLL(path)
-            library.openblas_set_num_threads  # a stub of the same name may lack it
+            library.openblas_set_num_threads  # a stub of the same name may lack this function
             return library
         except (OSError, AttributeError):
             continue
@@ -61,7 +64,7 @@ def loaded_openblas():
 
 
 def openblas_core(library):
-    """Returns the name of the kernels that OpenBLAS chose, e.g. "SkylakeX"."""
+    """Returns the name of the kernels that OpenBLAS chose, such as "SkylakeX"."""
     try:
         library.openblas_get_corename.restype = ctypes.c_char_p
         return library.openblas_get_corename().decode("ascii", "replace")

@@ -1,8 +1,8 @@
 """Sampling: each prompt is prefilled once and shared by its G completions, which are decoded together.
 
-Takes a model, token ids and options; returns token ids and log-probabilities. Must not touch weights or keep state.
-Completions are a function of weights, prompts, options and seed: neither rows that have ended and are dropped, nor how
-many are decoded at a time, changes what the others draw.
+Takes a model, token ids and options. Returns token ids and log-probabilities. Must not change weights or keep
+state. Completions are a function of weights, prompts, options and seed. They do not depend on dropped
+finished rows or on the number of completions decoded at a time.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Completions:
 def generate(model, request, static=None, span=None):
     """Samples request.num_generations completions of each prompt (protocol.Generate) from model.
 
-    With static (Static) decoding runs in steps of fixed shape, as a GPU wants it; without, in exact steps. span is
-    (begin, end) where only those of the completions are wanted.
+    With static (Static) decoding runs in steps of fixed shape, for a GPU. Without it, in steps of exact size.
+    span is (begin, end) of the completions to sample; None: all.
     """
     room = [min(request.max_new_tokens, model.config.context_length - len(prompt)) for prompt in request.prompts]
     draws = Draws(request, [n for n in room for _ in range(request.num_generations)], model.device)
@@ -45,17 +45,18 @@ def generate(model, request, static=None, span=None):
             decoder = Decoder(model, prompts, each, row, max(room[first:last]), padded)
             run(ExactSteps(decoder, draws), decoder, draws)
         else:
-            most = max(most, last - first)  # the last part may have fewer prompts, and takes the same buffers
+            most = max(most, last - first)  # the last part may have fewer prompts, but uses the same buffers
             shape = shape_of(request, most, each, max(room), model.config.context_length)
             static.run(model, shape, request, prompts, draws, range(row, row + (last - first) * each))
     return completions(request, draws, begin, end)
 
 
 def parts(prompts, generations, micro_batch, begin=0, end=None):
-    """Cuts prompts × generations into batches of at most micro_batch rows, 0: all; yields (first, last, each, row).
+    """Splits prompts × generations into batches of at most micro_batch rows, 0: all. Yields (first, last,
+    each, row).
 
-    Prompts first..last with `each` of their completions, which are rows row, row+1, …: whole groups where one fits, else
-    parts of one group, which prefill its prompt again. Only rows begin..end.
+    A batch has `each` completions of prompts first..last, in rows row, row+1, …: whole groups if one fits,
+    else parts of one group, which prefill its prompt again. Only rows begin..end.
     """
     row, end = begin, prompts * generations if end is None else end
     while row < end:
@@ -87,9 +88,9 @@ def run(steps, decoder, draws):
 
 
 class ExactSteps:
-    """Steps over exactly the positions decoded so far, for a CPU, where rows and positions are what takes time."""
+    """Steps over exactly the positions decoded so far, for a CPU, where rows and positions take the time."""
 
-    look = 1  # tokens between two looks at which rows have ended
+    look = 1  # tokens between two checks for finished rows
     compact_below = 0.75
 
     def __init__(self, decoder, draws):
@@ -102,24 +103,27 @@ class ExactSteps:
         self._decoder.allocate()
 
     def next(self):
-        """Draws one more."""
+        """Draws the next token of each row."""
         logits = self._decoder.decode(self._token)
         self._at += 1
         self._token = self._draws.draw(logits, self._at, self._decoder.rows)
 
     def collect(self, begin, end):
-        """What was drawn is in the request's Draws already."""
+        """Does nothing: the request's Draws already has the tokens."""
 
     def compact(self, alive):
-        """Drops rows that have ended, where that saves enough."""
+        """Drops finished rows, if that saves enough."""
         index = self._decoder.compact(alive, self.compact_below)
         if index is not None:
             self._token = self._token.index_select(0, index)
 
 
 class Static:
-    """Decodes in steps of fixed shape (static.StaticDecoder); keeps the buffers, and the graphs over them, for calls of the
-    same shape, until `drop`. With graphs None each step's kernels are launched one by one."""
+    """Decodes in steps of fixed shape (static.StaticDecoder).
+
+    It keeps the buffers, and the graphs on them, for calls of the same shape until `drop`. If graphs is None,
+    it launches each step's kernels one by one.
+    """
 
     def __init__(self, graphs=None):
         self._graphs = graphs
@@ -138,14 +142,14 @@ class Static:
             raise
 
     def drop(self):
-        """Gives up graphs and buffers: before the model's weights move, or for their memory."""
+        """Frees graphs and buffers, before the model's weights move or to free their memory."""
         self._decoder = None
         if self._graphs is not None:
             self._graphs.drop()
 
 
 class _StaticSteps:
-    look = 16  # each look makes the host wait for the device
+    look = 16  # each check makes the host wait for the device
 
     def __init__(self, decoder, graphs):
         self._decoder, self._graphs = decoder, graphs
@@ -160,7 +164,9 @@ class _StaticSteps:
         decoder.written += 1
 
     def compact(self, alive):
-        """Rows that have ended go on: they cost little where the number of kernels is what takes time."""
+        """Does nothing. Finished rows continue, because they cost little where the number of kernels
+        takes the time.
+        """
 
 
 def completions(request, draws, begin, end):

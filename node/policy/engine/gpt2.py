@@ -1,7 +1,7 @@
 """GPT-2 as plain functions: configuration, names and shapes, the transformer block.
 
-Sources: Radford et al. 2019; Hugging Face's GPT2LMHeadModel for names and layout (Conv1D: weight [in, out]). Letters in
-shapes as in model.py.
+Sources: Radford et al. 2019; Hugging Face's GPT2LMHeadModel for names and layout (Conv1D: weight [in, out]).
+Letters in shapes as in model.py.
 """
 
 import math
@@ -39,11 +39,13 @@ class Config:
         return self.width // self.heads
 
     def saved_fields(self):
-        """What config.json must say besides what was read."""
+        """Fields that config.json must have besides those that were read."""
         return {"model_type": self.architecture, "architectures": ["GPT2LMHeadModel"]}
 
     def shapes(self):
-        """Parameter name -> shape, in the order of the flat buffer. The head is the embedding, so it has no entry."""
+        """Parameter name -> shape, in the order of the flat buffer. The head is the embedding and has no
+        entry.
+        """
         d, inner = self.width, self.inner
         shapes = {PREFIX + "wte.weight": (self.vocab_size, d), PREFIX + "wpe.weight": (self.context_length, d)}
         for i in range(self.layers):
@@ -58,13 +60,13 @@ class Config:
         return shapes
 
     def leaf_shapes(self):
-        """The same buffer as the computation takes it: nothing is joined."""
+        """Shapes of the leaves of the computation in the same buffer. GPT-2 joins no parameters."""
         return list(self.shapes().values())
 
     def name_of(self, stored):
-        """The parameter that a file's tensor of this name holds; None for one to pass over.
+        """The parameter name of a file's tensor, None for a tensor to skip.
 
-        Those are the buffers of the attention mask, and the head, which is the embedding.
+        Skipped are the buffers of the attention mask, and the head, which is the embedding.
         """
         if stored.endswith((".attn.bias", ".attn.masked_bias")) or stored == "lm_head.weight":
             return None

@@ -1,7 +1,8 @@
-"""CUDA graphs: a step of a small model is hundreds of short kernels, and launching them one by one takes the host several
-times longer than the device needs to run them.
+"""CUDA graphs. A step of a small model has hundreds of short kernels. Launching them one by one takes the
+host several times longer than the device needs to run them.
 
-Sources: CUDA programming guide, CUDA graphs; torch's notes on them ("Constraints", "Graph memory management").
+Sources: CUDA programming guide, CUDA graphs; torch's notes on them ("Constraints", "Graph memory
+management").
 """
 
 import sys
@@ -15,12 +16,16 @@ from .shortage import is_out_of_memory
 class Graphs:
     """Runs functions from CUDA graphs on one device.
 
-    A function of a new kind is first run as it is, on the stream of the capture, so that libraries load their kernels and
-    get their workspaces; the next run captures and replays it, later ones replay, until `drop`. All graphs share a memory
-    pool, since no tensor of one is used by another, and one stream serves all captures: cuBLAS keeps a workspace for each
-    stream, and some versions of torch take that of all graphs of a stream when one of them goes, so they go together.
-    Where there can be no capture, that is said once on stderr and functions are run as they are: by all Graphs of the
-    process, since a failed capture leaves torch's allocator in no state for another (memory.trim).
+    The first run of a kind of function is direct, on the capture's stream, so that libraries load their
+    kernels and allocate their workspaces. The next run captures and replays the function, and later ones
+    replay it, until `drop`.
+
+    All graphs share a memory pool, because no graph uses another one's tensors. One stream serves all
+    captures. cuBLAS keeps a workspace for each stream, and some versions of torch free the workspace of all
+    graphs of a stream together with one of them. So all graphs are dropped together.
+
+    If a capture is impossible, that is reported once on stderr, and all Graphs of the process run functions
+    directly, because a failed capture leaves torch's allocator unusable for another one (memory.trim).
     """
 
     _works = True
@@ -28,10 +33,10 @@ class Graphs:
     def __init__(self, device):
         self._device = device
         self._stream = self._pool = None
-        self._graphs = {}  # kind -> graph; None: it was run once
+        self._graphs = {}  # kind -> graph; None: run once
 
     def run(self, kind, function):
-        """Runs function, whose work on the device must be the same each time for this kind, until `drop`."""
+        """Runs function. For one kind its work on the device must be the same each time, until `drop`."""
         if not self._works:
             function()
         elif kind not in self._graphs:
@@ -47,7 +52,7 @@ class Graphs:
                 self._graphs[kind].replay()
 
     def drop(self):
-        """Drops all graphs and gives their memory back: graphs have a pool of their own, which nothing else can use."""
+        """Drops all graphs and frees their memory, which is in a pool that nothing else can use."""
         graphs = [graph for graph in self._graphs.values() if graph is not None]
         self._graphs = {}
         self._pool = None
@@ -70,7 +75,7 @@ class Graphs:
         try:
             self._graphs[kind] = self._captured(function)
         except Exception as error:  # noqa: BLE001 - whatever it is, decoding can go on without graphs
-            for found in (error, error.__context__):  # the end of a broken capture raises an error of its own
+            for found in (error, error.__context__):  # the end of a failed capture raises its own error
                 if is_out_of_memory(found):
                     raise found
             self._give_up((str(error.__context__ or error).splitlines() or [type(error).__name__])[0])
@@ -79,10 +84,10 @@ class Graphs:
         graph = torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self._device)
-        torch.cuda.empty_cache()  # a capture can neither use nor free what prefill and warm-up have left in the cache
+        torch.cuda.empty_cache()  # a capture can neither use nor free the memory that prefill and warm-up left in the cache
         with torch.cuda.stream(self._stream):
             try:
-                # Other threads (NCCL's watchdog) may go on using CUDA.
+                # Other threads (NCCL's watchdog) may use CUDA meanwhile.
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             except TypeError:  # torch 1.13
                 graph.capture_begin(pool=self._pool)
@@ -100,7 +105,9 @@ class Graphs:
 
 
 def host_waits(function):
-    """Runs function and tells whether it made the host wait for the device, which would break a capture."""
+    """Runs function and returns whether it made the host wait for the device, which would break a
+    capture.
+    """
     mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,11 +1,12 @@
-"""The tokens of a pass as a GPU wants them: the same as layout.Layout's, with as many kernels however many prompts there are.
+"""A layout of the tokens of a pass for a GPU. It equals layout.Layout's, with a number of kernels that
+does not depend on the prompts.
 
-All prefixes stand in one padded grid and attend in one call, all rows in another, and one gather fills both. Padding
-is looked at by nothing and its results go nowhere, so gradients are gathered too: no two threads ever add to one
-number, which would make the bits a matter of chance.
+All prefixes are in one padded grid and attend in one call, all rows are in another grid, and one gather fills
+both. Nothing reads the padding, and its results are discarded. The gradients are gathered too: no two threads
+ever add to the same number, which would make the bits depend on chance.
 
-Letters in shapes: P groups, n rows of the largest, R = P·n, S tokens of the longest prefix, T of the longest row; N tokens of
-the pass, M of them own; H, K, h as in model.py.
+Letters in shapes: P groups, n rows of the largest, R = P·n, S tokens of the longest prefix, T of the longest
+row; N tokens of the pass, M of them own; H, K, h as in model.py.
 """
 
 import math
@@ -18,15 +19,16 @@ from .model import HAS_SDPA, aligned_mask, causal_attention, causal_mask, masked
 
 class Grid(Tokens):
     def __init__(self, groups, model, dtype=None):
-        """groups holds (prefix, [own lengths]) in the order of their tokens; dtype is that of attention's queries, None
-        the weights'."""
+        """groups holds (prefix, [own lengths]) in the order of their tokens. dtype is the type of
+        attention's queries, None: that of the weights.
+        """
         super().__init__(groups, model.device)
         self._heads = (model.config.heads, model.config.kv_heads)
         self._shape = P, n, S, T = (
             len(groups), max(len(lengths) for _, lengths in groups), max(prefix for prefix, _ in groups),
             max(max(lengths) for _, lengths in groups),
         )  # fmt: skip
-        place, back = [0] * (P * S + P * n * T), []  # token of each place; place of each token
+        place, back = [0] * (P * S + P * n * T), []  # token of each grid position; grid position of each token
         for g, (prefix, lengths) in enumerate(groups):
             places = [g * S + i for i in range(prefix)]
             for row, length in enumerate(lengths):
@@ -40,7 +42,9 @@ class Grid(Tokens):
         self._mask = self._row_mask(groups, dtype or model.dtype, model.device)
 
     def _row_mask(self, groups, dtype, device):
-        """What rows' queries look at, additive: [T, S + T], or [R, 1, T, S + T] where prefixes differ in length."""
+        """Additive mask of the rows' queries: [T, S + T], or [R, 1, T, S + T] if prefixes differ in
+        length.
+        """
         P, n, S, T = self._shape
         prefixes = [prefix for prefix, _ in groups]
         count = 1 if min(prefixes) == S else P
@@ -59,7 +63,7 @@ class Grid(Tokens):
         return self._attend(qkv, True)
 
     def attend_own(self, qkv):
-        """The same for own tokens alone: [M, H·h]."""
+        """The same for own tokens only: [M, H·h]."""
         return self._attend(qkv, False)
 
     def _attend(self, qkv, prefixes):
@@ -86,7 +90,7 @@ class Grid(Tokens):
 
 
 class _Gather(torch.autograd.Function):
-    """Rows of x [N, ·] at the places of a grid; back is where each of them stands there."""
+    """Rows of x [N, ·] at the positions of a grid. back holds the grid position of each row."""
 
     @staticmethod
     def forward(ctx, x, place, back):
@@ -100,7 +104,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _Scatter(torch.autograd.Function):
-    """The way back: rows of the grid y at `back`, no two of which are one."""
+    """The inverse: rows of the grid y at `back`, which has no duplicates."""
 
     @staticmethod
     def forward(ctx, y, back):

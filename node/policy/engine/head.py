@@ -1,17 +1,19 @@
-"""The head: log-probabilities of target tokens from hidden states, and the way back, without ever holding all logits.
+"""The head: log-probabilities of target tokens from hidden states, and its backward pass, without ever
+storing all logits.
 
-Logits exist for a chunk of positions at a time. The loss is a sum over tokens, so the gradient of a chunk's logits is
-known as soon as its log-probabilities are: one pass does forward, loss and backward. log-softmax is in float32
-(float64 for a float64 model).
+Logits exist for a chunk of positions at a time. The loss is a sum over tokens, so that the gradient of a
+chunk's logits is known together with its log-probabilities. One pass does forward, loss and backward.
+log-softmax is in float32 (float64 for a float64 model).
 """
 
 import torch
 
-# Logits held at a time, and the part of them worked on at a time, in elements: on a CPU what its cache holds; on CUDA
-# all, since each part is some forty kernels. With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside
-# the results: on CUDA in fp32 384 MiB, with a reduced dtype's logits, which are there twice for a moment, 64 MiB more.
-# The chunk on CUDA is some 670 positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and
-# few passes over the head's gradient, which each chunk reads and writes.
+# Logits held at a time, and the part of them computed at a time, in elements. On a CPU the part fits the
+# cache. On CUDA it is all, because each part has about forty kernels. With b bytes an element, at most
+# (CHUNK + 2 · BLOCK) · b are held besides the results: 384 MiB on CUDA in fp32. A reduced dtype needs 64 MiB
+# more, because its logits exist twice for a moment. The chunk on CUDA is about 670 positions of GPT-2's
+# vocabulary. These are enough rows for products at full rate, with few passes over the head's gradient,
+# which each chunk reads and writes.
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 25}
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 25}
 
@@ -19,8 +21,9 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 25}
 def score_targets(model, h, targets, temperature, derivative=None):
     """Log-probabilities of targets [N] and entropies, both [N], from normed hidden states h [N, d].
 
-    With derivative, a function (begin, end, logp) -> d loss / d logp of those tokens, also adds the loss's gradient
-    to the head's and returns that by h, [N, d]; without it the third result is None.
+    derivative is a function (begin, end, logp) -> d loss / d logp of those tokens. With it, the loss's
+    gradient is added to the head's, and the third result is the gradient by h, [N, d]. Without it the third
+    result is None.
     """
     count, vocabulary = len(h), len(model.head)
     chunk, block = (max(1, size[model.kind] // vocabulary) for size in (CHUNK, BLOCK))

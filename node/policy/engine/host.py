@@ -1,17 +1,17 @@
-"""The engine host: a process that imports torch once and forks engines, which then start in milliseconds and share its pages.
+"""The engine host: a process that imports torch once and forks engines, which start in milliseconds and share its pages.
 
-It runs one thread and touches no CUDA device: a fork has only the thread that forked, and CUDA refuses to work in the fork of a process
-that has used it. Each engine makes its own CUDA context.
+It runs one thread and uses no CUDA device. A fork has only the thread that forked, and CUDA does not work in the
+fork of a process that has used it. Each engine makes its own CUDA context.
 
-A request is one message on the socket that the host was given, whose other end its clients have inherited:
+A request is one message on the host's socket, whose other end the clients have inherited:
     {"owner": PID, "package": DIR, "python": PATH, "environ": ["NAME=VALUE", …]}
-with five descriptors: the engine's stdin, stdout and stderr, a socket for the answers, and a pidfd of the owner. With the socket alone it
-asks who the host is. The answers, a message each:
-    {"pid": PID}       by the fork, once its settings hold (inherit.py)
-    {"refused": WHY}   there is no engine; its owner starts one directly
-    {"status": N}      by the host: the wait status of the engine, which stays a zombie until its owner closes the socket, so that its pid
-                       is nobody else's before the owner knows
-An engine lives as long as its owner keeps its stdin open, whatever becomes of the host.
+It comes with five descriptors: the engine's stdin, stdout and stderr, a socket for the answers, and a pidfd of the
+owner. A message with only a socket requests the host's description. The answers, one message each:
+    {"pid": PID}       from the fork, once its settings are applied (inherit.py)
+    {"refused": WHY}   there is no engine, and its owner starts one directly
+    {"status": N}      from the host: the wait status of the engine. The engine stays a zombie until its owner closes
+                       the socket, so that its pid is not reused before the owner knows
+An engine runs as long as its owner keeps its stdin open, even if the host ends.
 """
 
 import array
@@ -31,9 +31,9 @@ _DESCRIPTORS = 5
 
 
 def serve(fd, python, given):
-    """Serves the requests on the socket fd until stdin ends; it does not return.
+    """Serves the requests on the socket fd until stdin ends, and does not return.
 
-    python is the interpreter's name as clients know it, given are the variables the process was started with.
+    python is the interpreter's path as clients know it. given are the environment variables of the process.
     """
     describe = _import()
     describe["python"] = python
@@ -44,7 +44,7 @@ def serve(fd, python, given):
 
 
 def _import():
-    """Imports all that an engine needs. Returns what the host says of itself."""
+    """Imports everything that an engine needs. Returns the host's description."""
     from . import parallel, ranks, serve  # noqa: F401 - forks have them
 
     import torch
@@ -65,7 +65,7 @@ class Host:
         self._socket.setblocking(False)
         self.given, self._describe = inherit.without_package(given, PACKAGE), describe
         self._engines = {}  # pid: socket of its owner, None once that is closed
-        self._told = set()  # of these, the dead whose owner knows
+        self._told = set()  # pids of dead engines whose owner has received the status
         self._selector = selectors.DefaultSelector()
         self._wake = os.pipe()
         for end in self._wake:
@@ -81,7 +81,7 @@ class Host:
                 key.data()
 
     def _end(self):
-        """stdin is readable: the owner of the host says nothing on it, so it has gone."""
+        """stdin is readable, so the host's owner is gone: it never writes to it."""
         os._exit(0)
 
     def _request(self):
@@ -95,14 +95,14 @@ class Host:
                 files.frombytes(data[: len(data) - len(data) % files.itemsize])
         try:
             if not message and not files:
-                os._exit(0)  # nobody has the other end any more
+                os._exit(0)  # no process has the other end open
             self._answer(message, list(files), bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)))
         finally:
             for fd in files:
                 os.close(fd)
 
     def _answer(self, message, files, truncated):
-        """Answers one request; files stay the caller's."""
+        """Answers one request. The caller keeps ownership of files."""
         if not files:
             return
         answers = socket.socket(fileno=os.dup(files[3] if len(files) == _DESCRIPTORS else files[0]))
@@ -138,7 +138,7 @@ class Host:
         answers.close()
 
     def _reap(self):
-        """Tells owners of engines that have ended, and reaps those that nobody asks for."""
+        """Reports the end of engines to their owners, and reaps engines without an owner."""
         try:
             os.read(self._wake[0], 4096)
         except BlockingIOError:
@@ -158,7 +158,7 @@ class Host:
             self._told.add(pid)
 
     def _owner_left(self, pid):
-        """The owner has closed its socket: it knows of the engine's end, or has gone itself."""
+        """The owner has closed its socket: it knows of the engine's end, or is gone itself."""
         answers = self._engines[pid]
         self._selector.unregister(answers)
         answers.close()
@@ -167,7 +167,7 @@ class Host:
         self._reap()
 
     def close(self):
-        """In a fork: lets go of all that is the host's."""
+        """Closes everything that belongs to the host, in a fork."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -181,7 +181,7 @@ class Host:
 
 
 def _become(host, files, answers, package, environ, settings, own):
-    """Makes this fork the engine of a request; it does not return."""
+    """Makes this fork the engine of a request, and does not return."""
     try:
         os.setpgid(0, 0)
         host.close()
@@ -216,14 +216,16 @@ def _become(host, files, answers, package, environ, settings, own):
 def _tell(answers, message):
     try:
         answers.send(json.dumps(message).encode())
-    except OSError:  # the owner has gone, and its engine goes with it
+    except OSError:  # the owner is gone, and its engine ends too
         pass
 
 
 def _show(environ, host):
-    """Makes ps and /proc/PID/environ show this process's own command line and variables, those first that are not the host's.
+    """Makes ps and /proc/PID/environ show this process's own command line and variables, those that
+    differ from the host's first.
 
-    Both lie in the process's memory as it was started. What doesn't fit there is left out: nothing reads them but who looks at the process.
+    Both are in the memory that the process was started with. Text beyond that size is dropped, which affects
+    only displays.
     """
     own = sorted(environ.items(), key=lambda item: host.get(item[0]) == item[1])
     try:

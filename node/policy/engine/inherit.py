@@ -1,17 +1,17 @@
-"""What a forked engine takes over from the engine host, and what it must have of its own. Must not import torch.
+"""Decides which settings a forked engine sets itself, and which must equal the engine host's. Must not import torch.
 
-An engine that a process starts by itself inherits that process's settings, and torch reads some of them once, when it is imported. A
-fork has the host's. This module decides for every setting: it is set in the fork, or it must equal the host's; where neither
-holds, the engine is not forked, and its owner starts it directly.
+An engine that a process starts directly inherits that process's settings, and torch reads some of them only once,
+at import. A fork has the host's settings. This module covers every setting: the fork sets it, or it must equal the
+host's. If neither is possible, the engine is not forked, and its owner starts it directly.
 
 | setting                                   | in the fork                                                         |
 |-------------------------------------------|---------------------------------------------------------------------|
 | OMP_NUM_THREADS, OPENBLAS_NUM_THREADS     | set through torch and OpenBLAS                                      |
-| CUDA_VISIBLE_DEVICES, CUDA_MPS_… (LATE)   | set: the CUDA driver reads them when it starts, which is in the fork |
-| other variables of EARLY's libraries      | must be equal: they are read when a library is loaded               |
+| CUDA_VISIBLE_DEVICES, CUDA_MPS_… (LATE)   | set: the CUDA driver reads them at its start, in the fork           |
+| other variables of EARLY's libraries      | must be equal: libraries read them at load time                     |
 | all other variables                       | set                                                                 |
 | working folder, stdin, stdout, stderr     | set                                                                 |
-| limits on resources (LIMITS)              | set; the stack's must be equal: threads' stacks were sized by it    |
+| limits on resources (LIMITS)              | set; the stack's must be equal, because it sized threads' stacks    |
 | processors, nice, oom_score_adj, umask    | set                                                                 |
 | user, group, cgroup, namespaces           | must be equal                                                       |
 | malloc's thresholds                       | the engine sets them when it loads a model (memory.py)              |
@@ -20,7 +20,7 @@ holds, the engine is not forked, and its owner starts it directly.
 import os
 import resource
 
-# The CUDA driver reads these when it is initialised, which a host never does.
+# The CUDA driver reads these when it is initialized, which never happens in a host.
 LATE = frozenset((
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_CLIENT_PRIORITY",
@@ -34,7 +34,8 @@ EARLY = (
     "MALLOC_", "MKL_", "NPY_", "NUMPY_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
 
-# All but RLIMIT_NOFILE: a Go program raises its own when it starts, and gives the old one to its children.
+# All except RLIMIT_NOFILE: a Go program raises its own limit at the start, and restores the old one for its
+# children.
 LIMITS = tuple(
     getattr(resource, name)
     for name in (
@@ -46,11 +47,13 @@ LIMITS = tuple(
 
 
 class Differs(Exception):
-    """A setting of the host that no fork can change."""
+    """A setting of the host that a fork cannot change."""
 
 
 def check_environ(host, wanted):
-    """Raises Differs unless a fork of a process that was started with the variables host can have the variables wanted."""
+    """Raises Differs unless a fork of a process that started with the variables host can have the
+    variables wanted.
+    """
     for name in sorted(set(host) | set(wanted)):
         if name in LATE or name == "PYTHONDONTWRITEBYTECODE" or host.get(name) == wanted.get(name):
             continue
@@ -62,20 +65,21 @@ def check_environ(host, wanted):
 
 
 def with_package(environ, package):
-    """The variables of an interpreter that runs the engine package in the folder package, for one whose own are environ."""
+    """The variables of an interpreter for the engine package in the folder package, based on environ."""
     path = os.pathsep.join(part for part in (package, environ.get("PYTHONPATH")) if part)
     return dict(environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
 
 
 def without_package(environ, package):
-    """Undoes with_package, but for PYTHONDONTWRITEBYTECODE, which is the same for all."""
+    """Undoes with_package, except PYTHONDONTWRITEBYTECODE, which is the same for all."""
     rest = environ.get("PYTHONPATH", "").partition(package)[2].lstrip(os.pathsep)
     return {name: value for name, value in dict(environ, PYTHONPATH=rest).items() if value or name != "PYTHONPATH"}
 
 
 def apply_environ(wanted, processors):
-    """Makes wanted this process's variables, also those that C's getenv reads, and its numbers of threads. OpenBLAS starts no more of them
-    than there are processors."""
+    """Sets this process's variables, also for C's getenv, and its numbers of threads. OpenBLAS gets at
+    most one thread per processor.
+    """
     for name in list(os.environ):
         if name not in wanted:
             del os.environ[name]
@@ -92,7 +96,9 @@ def apply_environ(wanted, processors):
 
 
 def read(pid):
-    """The settings of a process (0: this one) that are not variables, as a dict. Raises OSError when it has gone."""
+    """The settings of a process (0: this one) other than variables, as a dict. Raises OSError if the
+    process is gone.
+    """
     status = {}
     with open(_proc(pid, "status"), encoding="ascii", errors="replace") as file:
         for line in file:
@@ -120,14 +126,16 @@ EQUAL = ("user", "group", "cgroup", "namespaces", "stack")
 
 
 def check(wanted, own):
-    """Raises Differs unless a fork of a process with settings own (of `read`) can have the settings wanted."""
+    """Raises Differs unless a fork of a process with the settings own (from `read`) can have the settings
+    wanted.
+    """
     for name in EQUAL:
         if wanted[name] != own[name]:
             raise Differs(f"its {name} is not the host's")
 
 
 def apply(wanted, own):
-    """Gives this process the settings wanted, where own differ. Raises Differs where the system refuses one."""
+    """Changes this process's settings from own to wanted. Raises Differs if the system refuses a change."""
     changed = [name for name in wanted if name not in EQUAL and wanted[name] != own[name]]
     for name in changed:
         try:

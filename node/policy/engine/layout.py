@@ -1,11 +1,14 @@
-"""Where the tokens of a forward pass stand and what they look at: a prompt once, all its completions behind it.
+"""Positions of the tokens of a forward pass and their attention: each prompt once, followed by all its
+completions.
 
-The G completions of a question look at the same keys and values of the prompt, so a pass computes those once instead of
-G times; that changes no number but its rounding, gradients included, since attention is all that one position has of
-another. The last token of a prompt, whose logits differ in nothing between completions either, stands in each of
-them, so that own tokens, and they alone, are those that predict. Nothing is padded but within attention.
+The G completions of a question attend to the same keys and values of the prompt, so a pass computes those
+once instead of G times. This changes results, gradients included, only by rounding, because one position
+affects another only through attention. The last token of a prompt is repeated in each completion, although
+its logits do not differ between them. So exactly the own tokens are those that predict. Only attention uses
+padding.
 
-Letters in shapes: N tokens, M of them own, R rows of a group, p tokens of its prefix, T of its longest row; H, K, h as in model.py.
+Letters in shapes: N tokens, M of them own, R rows of a group, p tokens of its prefix, T of its longest row;
+H, K, h as in model.py.
 """
 
 import torch
@@ -14,12 +17,14 @@ from .model import by_row, causal_attention, merge_heads
 
 
 class Group:
-    """`prefix` tokens, the first at place `begin`, then rows with these own lengths, one after another."""
+    """`prefix` tokens, the first at position `begin`, then rows with these own lengths, one after
+    another.
+    """
 
     def __init__(self, begin, prefix, lengths, device):
         self.prefix, self.rows = prefix, len(lengths)
         self.own, self.end = begin + prefix, begin + prefix + sum(lengths)
-        self._place = self._back = None  # of padded own tokens among the group's, and the way back
+        self._place = self._back = None  # indices of padded own tokens in the group, and the inverse
         longest = max(lengths)
         if min(lengths) < longest:
             starts = [sum(lengths[:i]) for i in range(len(lengths))]
@@ -32,7 +37,7 @@ class Group:
         return merge_heads(causal_attention(by_row(q, 1), by_row(k, 1), by_row(v, 1), mask))
 
     def attend_own(self, q, k, v, prefix_k, prefix_v, mask):
-        """Rows look at the prefix and at what stands before them in their row: q [m, H, h] -> [m, H·h]."""
+        """Rows attend to the prefix and to the earlier tokens of their row: q [m, H, h] -> [m, H·h]."""
         if self._place is not None:
             q, k, v = (x.index_select(0, self._place) for x in (q, k, v))
         q, k, v = (by_row(x, self.rows) for x in (q, k, v))
@@ -43,7 +48,9 @@ class Group:
 
 
 class Tokens:
-    """The tokens of one pass. `positions` [N] in their sequences, `own` [M] the places of those that predict."""
+    """The tokens of one pass. `positions` [N] are within their sequences, `own` [M] are the indices of
+    those that predict.
+    """
 
     def __init__(self, groups, device):
         """groups holds (prefix, [own lengths]) in the order of their tokens."""
@@ -59,10 +66,10 @@ class Tokens:
 
 
 class Layout(Tokens):
-    """As a CPU wants them: group by group, so that the bits of a group don't depend on others."""
+    """A layout for a CPU: group by group, so that the bits of a group do not depend on others."""
 
     def __init__(self, groups, model, mask):
-        """mask is model.causal_mask's for the longest sequence."""
+        """mask is from model.causal_mask, for the longest sequence."""
         super().__init__(groups, mask.device)
         self._split_heads, self._mask, self._groups, begin = model.split_heads, mask, [], 0
         for prefix, lengths in groups:
@@ -74,13 +81,13 @@ class Layout(Tokens):
         return self._attend(qkv, True)
 
     def attend_own(self, qkv):
-        """The same for own tokens alone: [M, H·h]."""
+        """The same for own tokens only: [M, H·h]."""
         return self._attend(qkv, False)
 
     def _attend(self, qkv, prefixes):
         q, k, v = self._split_heads(qkv)
         sizes = [size for group in self._groups for size in (group.prefix, group.end - group.own)]
-        q, k, v = (x.split(sizes) for x in (q, k, v))  # not slices: autograd would fill up and add each one's gradient
+        q, k, v = (x.split(sizes) for x in (q, k, v))  # not slices: autograd would pad and add the gradient of each
         parts = []
         for i, group in enumerate(self._groups):
             before, own = 2 * i, 2 * i + 1

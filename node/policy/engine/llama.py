@@ -1,12 +1,14 @@
-"""Llama, Qwen2 and Qwen3 as plain functions: configuration, names and shapes, rotary positions, the transformer block.
+"""Llama, Qwen2 and Qwen3 as plain functions: configuration, names and shapes, rotary positions, the
+transformer block.
 
-One family of decoders: RMSNorm, grouped-query attention, rotary positions, SwiGLU. Qwen2 adds biases to queries, keys
-and values, Qwen3 norms each head's queries and keys, Llama 3 stretches the frequencies of its rotary positions.
+One family of decoders: RMSNorm, grouped-query attention, rotary positions, SwiGLU. Qwen2 adds biases to
+queries, keys and values. Qwen3 normalizes each head's queries and keys. Llama 3 stretches the frequencies of
+its rotary positions.
 
-Sources: Llama (arXiv:2302.13971), Llama 3 (arXiv:2407.21783), Qwen2 (arXiv:2407.10671), Qwen3 (arXiv:2505.09388); RoPE,
-Su et al. 2021; RMSNorm, Zhang & Sennrich 2019; SwiGLU, Shazeer 2020; Hugging Face's LlamaForCausalLM,
-Qwen2ForCausalLM and Qwen3ForCausalLM for names, layout (Linear: weight [out, in]) and which halves rotate.
-Letters in shapes as in model.py.
+Sources: Llama (arXiv:2302.13971), Llama 3 (arXiv:2407.21783), Qwen2 (arXiv:2407.10671), Qwen3
+(arXiv:2505.09388); RoPE, Su et al. 2021; RMSNorm, Zhang & Sennrich 2019; SwiGLU, Shazeer 2020; Hugging Face's
+LlamaForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM for names, layout (Linear: weight [out, in]) and which
+halves rotate. Letters in shapes as in model.py.
 """
 
 import math
@@ -22,7 +24,7 @@ PREFIX = "model."
 HEAD = "lm_head.weight"
 HAS_RMS_NORM = hasattr(F, "rms_norm")  # torch 2.4
 
-# model_type -> the class that Hugging Face's config.json names.
+# model_type -> class name in Hugging Face's config.json.
 CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 
 
@@ -30,8 +32,8 @@ CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Q
 class Scaling:
     """Llama 3's scaling of the rotary frequencies (rope_type llama3).
 
-    A wavelength below original_length / high_factor stays, one above original_length / low_factor becomes factor
-    times as long, and those between are interpolated.
+    A wavelength below original_length / high_factor is unchanged. One above original_length / low_factor is
+    multiplied by factor. Wavelengths between are interpolated.
     """
 
     factor: float
@@ -40,7 +42,7 @@ class Scaling:
     original_length: int
 
     def fields(self):
-        """As in config.json."""
+        """The fields of config.json."""
         return {
             "rope_type": "llama3",
             "factor": self.factor,
@@ -75,18 +77,22 @@ class Config:
 
     @property
     def head_norms(self):
-        """Whether each head's queries and keys are normed."""
+        """Whether each head's queries and keys are normalized."""
         return self.architecture == "qwen3"
 
     def saved_fields(self):
-        """What config.json must say besides what was read: transformers 4 looks for rope_theta at the top only."""
+        """Fields that config.json must have besides those that were read. transformers 4 reads rope_theta
+        only at the top level.
+        """
         fields = {"model_type": self.architecture, "architectures": [CLASSES[self.architecture]], "rope_theta": self.rope_theta}
         if self.scaling is not None:
             fields["rope_scaling"] = self.scaling.fields()
         return fields
 
     def shapes(self):
-        """Parameter name -> shape, in the order of the flat buffer: what is multiplied together stands together."""
+        """Parameter name -> shape, in the order of the flat buffer. Parameters of one joined matrix are
+        adjacent.
+        """
         d, inner, h = self.width, self.inner, self.head_size
         wide, narrow = self.heads * h, self.kv_heads * h
         shapes = {PREFIX + "embed_tokens.weight": (self.vocab_size, d)}
@@ -127,9 +133,9 @@ class Config:
         return shapes
 
     def name_of(self, stored):
-        """The parameter that a file's tensor of this name holds; None for one to pass over.
+        """The parameter name of a file's tensor, None for a tensor to skip.
 
-        Those are the frequencies that old files hold, and a tied head written out.
+        Skipped are the frequencies in old files, and an explicit tied head.
         """
         if stored.endswith("rotary_emb.inv_freq") or (self.tied and stored == HEAD):
             return None
@@ -143,7 +149,7 @@ class Config:
 
 
 def parse_config(fields):
-    """Reads Hugging Face's config (architecture.Fields), as transformers 4 and 5 write it."""
+    """Reads Hugging Face's config (architecture.Fields), as written by transformers 4 and 5."""
     architecture = fields.raw["model_type"]
     fields.require(use_sliding_window=False, use_mrope=False, mlp_bias=False)
     if architecture != "qwen2":
@@ -158,7 +164,7 @@ def parse_config(fields):
     if heads % kv_heads:
         raise fields.error(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     if fields.raw.get("head_dim") is None and architecture == "qwen3":
-        head_size = 128  # Qwen3Config's default, whatever the width
+        head_size = 128  # Qwen3Config's default at any width
     elif fields.raw.get("head_dim") is None and width % heads:
         raise fields.error(f"hidden_size {width} is not a multiple of num_attention_heads {heads}")
     else:
@@ -191,9 +197,10 @@ LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_positio
 
 
 def rotary_fields(fields):
-    """The base of the rotary frequencies and their Scaling, None for plain RoPE; all other scalings are refused.
+    """The base of the rotary frequencies and their Scaling, None for plain RoPE. Refuses all other
+    scalings.
 
-    The base is at the top in transformers 4, in rope_parameters in 5.
+    The base is at the top level in transformers 4, and in rope_parameters in 5.
     """
     theta, scaling = fields.number("rope_theta", 10000.0), None
     for name in ("rope_scaling", "rope_parameters"):
@@ -239,7 +246,7 @@ class Llama(Model):
         self.layers = [Layer(**dict(zip(names, leaves[i : i + len(names)]))) for i in range(1, end, len(names))]
         self.norm_weight = leaves[end]
         self.head = self.embedding if config.tied else leaves[end + 1]
-        # Of the whole context (8 MB for 32768 positions), since positions are known to the device only.
+        # For the whole context (8 MB for 32768 positions), because only the device knows the positions.
         self.rotary = rotary_table(config, self.device, dtype)
 
     def embed(self, ids, positions):
@@ -253,7 +260,7 @@ class Llama(Model):
         qk, v = qkv.split((heads + kv_heads, kv_heads), 1)
         if layer.q_norm is not None:
             q, k = qk.split((heads, kv_heads), 1)
-            pairs = ((q, layer.q_norm), (k, layer.k_norm))  # under autocast the products are of 16 bits, and norms of 32
+            pairs = ((q, layer.q_norm), (k, layer.k_norm))  # under autocast the products have 16 bits, and norms 32
             qk = torch.cat([rms_norm(part.to(weight.dtype), weight, config.norm_epsilon).to(v.dtype) for part, weight in pairs], 1)
         y = attend(torch.cat((rotate(qk, self.rotary.index_select(0, positions)), v), 1))
         x = x if kept is None else x.index_select(0, kept)
@@ -267,7 +274,7 @@ class Llama(Model):
 
 
 def rms_norm(x, weight, epsilon):
-    """x / sqrt(mean(x²) + epsilon) · weight over the last dimension, in float32 at least."""
+    """x / sqrt(mean(x²) + epsilon) · weight over the last dimension, at least in float32."""
     if HAS_RMS_NORM:
         return F.rms_norm(x, weight.shape, weight, epsilon)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -275,7 +282,10 @@ def rms_norm(x, weight, epsilon):
 
 
 def rotary_table(config, device, dtype):
-    """[context, h]: cosines, then sines, of position · frequency for the h/2 frequencies theta^(-2i/h), rounded as Hugging Face's are."""
+    """Cosines, then sines, of position · frequency: [context, h].
+
+    The h/2 frequencies are theta^(-2i/h), rounded like Hugging Face's.
+    """
     size = config.head_size
     frequency = 1.0 / config.rope_theta ** (torch.arange(0, size, 2, device=device).to(dtype) / size)
     if config.scaling is not None:
@@ -285,7 +295,7 @@ def rotary_table(config, device, dtype):
 
 
 def stretched(frequency, scaling):
-    """Llama 3's frequencies: see Scaling."""
+    """Llama 3's frequencies. See Scaling."""
     wavelength = 2 * math.pi / frequency
     share = (scaling.original_length / wavelength - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
     between = (1 - share) * frequency / scaling.factor + share * frequency
@@ -294,7 +304,9 @@ def stretched(frequency, scaling):
 
 
 def rotate(x, rotary):
-    """Turns pairs (i, i + h/2) of each head of x [N, ·, h] by their angles; rotary [N, h] holds rows of the table."""
+    """Rotates pairs (i, i + h/2) of each head of x [N, ·, h] by their angles. rotary [N, h] holds rows of
+    the table.
+    """
     cos, sin = rotary.unsqueeze(1).chunk(2, -1)
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)

@@ -1,9 +1,9 @@
-"""What this process holds, what single calls took, and giving memory back.
+"""The memory of this process and of single calls, and functions that free memory.
 
-On a CUDA device the figures of a call are torch's allocator's, which counts this process alone and is right inside
-containers: what tensors take (allocated), and what it has taken of the device for them (reserved). On the CPU they are
-resident memory, interpreter included. Linux; elsewhere /proc is absent and what only it
-tells is 0.
+On a CUDA device the figures of a call are those of torch's allocator. It counts only this process and is
+right inside containers. "Allocated" is the memory of tensors. "Reserved" is what the allocator has taken from
+the device for them. On the CPU the figures are resident memory, interpreter included. Without /proc (not
+Linux), figures that only /proc has are 0.
 """
 
 import ctypes
@@ -12,14 +12,14 @@ import os
 
 import torch
 
-_M_MMAP_THRESHOLD = -3  # of malloc.h
+_M_MMAP_THRESHOLD = -3  # from malloc.h
 
 
 class Meter:
     """Memory since the engine's start, since the last load, and of one call.
 
-    The kernel's and torch's high-water marks are reset at the begin of each measured call, so the longer peaks are
-    kept here.
+    The kernel's and torch's high-water marks are reset at the start of each measured call. The longer peaks
+    are therefore kept here.
     """
 
     def __init__(self):
@@ -28,15 +28,17 @@ class Meter:
         self._peak_reserved = 0
 
     def load(self, device):
-        """A load onto device begins: forgets the peak of the device's reserved memory."""
+        """Start of a load onto device: forgets the peak of the device's reserved memory."""
         self._device = device
         self._peak_reserved = 0
         if device.type == "cuda":
-            torch.cuda.init()  # which the next line does not do by itself
+            torch.cuda.init()  # the next line does not do this itself
             torch.cuda.reset_peak_memory_stats(device)
 
     def begin(self):
-        """A measured call begins; returns what `status` takes to report it: (allocated or resident, reserved) bytes."""
+        """Start of a measured call. Returns the argument of `status` for its report: (allocated or
+        resident, reserved) bytes.
+        """
         if self._cuda():
             self._peak_reserved = max(self._peak_reserved, torch.cuda.max_memory_reserved(self._device))
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -46,7 +48,9 @@ class Meter:
         return read_rss(), 0
 
     def status(self, begin=None):
-        """The Memory object of protocol.go; begin is `begin`'s result where a measured call is answered."""
+        """The Memory object of protocol.go. begin is the result of `begin` if this answers a measured
+        call.
+        """
         (rss, anonymous), peak = read_resident(), read_peak_rss()
         self._peak_rss = max(self._peak_rss, rss, peak)
         numbers = dict.fromkeys(
@@ -80,12 +84,12 @@ class Meter:
 
 
 def read_rss():
-    """Resident bytes of this process; 0 where /proc doesn't tell."""
+    """Resident bytes of this process; 0 without /proc."""
     return read_resident()[0]
 
 
 def read_resident():
-    """Resident bytes of this process, and of these those that are no pages of files, such as libraries; 0 where /proc doesn't tell."""
+    """Resident bytes of this process, and those of them that are not file-backed; 0 without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             resident, of_files = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[1:3])
@@ -100,7 +104,9 @@ def read_peak_rss():
 
 
 def reset_peak_rss():
-    """Makes the present resident memory the new peak. Where that isn't permitted, the peak stays that since the start."""
+    """Makes the current resident memory the new peak. Without permission, the peak stays the one since
+    the start.
+    """
     try:
         with open("/proc/self/clear_refs", "wb", buffering=0) as file:
             file.write(b"5")
@@ -109,12 +115,12 @@ def reset_peak_rss():
 
 
 def read_address_space():
-    """Bytes of address space that this process has taken; 0 where /proc doesn't tell."""
+    """Bytes of address space of this process; 0 without /proc."""
     return _kilobytes("/proc/self/status", "VmSize")
 
 
 def read_host():
-    """(available, total) bytes of the host's memory; zeros where /proc doesn't tell."""
+    """(available, total) bytes of the host's memory; zeros without /proc."""
     return _kilobytes("/proc/meminfo", "MemAvailable"), _kilobytes("/proc/meminfo", "MemTotal")
 
 
@@ -139,17 +145,20 @@ def _peak_of_getrusage():
 
 
 def set_cap(device, cap):
-    """Lets torch's allocator hold at most cap bytes of a CUDA device, 0: all of it. The context isn't counted."""
+    """Limits torch's allocator to cap bytes of a CUDA device, 0: no limit. The CUDA context does not
+    count.
+    """
     total = torch.cuda.get_device_properties(device).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total) if cap else 1.0, device)
 
 
 def prefer_small():
-    """From now on large blocks of host memory go back to the system when they are freed (glibc; elsewhere no change).
+    """Makes freed large blocks of host memory go back to the system from now on (glibc; elsewhere no
+    change).
 
-    glibc raises the size from which it does so to 32 MB as a program runs, and keeps smaller ones in a heap that
-    torch's aligned blocks leave full of holes: gradient checkpointing then saves nothing (455 MB where 102 MB are
-    alive). The price is fresh pages for each block, some 10 % of an update's time, so it is paid only where memory
+    glibc raises its threshold for that to 32 MB as a program runs. It keeps smaller blocks in a heap that
+    torch's aligned blocks fragment: gradient checkpointing then saves nothing (455 MB where 102 MB are in
+    use). The price is fresh pages for each block, about 10 % of an update's time. Use it only where memory
     matters more.
     """
     try:
@@ -159,9 +168,10 @@ def prefer_small():
 
 
 def freeze():
-    """Takes all objects of now out of later garbage collections: torch's, hundreds of thousands, are most of a collection's work.
+    """Excludes all present objects from later garbage collections.
 
-    To be called once a model is loaded. `thaw` undoes it, for what was loaded to be collected again.
+    torch has hundreds of thousands of them, which are most of a collection's work. Call this once a model is
+    loaded. `thaw` undoes it, so that the model can be collected.
     """
     gc.collect()
     gc.freeze()
@@ -172,20 +182,22 @@ def thaw():
 
 
 def wait_for(device):
-    """Waits until a CUDA device has done all that it was asked to; raises what went wrong there. Elsewhere nothing is pending."""
+    """Waits until a CUDA device has finished its work, and raises its errors. On other devices nothing is
+    pending.
+    """
     if device is not None and device.type == "cuda" and torch.cuda.is_initialized():
         torch.cuda.synchronize(device)
 
 
 def trim():
-    """Collects garbage and gives free memory back to the device and to the operating system."""
+    """Collects garbage and returns free memory to the device and to the operating system."""
     gc.collect()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         try:
             torch.cuda.empty_cache()
         except RuntimeError as error:
-            # After a capture of a CUDA graph that failed, torch (to 2.11) takes it to go on, and frees nothing any
-            # more.
+            # After a failed capture of a CUDA graph, torch (up to 2.11) believes that the capture continues,
+            # and frees nothing.
             if "captures_underway" not in str(error):
                 raise
         if hasattr(torch._C, "_host_emptyCache"):  # pinned memory, from torch 2.6

@@ -1,11 +1,14 @@
-"""What the architectures share: weights as views of one flat buffer, gradients likewise, and causal attention.
+"""Common parts of the architectures: weights as views of one flat buffer, gradients likewise, and causal
+attention.
 
-`Model` is the interface that training, sampling and saving work with; gpt2.py and llama.py fill it in, architecture.py
-chooses. A model's `config` has vocab_size, context_length, width, heads, kv_heads, head_size, layers, eos_token_id
-(-1: none) and architecture (Hugging Face's model_type), and gives names and shapes. How attention looks at its keys is
-the caller's: `block` takes a function, because training, prefill and decoding differ in nothing else.
+`Model` is the interface for training, sampling and saving. gpt2.py and llama.py implement it, and
+architecture.py chooses one. A model's `config` has vocab_size, context_length, width, heads, kv_heads,
+head_size, layers, eos_token_id (-1: none) and architecture (Hugging Face's model_type), and gives names and
+shapes. The caller passes attention as a function to `block`, because training, prefill and decoding differ
+only in that.
 
-Letters in shapes: B rows, T positions, N = B·T, d width, H heads, K key/value heads, h head_size, V vocabulary.
+Letters in shapes: B rows, T positions, N = B·T, d width, H heads, K key/value heads, h head_size, V
+vocabulary.
 """
 
 import math
@@ -19,15 +22,16 @@ from .autograd import InPlace, Recomputed, given, repeatable
 class Model:
     """Weights in one flat buffer.
 
-    `tensors` are its views by Hugging Face's names, what is read, saved and hashed; `leaves` are its views as the
-    computation takes them, where some neighbours are one matrix, and carry the gradients. Both see `flat`.
+    `tensors` are its views by Hugging Face's names, for reading, saving and hashing. `leaves` are its views
+    for the computation, which join some adjacent parameters to one matrix, and carry the gradients. Both are
+    views of `flat`.
     """
 
     def __init__(self, config, device="cpu", dtype=torch.float32):
         self.config = config
         self.device = torch.device(device)
         self.dtype = dtype
-        self.kind = self.device.type  # how work is cut up: for a "cpu" or for "cuda"
+        self.kind = self.device.type  # selects how work is split: "cpu" or "cuda"
         self.shapes = config.shapes()
         self.flat = torch.empty(sum(map(math.prod, self.shapes.values())), dtype=dtype, device=self.device)
         self.flat_grad = None
@@ -38,17 +42,18 @@ class Model:
             leaf.requires_grad_(True)
 
     def views(self, flat):
-        """Cuts a buffer shaped like `flat` into tensors by parameter name."""
+        """Splits a buffer shaped like `flat` into tensors by parameter name."""
         return dict(zip(self.shapes, cut(flat, self.shapes.values())))
 
     def cut_leaves(self, flat):
-        """Cuts a buffer shaped like `flat` as the computation takes it."""
+        """Splits a buffer shaped like `flat` into leaves."""
         return cut(flat, self._leaf_shapes)
 
     def rebase(self, flat):
-        """Makes flat, a copy of the weights on any device, the storage of all views, which stay the same objects.
+        """Makes flat, a copy of the weights on any device, the storage of all views. The views stay the
+        same objects.
 
-        There must be no gradients. `device` stays what it was: where the model computes.
+        There must be no gradients. `device` is unchanged: it is where the model computes.
         """
         self.flat = flat
         pairs = list(zip(self.tensors.values(), cut(flat, self.shapes.values())))
@@ -56,9 +61,9 @@ class Model:
             tensor.data = view
 
     def make_gradients(self):
-        """Gives every leaf a zero gradient, a view of one flat buffer; autograd adds to it in place."""
+        """Gives every leaf a zero gradient, a view of one flat buffer. Autograd adds to it in place."""
         if self.flat_grad is not None:
-            self.flat_grad.zero_()  # never a second buffer beside it
+            self.flat_grad.zero_()  # never a second buffer
             return
         self.flat_grad = torch.zeros_like(self.flat)
         for leaf, grad in zip(self.leaves, cut(self.flat_grad, self._leaf_shapes)):
@@ -71,7 +76,9 @@ class Model:
 
     @torch.no_grad()
     def initialise(self, seed):
-        """Weights normal with the architecture's deviations, norms 1, biases 0: a function of the seed."""
+        """Draws weights from a normal distribution with the architecture's deviations, as a function of
+        the seed. Norms are 1, biases 0.
+        """
         generator = torch.Generator().manual_seed(seed % (1 << 63))
         for name, tensor in self.tensors.items():
             if name.endswith(".bias"):
@@ -79,29 +86,32 @@ class Model:
             elif self.config.is_norm(name):
                 tensor.fill_(1)
             else:
-                # Drawn in float32 on the CPU whatever the device, so that a seed means the same weights everywhere.
+                # Always drawn in float32 on the CPU, so that a seed gives the same weights on every device.
                 direct = tensor.dtype == torch.float32 and tensor.device.type == "cpu"
                 drawn = tensor if direct else torch.empty(tensor.shape)
                 drawn.normal_(0, self.config.initial_std(name), generator=generator)
                 if not direct:
                     tensor.copy_(drawn)
 
-    # The architecture's own: `layers`, one record of leaves a block; `embedding` [V, d]; `head` [V, d], the matrix of
-    # the output, which is `embedding` itself where the two are tied; and what follows.
+    # Architectures provide: `layers`, one record of leaves per block; `embedding` [V, d]; `head` [V, d], the
+    # output matrix, which is `embedding` itself if the two are tied; and the methods below.
 
     def embed(self, ids, positions):
-        """Token ids and positions [N] -> the residual stream [N, d]."""
+        """Token ids and positions [N] -> residual stream [N, d]."""
         raise NotImplementedError
 
     def embed_backward(self, ids, positions, gradient):
-        """Adds the gradient [N, d] of `embed`'s result to the embeddings'.
+        """Adds the gradient [N, d] of `embed`'s result to the gradients of the embeddings.
 
-        By hand, since autograd's way makes a dense [V, d] tensor each time.
+        Done by hand, because autograd would make a dense [V, d] tensor each time.
         """
         self.add_rows(self.embedding.grad, ids, gradient)
 
     def add_rows(self, target, index, rows):
-        """Adds rows [N, d] to target [·, d] at index [N]. On CUDA by sorting, for index_add_ adds to one row in any order there."""
+        """Adds rows [N, d] to target [·, d] at index [N].
+
+        On CUDA by sorting, because index_add_ adds to one row in any order there.
+        """
         if self.kind == "cpu":
             target.index_add_(0, index, rows)
         else:
@@ -110,18 +120,20 @@ class Model:
     def block(self, layer, x, positions, attend, kept=None):
         """One transformer block on the residual stream x [N, d] of tokens at positions [N].
 
-        attend takes [N, H + 2·K, h], queries, keys and values, with positions worked in where the architecture does so,
-        and returns [N, H·h]. Query head i looks at key/value head i // (H / K). With kept, places [M], only
-        those tokens go on: attend returns [M, H·h], and so does the block.
+        attend takes [N, H + 2·K, h], queries, keys and values, with positions applied if the architecture
+        does so, and returns [N, H·h]. Query head i attends to key/value head i // (H / K). With kept, indices
+        [M], only those tokens continue: attend returns [M, H·h], and the block [M, d].
         """
         raise NotImplementedError
 
     def norm(self, x):
-        """The norm after the last block, on any rows of the residual stream; logits are `norm(x) @ head.T`."""
+        """The norm after the last block, on any rows of the residual stream. Logits are `norm(x) @
+        head.T`.
+        """
         raise NotImplementedError
 
     def logits(self, x):
-        """The residual stream [N, d] -> [N, V]."""
+        """Residual stream [N, d] -> logits [N, V]."""
         return _operand(self.norm(x), self.head) @ self.head.t()
 
     def affine(self, x, weight, bias):
@@ -131,13 +143,13 @@ class Model:
         return torch.addmm(bias, _operand(x, weight), weight)
 
     def linear(self, x, weight, bias=None):
-        """x [N, in] times weight [out, in] transposed, plus bias [out] if any."""
+        """x [N, in] times the transpose of weight [out, in], plus bias [out] if given."""
         if self._adds_in_place(weight):
             return InPlace.apply(x, weight, bias, True)
         return F.linear(_operand(x, weight), weight, bias)
 
     def _adds_in_place(self, weight):
-        """Not on a CPU, where the bits of a sum made at once and of one made in two steps differ; not under autocast."""
+        """False on a CPU, where adding in place changes the bits of a sum, and under autocast."""
         return self.kind != "cpu" and weight.grad is not None and torch.is_grad_enabled() and not torch.is_autocast_enabled()
 
     def split_heads(self, qkv):
@@ -146,23 +158,28 @@ class Model:
         return qkv.split((heads, kv_heads, kv_heads), 1)
 
     def backward(self, h, gradient, x):
-        """Runs the backward pass of h, computed from x, from the gradient of the loss by h: adds to the leaves' gradients,
-        and leaves that by x in x.grad."""
+        """Runs the backward pass of h, computed from x, from the gradient of the loss by h.
+
+        It adds to the leaves' gradients, and leaves the gradient by x in x.grad.
+        """
         if self.kind == "cpu":
             given(h, gradient).backward()
             return
-        # Dozens of small additions in one kernel. SDPA's own backward pass adds in any order unless told otherwise.
-        # Where products have added to their leaf already there is none; under autocast they don't.
+        # Dozens of small additions in one kernel. SDPA's own backward pass is not deterministic unless
+        # requested. A leaf whose products have already added in place has no gradient here. Under autocast
+        # none do.
         with repeatable():
             x.grad, *gradients = torch.autograd.grad(given(h, gradient), [x, *self.leaves], allow_unused=True)
         found = [(leaf.grad, gradient) for leaf, gradient in zip(self.leaves, gradients) if gradient is not None]
         torch._foreach_add_(*map(list, zip(*found)))
 
     def hidden(self, x, layout, recompute=None):
-        """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own ones, before the last norm.
+        """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own
+        tokens, before the last norm.
 
-        Of a prefix the last block makes keys and values only: nothing else of it is looked at. With recompute (gradient
-        checkpointing), a function that gives the context of a forward pass, blocks run once more in the backward pass.
+        The last block computes only keys and values of a prefix, because nothing else of it is used.
+        recompute turns on gradient checkpointing: a function that returns the context of a forward pass.
+        Blocks then run again in the backward pass.
         """
         arguments = [(layer, layout.attend, None) for layer in self.layers[:-1]] + [(self.layers[-1], layout.attend_own, layout.own)]
         for layer, attend, kept in arguments:
@@ -176,7 +193,9 @@ class Model:
 
 
 def cut(flat, shapes):
-    """Views of flat, one after another, of these shapes; plain tensors, since autograd's views would keep flat alive."""
+    """Consecutive views of flat with these shapes. They are plain tensors, because autograd's views would
+    keep flat alive.
+    """
     views, at = [], 0
     for shape in shapes:
         size = math.prod(shape)
@@ -189,8 +208,11 @@ HAS_SDPA = hasattr(F, "scaled_dot_product_attention")
 
 
 class _LayerNorm(torch.autograd.Function):
-    """Layer norm with the same bits on any number of threads: torch's kernel for the CPU sums the gradients of weight and bias a
-    part a thread, so here one thread sums them."""
+    """Layer norm with the same bits on any number of threads.
+
+    torch's CPU kernel sums the gradients of weight and bias in one part per thread, so here one thread sums
+    them.
+    """
 
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
@@ -222,14 +244,18 @@ def layer_norm(x, weight, bias, epsilon):
 
 
 def _operand(x, weight):
-    """x in the dtype of a reduced weight (precision.Reduced). Other weights take it as it is: autocast casts both."""
+    """x in the dtype of a reduced weight (precision.Reduced). With other weights x is unchanged, because
+    autocast casts both.
+    """
     return x.to(weight.dtype) if weight.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def causal_mask(length, like, dtype=None):
-    """An additive mask, -inf where a position may not look, of `length` positions at least: SDPA wants aligned rows.
+    """An additive mask, -inf where a position may not attend, of at least `length` positions. SDPA needs
+    aligned rows.
 
-    In the queries' dtype (None: like's): a mask in another is cast by every call of attention, and each cast kept for the backward pass.
+    Use the queries' dtype (None: that of like). Every call of attention casts a mask of another dtype, and
+    the backward pass keeps each cast.
     """
     length = -(-length // 16) * 16
     mask = torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu_(1)
@@ -248,13 +274,16 @@ def merge_heads(y):
 
 
 def aligned_mask(shape, dtype, device):
-    """A mask of zeros whose rows begin at multiples of 16 elements, as SDPA's kernels want them."""
+    """A mask of zeros with rows that begin at multiples of 16 elements, as SDPA's kernels need."""
     return torch.zeros((*shape[:-1], -(-shape[-1] // 16) * 16), dtype=dtype, device=device)[..., : shape[-1]]
 
 
 def causal_attention(q, k, v, mask):
-    """softmax(q kᵀ / sqrt(h) + mask) v: queries [rows, H, T, h] of the last T of S positions, keys and values
-    [rows, K, S, h] of all -> [rows, H, T, h]. mask is causal_mask's; SDPA needs none where T is S."""
+    """softmax(q kᵀ / sqrt(h) + mask) v.
+
+    Queries [rows, H, T, h] of the last T of S positions, keys and values [rows, K, S, h] of all positions ->
+    [rows, H, T, h]. mask is from causal_mask. SDPA needs none if T equals S.
+    """
     length, positions = q.shape[2], k.shape[2]
     if HAS_SDPA and length == positions:
         return F.scaled_dot_product_attention(q, *_repeated(q, k, v), is_causal=True)
@@ -262,10 +291,11 @@ def causal_attention(q, k, v, mask):
 
 
 def masked_attention(q, k, v, mask):
-    """The same with a mask of its own: [T, S], or [rows, 1, T, S], of the queries' dtype."""
+    """The same with a custom mask: [T, S], or [rows, 1, T, S], in the queries' dtype."""
     k, v = _repeated(q, k, v)
     if HAS_SDPA:
-        # Contiguous: until torch 2.2 the memory-efficient kernel read other queries with a mask (pytorch #112577).
+        # Contiguous: until torch 2.2 the memory-efficient kernel read wrong queries with a mask (pytorch
+        # #112577).
         return F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous(), attn_mask=mask)
     rows, heads, length, size = q.shape
     positions = k.shape[2]
@@ -276,8 +306,11 @@ def masked_attention(q, k, v, mask):
 
 
 def _repeated(q, k, v):
-    """Keys and values for each query head. Not SDPA's enable_gqa (torch 2.5): with it float32 on CUDA falls back to the
-    kernel that holds all scores."""
+    """Keys and values for each query head.
+
+    Not with SDPA's enable_gqa (torch 2.5): with it float32 on CUDA falls back to the kernel that stores all
+    scores.
+    """
     if k.shape[1] == q.shape[1]:
         return k, v
     return tuple(x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))

@@ -1,8 +1,8 @@
-"""Parking on the host: buffers of the same kind there, and weights that move there and back.
+"""Parking on the host: host buffers, and weights that move there and back.
 
-On CUDA host buffers are page-locked, so that copies run at the speed of the bus. Such memory is slow to get, but torch
-keeps what is freed for the next parking, until `memory.trim`; it may round each buffer up to a power of two. On the CPU
-the host is where everything is anyway: the same code makes plain copies, which is what tests need.
+On CUDA host buffers are page-locked, so that copies run at the speed of the bus. Page-locked memory is slow
+to allocate, but torch keeps freed buffers for the next parking until `memory.trim`. It may round each buffer
+up to a power of two. On the CPU the same code makes plain copies, for tests.
 """
 
 import sys
@@ -11,7 +11,7 @@ import torch
 
 
 def host_empty(like, device):
-    """An uninitialised buffer on the host, of like's shape and dtype, for copies to and from device."""
+    """An uninitialized host buffer of like's shape and dtype, for copies to and from device."""
     if device.type == "cuda":
         try:
             return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
@@ -22,14 +22,18 @@ def host_empty(like, device):
 
 
 class Parking:
-    """Where one model's weights are: on its device, or parked on the host. Nothing is lost when memory runs out."""
+    """Tracks whether a model's weights are on its device or parked on the host. Running out of memory
+    loses nothing.
+    """
 
     def __init__(self, model):
         self._model = model
         self.parked = False
 
     def park(self):
-        """Moves the weights to the host. The model must have no gradients; it can't compute until `unpark`."""
+        """Moves the weights to the host. The model must have no gradients. It cannot compute until
+        `unpark`.
+        """
         if self.parked:
             return
         model = self._model
@@ -49,10 +53,11 @@ class Parking:
 
 
 class Stage:
-    """Passes two host buffers through the device, piece by piece: the next is fetched while one is worked on.
+    """Passes two host buffers through the device, piece by piece: it fetches the next piece while the
+    caller works on one.
 
-    On CUDA the copies run on a stream of their own. Everything is allocated here, so that `pieces` can't run out of
-    memory half way.
+    On CUDA the copies run on a separate stream. The constructor allocates everything, so that `pieces` cannot
+    run out of memory half way.
     """
 
     def __init__(self, buffers, size, device):
@@ -61,7 +66,7 @@ class Stage:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def pieces(self):
-        """Yields (begin, end, views on the device); what the caller makes of them is written back."""
+        """Yields (begin, end, views on the device), and writes back what the caller changed."""
         count = len(self._buffers[0])
         self._copies_wait()
         self._fetch(0)
@@ -75,10 +80,10 @@ class Stage:
             self._store(index, begin, end)
         self._work_waits()
         if self._stream is not None:
-            torch.cuda.current_stream(self._stream.device).synchronize()  # the host may read its buffers now
+            torch.cuda.current_stream(self._stream.device).synchronize()  # the host may read its buffers after this
 
     def _fetch(self, index):
-        """The other slot's last piece was stored before, on the same stream."""
+        """The slot's previous piece has been stored already, on the same stream."""
         begin = index * self._size
         for slot, buffer in zip(self._slots[index % 2], self._buffers):
             source = buffer[begin : begin + self._size]

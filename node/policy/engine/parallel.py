@@ -1,9 +1,11 @@
-"""The ranks of one engine: processes with the same weights that share the work of a call and add up their gradients.
+"""The ranks of one engine: processes with the same weights that share the work of a call and add up their
+gradients.
 
-Every rank runs the same calls. What can fail on one alone, memory above all, is followed by a vote (`agree`, and the end
-of `run`), in the same order on all: a rank that fails takes part in just the next vote, on which all leave the call, so
-that none waits for one that is elsewhere. Votes go over gloo between the host's processes, which notices a dead one
-at once; gradients go over nccl on CUDA. A rank that is gone or silent ends the whole group (RankLost).
+Every rank runs the same calls. A vote (`agree`, and the end of `run`) follows every step that can fail on one
+rank alone, above all for lack of memory. The order of votes is the same on all ranks. A rank that fails takes
+part only in the next vote, after which all leave the call, so that none waits for a rank that is elsewhere.
+Votes run on gloo between the host's processes, which notices a dead one at once. Gradients run on nccl on
+CUDA. A dead or silent rank ends the whole group (RankLost).
 """
 
 import os
@@ -12,21 +14,23 @@ from datetime import timedelta
 
 import torch
 
-TIMEOUT = 600.0  # seconds that ranks wait for one another within a call
-JOIN_TIMEOUT = 60.0  # seconds for all to meet, once all are up
-_POLL = 0.0005  # seconds between two looks at a reduction on a device
+TIMEOUT = 600.0  # seconds that ranks wait for each other within a call
+JOIN_TIMEOUT = 60.0  # seconds for all ranks to rendezvous, once all are up
+_POLL = 0.0005  # seconds between two checks of a reduction on a device
 
 
 class Elsewhere(Exception):
-    """Another rank failed; its own answer says why."""
+    """Another rank failed. Its own answer has the reason."""
 
 
 class RankLost(Exception):
-    """A rank has died, is silent or holds other weights: the group can't go on."""
+    """A rank has died, is silent or holds other weights: the group cannot continue."""
 
 
 class Group:
-    """One rank's view of its group; alone unless `size` says otherwise. `store` is a file that all ranks can open."""
+    """One rank's view of its group. A group of size 1 needs no other rank. `store` is a file that all
+    ranks can open.
+    """
 
     def __init__(self, rank=0, size=1, store=""):
         self.rank, self.size, self.timeout = rank, size, TIMEOUT
@@ -34,11 +38,11 @@ class Group:
         self._device_group = None
 
     def join(self):
-        """Meets the other ranks; to be called once, by all."""
+        """Waits for the other ranks. Each rank must call it once."""
         if self.size == 1:
             return
         distributed = torch.distributed
-        # All ranks are processes of this host; gloo and nccl would look for its address on a network.
+        # All ranks are processes of this host, but gloo and nccl would search for its address on a network.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
         # nccl's own watchdog would end the process before it can answer. torch 2.2 renamed the setting.
@@ -46,7 +50,8 @@ class Group:
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING" if renamed else "NCCL_ASYNC_ERROR_HANDLING"] = "0"
         try:
             store = distributed.FileStore(self._store, self.size)
-            # First that all are here, since gloo would wait for one that has died as long as for a sum.
+            # Check that all ranks are up first, because gloo would wait for a dead rank as long as for a
+            # sum.
             store.set(f"here {self.rank}", "1")
             store.wait([f"here {rank}" for rank in range(self.size)], timedelta(seconds=JOIN_TIMEOUT))
             limit = timedelta(seconds=self.timeout)
@@ -55,14 +60,14 @@ class Group:
             raise RankLost(f"the ranks did not meet: {_first_line(error)}") from None
 
     def open(self, device):
-        """Gets ready to sum on device, this rank's own, once all have agreed that theirs is there."""
+        """Prepares sums on device, this rank's own, after all ranks have agreed that their device exists."""
         if self.size == 1 or device.type != "cuda":
             return
         torch.cuda.set_device(device)
         limit = timedelta(seconds=self.timeout)
         try:
             self._device_group = torch.distributed.new_group(backend="nccl", timeout=limit)
-            self.sum_(torch.zeros(1, device=device))  # nccl takes its memory and connections at the first sum
+            self.sum_(torch.zeros(1, device=device))  # nccl allocates its memory and connections at the first sum
         except RuntimeError as error:
             raise RankLost(f"the ranks did not meet on their devices: {_first_line(error)}") from None
 
@@ -72,11 +77,13 @@ class Group:
         self._device_group = None
 
     def span(self, count):
-        """This rank's part of 0..count-1, as (begin, end); the ranks' parts lie side by side."""
+        """This rank's part of 0..count-1, as (begin, end). The ranks' parts are adjacent."""
         return count * self.rank // self.size, count * (self.rank + 1) // self.size
 
     def share(self, costs):
-        """The indices of costs that are this rank's: the dearest go first, each to the rank that has least so far."""
+        """This rank's indices of costs. The most expensive go first, each to the rank with the least cost
+        so far.
+        """
         loads, mine = [(0, rank) for rank in range(self.size)], []
         for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
             load, rank = loads.pop(loads.index(min(loads)))
@@ -86,10 +93,10 @@ class Group:
         return sorted(mine)
 
     def run(self, work, mark=None):
-        """Does work() and, at its end, learns whether all ranks could; returns its result.
+        """Runs work(), and at its end checks whether all ranks succeeded. Returns its result.
 
-        Raises what work raises, or Elsewhere where another rank failed. mark(), if given, is an integer that must be
-        the same on all ranks.
+        Raises the error of work, or Elsewhere if another rank failed. mark(), if given, returns an integer
+        that must be the same on all ranks.
         """
         try:
             result = work()
@@ -103,7 +110,9 @@ class Group:
         return result
 
     def agree(self, number=0):
-        """Goes on when all ranks have come here with the same number; raises Elsewhere when one has failed before."""
+        """Returns when all ranks have called it with the same number. Raises Elsewhere if one has failed
+        before.
+        """
         votes = self._vote(False, number)
         if any(failed for failed, _ in votes):
             raise Elsewhere("another rank failed")
@@ -111,7 +120,7 @@ class Group:
             raise RankLost("the ranks hold different weights")
 
     def sum_(self, tensor):
-        """Adds up the ranks' tensors in place; all get the same bits."""
+        """Adds up the ranks' tensors in place. All ranks get the same bits."""
         return tensor if self.size == 1 else self._reduce(tensor, torch.distributed.ReduceOp.SUM)
 
     def largest(self, number):
@@ -123,7 +132,8 @@ class Group:
     def _reduce(self, tensor, operation):
         try:
             if tensor.is_cuda:
-                # Not a blocking wait: nccl would wait for a dead rank without end, and nothing could be answered.
+                # Not a blocking wait: nccl would wait for a dead rank forever, and the engine could not
+                # answer.
                 self._await(torch.distributed.all_reduce(tensor, operation, group=self._device_group, async_op=True))
             else:
                 torch.distributed.all_reduce(tensor, operation)
@@ -146,7 +156,7 @@ class Group:
         work.wait()
 
     def _vote(self, failed, number=0):
-        """What every rank says: [(whether it failed, its number)] in order of rank."""
+        """The votes of all ranks: [(whether it failed, its number)] in order of rank."""
         if self.size == 1:
             return [(failed, number)]
         mine = torch.tensor([int(failed), number])
@@ -159,7 +169,7 @@ class Group:
 
 
 def checksum(flat):
-    """A 64-bit sum of the bits of a float32 or float64 buffer: quick, and the same for equal weights."""
+    """A 64-bit sum of the bits of a float32 or float64 buffer: fast, and equal for equal weights."""
     flat = flat.detach()
     even = len(flat) // 2 * 2
     total = int(flat[:even].view(torch.int64).sum())

@@ -1,7 +1,8 @@
 """The two pipes to the parent: bounded request lines in, answer lines out. Must not import torch.
 
-The engine must not outlive its parent: when stdin ends, or the parent's pid changes, the process ends (ending.py), also
-in the middle of a call (torch releases the interpreter's lock while it computes, so these threads get their turn).
+The engine must not outlive its parent. When stdin ends, or the parent's pid changes, the process ends
+(ending.py), even during a call: torch releases the interpreter's lock while it computes, so that these
+threads can run.
 """
 
 import os
@@ -14,7 +15,9 @@ TOO_LONG = object()
 
 
 class Requests:
-    """Reads lines of fd on a thread of its own; get() gives them in order, TOO_LONG for one beyond limit bytes."""
+    """Reads lines of fd on a separate thread. get() returns them in order, TOO_LONG for one beyond limit
+    bytes.
+    """
 
     def __init__(self, fd, limit, on_end):
         self._fd = fd
@@ -30,7 +33,7 @@ class Requests:
         return self._lines.get()
 
     def wake(self):
-        """Makes get() return: an empty line, which is no request."""
+        """Makes get() return an empty line, which is not a request."""
         self._lines.put(b"")
 
     def _read(self):
@@ -58,7 +61,7 @@ class Requests:
 
 
 def watch_parent(on_end, period=0.5):
-    """Calls on_end from a daemon thread once this process has been given another parent."""
+    """Calls on_end from a daemon thread once this process has another parent."""
     parent = os.getppid()
 
     def watch():
@@ -83,7 +86,9 @@ def watch_process(pidfd, on_end):
 
 
 def take_stdout():
-    """Returns a private descriptor of stdout and points fd 1 at stderr: a stray print can't break the protocol."""
+    """Returns a private descriptor of stdout and points fd 1 at stderr, so that a stray print cannot
+    break the protocol.
+    """
     answers = os.dup(1)
     os.set_inheritable(answers, False)
     os.dup2(2, 1)

@@ -1,7 +1,8 @@
-"""What numbers are multiplied in: fp32 and tf32 by a switch of torch's, bf16 and fp16 by autocast over fp32 weights.
+"""The precision of products: fp32 and tf32 by a switch of torch, bf16 and fp16 by autocast over fp32
+weights.
 
-The weights, their gradients, Adam, the softmax over the vocabulary and the loss are fp32 in all of them. fp32, tf32 and
-bf16 need nothing else; fp16's gradients are scaled (update.py).
+The weights, their gradients, Adam, the softmax over the vocabulary and the loss are fp32 in all of them.
+fp32, tf32 and bf16 need nothing else. fp16's gradients are scaled (update.py).
 """
 
 import contextlib
@@ -14,30 +15,35 @@ from .protocol import DEVICE, SELF_TEST, EngineError
 
 REDUCED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-# The largest difference in nats between a token's log-probability while sampling and while training that rounding
-# explains. fp32 and tf32: far above rounding (1e-6 and 1e-3), far below what moves a clipped ratio. In the reduced
-# dtypes the two ways round products on their own: one step of rounding of a logit near 100, which GPT-2 has, is 0.5 and
-# 0.0625. Not measured.
+# The largest difference in nats between a token's log-probability in sampling and in training that rounding
+# explains. fp32 and tf32: far above rounding (1e-6 and 1e-3), far below a difference that moves a clipped
+# ratio. In the reduced dtypes sampling and training round products separately. One rounding step of a logit
+# near 100, which GPT-2 has, is 0.5 in bf16 and 0.0625 in fp16. Not measured.
 SELF_TEST_LIMIT = 0.05
 REDUCED_LIMIT = {torch.bfloat16: 0.5, torch.float16: 0.1}
 
 
 def set_matmul(precision):
-    """Products of fp32 matrices on CUDA: in TF32 for "tf32", else exact. The one call all torch versions agree on."""
+    """Sets products of fp32 matrices on CUDA to TF32 for "tf32", else to exact, by the one call that all
+    torch versions have.
+    """
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
 def check(precision, device):
-    """Refuses bf16 where the GPU has no units for it (before Ampere): torch 1.13 fails, later ones emulate it slowly."""
+    """Refuses bf16 on a GPU without units for it (before Ampere). torch 1.13 fails there, and later
+    versions emulate it slowly.
+    """
     if precision == "bf16" and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8:
         name = torch.cuda.get_device_name(device)
         raise EngineError(DEVICE, f"precision bf16 needs an Ampere GPU or newer, not {name}. Try: precision tf32")
 
 
 def judge(difference, dtype, precision, device, graphs):
-    """Returns the limit of a load's self-test, for dtype the reduced one in use or None. Raises EngineError above SELF_TEST_LIMIT.
+    """Returns the limit of a load's self-test. dtype is the reduced one in use, or None.
 
-    In a reduced dtype a larger difference may still be rounding: it is the parent's to warn of.
+    Raises EngineError if the difference is not finite, or above the limit without a reduced dtype. In a
+    reduced dtype a larger difference may still be rounding, and the parent warns of it.
     """
     limit = REDUCED_LIMIT.get(dtype, SELF_TEST_LIMIT)
     if math.isfinite(difference) and (difference <= limit or dtype is not None):
@@ -61,29 +67,33 @@ def _version():
 
 
 def avoid_cudnn_attention():
-    """Keeps cuDNN's attention kernels off, where this torch has them (about 2.4 on). Other kernels take over.
+    """Turns cuDNN's attention kernels off, if this torch has them (about 2.4 on). Other kernels replace
+    them.
 
-    On Hopper, in bf16 and fp16, they fail with "No execution plans support the graph" (pytorch #140930), or the gradient of
-    the queries is NaN where a mask is given (#196678).
+    On Hopper, in bf16 and fp16, they fail with "No execution plans support the graph" (pytorch #140930), or
+    the gradient of the queries is NaN with a mask (#196678).
     """
     if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def autocast(device, dtype):
-    """The context in which forward passes run; dtype is a reduced one or None."""
+    """The context for forward passes. dtype is a reduced one or None."""
     if dtype is None:
         return contextlib.nullcontext()
-    # The cache of casts would hold nothing here, since the weights are views, and is at odds with CUDA graphs.
+    # No cache of casts: it would stay empty, because the weights are views, and it conflicts with CUDA
+    # graphs.
     return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
 class Reduced:
-    """A model for sampling whose matrices and biases are a copy in a reduced dtype; the rest is the model's own.
+    """A model for sampling with a reduced-dtype copy of its matrices and biases. The rest is the model's
+    own.
 
-    Each decoding step reads every matrix once and hardly does more, so half the bytes is nearly half the time. It runs
-    outside autocast, which would cast at every step what is cast here once: the residual stream, the norms and their
-    weights stay fp32, as in training, and only what enters a product is cast. Takes 2 bytes a parameter while it lives.
+    Each decoding step reads every matrix once and does little more, so that half the bytes take nearly half
+    the time. The copy runs outside autocast, which would repeat the casts at every step. The residual stream,
+    the norms and their weights stay fp32, as in training, and only inputs of products are cast. The copy
+    needs 2 bytes a parameter.
     """
 
     def __init__(self, model, dtype):
@@ -98,6 +108,6 @@ class Reduced:
         reduced.head = at[id(model.head)]
 
     def refresh(self):
-        """Copies the model's weights as they are now."""
+        """Copies the model's current weights."""
         self._flat.copy_(self._model.flat.detach())
         return self.model

@@ -1,17 +1,17 @@
 """One engine's process, from its pipes to its end. Must not import torch before `run` does.
 
-An engine that its parent has started and one that the engine host has forked (host.py) come here alike: with the requests on
-fd 0, the answers on fd 1 and the log on fd 2.
+An engine that its parent started and one that the engine host forked (host.py) both run this code, with the
+requests on fd 0, the answers on fd 1 and the log on fd 2.
 """
 
 from . import ending, pipe, protocol
 
 
 def run(watch, rank=0, ranks=1, store=-1):
-    """Serves requests until there are no more, then ends the process; it does not return.
+    """Serves all requests, then ends the process. It does not return.
 
-    watch(on_end) starts what calls on_end when the process that this engine belongs to has gone. store is the descriptor of the file
-    in which the ranks of an engine of several processes meet (ranks.py).
+    watch(on_end) must arrange that on_end is called when the process that owns this engine is gone. store is
+    the descriptor of the rendezvous file for the ranks of an engine with several processes (ranks.py).
     """
     answers = pipe.take_stdout()
     requests = pipe.Requests(0, protocol.MAX_LINE, lambda: ending.leave(requests.wake))

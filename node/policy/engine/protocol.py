@@ -1,7 +1,9 @@
-"""What may be asked: the engine's side of node/policy/protocol.go, version 5. Must not import torch.
+"""Requests and their parsing: the engine's side of node/policy/protocol.go, version 5. Must not import
+torch.
 
-Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names as the Go
-type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in `check_*`.
+Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names
+as the Go type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in
+`check_*`.
 """
 
 import json
@@ -27,7 +29,7 @@ CORRECTIONS = ("", "tapered", "ftis")
 
 
 class EngineError(Exception):
-    """An error to answer with: a kind of protocol.go, one line of text, and what another rank says of a shortage."""
+    """An error answer: a kind of protocol.go, one line of text, and another rank's report of a shortage."""
 
     def __init__(self, kind, message, shortage=None):
         super().__init__(message)
@@ -108,7 +110,7 @@ class Update(Logprobs):
 
 @dataclass
 class Configure:
-    """Memory settings to change; None stays as it is."""
+    """Memory settings to change. None means no change."""
 
     gradient_checkpointing: Optional[bool] = None
     optimizer_offload: Optional[bool] = None
@@ -138,7 +140,7 @@ class Restore:
 
 
 def decode(line):
-    """Decodes one line to (id, call, params). NaN and Infinity, which JSON doesn't have, are refused."""
+    """Decodes one line to a request object. Refuses NaN and Infinity, which are not JSON."""
     try:
         request = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -149,7 +151,7 @@ def decode(line):
 
 
 def request_id(request):
-    """The request's id, or 0 where it has none that is an integer below 2^53."""
+    """The request's id, or 0 if it is not an integer below 2^53."""
     number = request.get("id")
     return number if _is_integer(number) else 0
 
@@ -177,7 +179,7 @@ def _is_integer(value):
 
 
 class _Fields:
-    """Takes checked fields out of a params object; what is left over at the end is an error."""
+    """Takes checked fields out of a params object. Fields that are left at the end are an error."""
 
     def __init__(self, params, where=""):
         self._left = dict(params)
@@ -192,7 +194,7 @@ class _Fields:
         return default
 
     def optional(self, take, name):
-        """take(name), or None where the field is absent."""
+        """take(name), or None if the field is absent."""
         return take(name) if name in self._left else None
 
     def integer(self, name, default=..., low=0, high=(1 << 53) - 1):
@@ -286,7 +288,7 @@ def parse_load(params):
         ranks=fields.integer("ranks", 1, low=1, high=64),
     )
     fields.end()
-    # A client that leaves the three at Go's zero values means Adam's defaults.
+    # Zero values of all three, as from a Go client, mean Adam's defaults.
     if load.adam_beta1 == load.adam_beta2 == load.adam_epsilon == 0:
         load.adam_beta1, load.adam_beta2, load.adam_epsilon = 0.9, 0.999, 1e-8
     if load.adam_beta1 >= 1 or load.adam_beta2 >= 1 or load.adam_epsilon <= 0:
@@ -434,7 +436,7 @@ def parse_nothing(params):
 
 
 def check_generate(generate, vocab_size, context_length):
-    """Token ids below vocab_size; prompts leave room for one token at least."""
+    """Token ids must be below vocab_size, and prompts must leave space for at least one token."""
     for index, prompt in enumerate(generate.prompts):
         if len(prompt) > context_length - 1:
             raise bad(f"prompts[{index}] has {len(prompt)} tokens; the context of {context_length} leaves no room")
@@ -444,7 +446,7 @@ def check_generate(generate, vocab_size, context_length):
 
 
 def check_scored(scored, vocab_size, context_length):
-    """Token ids below vocab_size; prompt plus completion within the context."""
+    """Token ids must be below vocab_size, and prompt plus completion must fit the context."""
     for index, prompt in enumerate(scored.prompts):
         _check_ids(prompt, vocab_size, f"prompts[{index}]")
     for index, sequence in enumerate(scored.sequences):

@@ -1,7 +1,8 @@
-"""The session of one rank among several, and that of rank 0, which the parent speaks to and which speaks to the rest.
+"""The session of one rank among several, and that of rank 0, between the parent and the other ranks.
 
-A call's answer is that of an engine of one rank: rank 0 puts the ranks' parts together. Saving is rank 0's alone, since
-all hold the same weights. Alone, which is the rule, either is just a Session.
+A call's answer equals that of an engine with one rank, because rank 0 joins the ranks' parts. Only rank 0
+saves, because all ranks hold the same weights. In an engine with one rank, the usual case, either class works
+like Session.
 """
 
 import os
@@ -16,7 +17,7 @@ from .session import Session
 
 
 class Member(Session):
-    """A session whose calls are done together with the other ranks of group."""
+    """A session that runs its calls together with the other ranks of group."""
 
     def __init__(self, group):
         super().__init__()
@@ -25,7 +26,7 @@ class Member(Session):
     def load(self, request):
         def work():
             result = Session.load(self, request)
-            self._group.agree()  # all have opened their device
+            self._group.agree()  # all ranks have opened their device
             self._group.open(self._device)
             self._trainer.group = self._group
             return result
@@ -56,7 +57,7 @@ class Member(Session):
 
 
 class Leader(Member):
-    """Rank 0. `load` says how many ranks there are; before it, and when there is one, this is a session alone."""
+    """Rank 0. `load` sets the number of ranks. Before it, and with one rank, this is a session alone."""
 
     def __init__(self):
         super().__init__(Group())
@@ -64,7 +65,7 @@ class Leader(Member):
         self._store = -1
 
     def load(self, request):
-        """As Session's. Ranks of the load before are ended first; those of one that fails are too."""
+        """Like Session's. Ends the ranks of the previous load first, and the new ones if the load fails."""
         if self._crew is None and request.ranks == 1:
             return super().load(request)
         self._dismiss()
@@ -72,13 +73,13 @@ class Leader(Member):
         try:
             if request.ranks > 1:
                 check_devices(request)
-                self._store = os.memfd_create("ranks")  # nothing to clean up, however this process ends
+                self._store = os.memfd_create("ranks")  # needs no cleanup, however this process ends
                 self._group = Group(0, request.ranks, store_path(self._store))
                 self._crew = Crew(request.ranks, self._store)
             each = [_of_rank(request, rank) for rank in range(request.ranks)]
             results = self._together("load", each, super().load)
         except RankLost:
-            raise  # the engine ends; to leave the group could wait for the lost one
+            raise  # the engine ends: leaving the group might wait for the lost rank
         except BaseException:
             self._forget()
             self._dismiss()
@@ -120,7 +121,7 @@ class Leader(Member):
         return self._together(call, [request] * self._group.size, work)
 
     def _together(self, call, requests, work):
-        """Does work(request) here and the call on the others; returns all results, in order of rank."""
+        """Runs work(request) here and the call on the other ranks. Returns all results, in order of rank."""
         if self._crew is None:
             return [work(requests[0])]
         try:
@@ -133,7 +134,7 @@ class Leader(Member):
             except RankLost:
                 raise
             except BaseException:
-                self._crew.receive(self._group.timeout)  # those of others say only that one has failed
+                self._crew.receive(self._group.timeout)  # the others' answers say only that one rank has failed
                 raise
             answers = self._crew.receive(self._group.timeout)
         except RankLost as error:
@@ -149,7 +150,9 @@ class Leader(Member):
         return dict(results[0], memory=self._memory([result["memory"] for result in results]))
 
     def _memory(self, parts):
-        """Of several processes: host memory together; of devices, which are one a rank, the fullest."""
+        """Memory of several processes: the sum of host memory, and the fullest of the devices, one per
+        rank.
+        """
         if len(parts) == 1:
             return parts[0]
         merged = {name: max(part[name] for part in parts) for name in parts[0]}
@@ -173,12 +176,12 @@ class Leader(Member):
 
 
 def store_path(fd):
-    """The file in which ranks meet, by the descriptor under which each has it open."""
+    """The path of the ranks' rendezvous file, from the descriptor under which each rank has it open."""
     return f"/proc/self/fd/{fd}"
 
 
 def check_devices(request):
-    """Raises EngineError unless every rank can have a device of its own, or all are on the CPU."""
+    """Raises EngineError unless every rank can have its own device, or all are on the CPU."""
     if request.device == "cpu":
         return
     if request.device not in ("cuda", "cuda:0"):
@@ -197,7 +200,7 @@ def _of_rank(request, rank):
 
 
 def _params(request):
-    """The params object that parses to request; None is what a call without parameters parses to."""
+    """The params object that parses to request. None stands for a call without parameters."""
     return {} if request is None else _without_none(asdict(request))
 
 

@@ -1,6 +1,7 @@
-"""One token a row from logits: temperature, top-k, top-p, and the log-probability and entropy that go with it.
+"""One token per row from logits, by temperature, top-k and top-p, with its log-probability and the
+entropy.
 
-Pure and without a look at values from the host, so that it runs inside a CUDA graph.
+Pure, and without reading device values on the host, so that it can run inside a CUDA graph.
 """
 
 import torch
@@ -9,12 +10,12 @@ BLOCK = 256  # tokens of a block of the two-level inverse CDF
 
 
 def sample(logits, uniform, request):
-    """Draws one token a row from logits [R, V] by inverse CDF of uniform [R].
+    """Draws one token per row from logits [R, V] by inverse CDF of uniform [R].
 
-    Returns token, log-probability at the sampling temperature before top-k and top-p, and entropy there (nats), each
-    [R]. Temperature 0 takes the largest logit and reports log-probabilities at temperature 1. top-k keeps ties of the
-    k-th logit; top-p keeps the smallest set of largest probabilities that reaches top_p, as Hugging Face's samplers
-    do.
+    Returns the token, its log-probability at the sampling temperature before top-k and top-p, and the entropy
+    there (nats), each [R]. Temperature 0 takes the largest logit and reports log-probabilities at temperature
+    1. top-k keeps ties of the k-th logit. top-p keeps the smallest set of largest probabilities that reaches
+    top_p, like Hugging Face's samplers.
     """
     logits, logp, probs = distribution(logits, request)
     entropy = -(probs * logp).sum(-1)
@@ -23,7 +24,8 @@ def sample(logits, uniform, request):
     else:
         cdf = filtered(logits, probs, request).cumsum(-1)
         mass = cdf[:, -1:]
-        # Strictly below the whole mass, so that the first entry above it exists and has a probability of its own.
+        # Strictly below the total mass, so that the first entry above it exists and has a positive
+        # probability.
         below = mass.nextafter(torch.zeros_like(mass))
         target = torch.minimum((uniform.unsqueeze(1) * mass.double()).to(cdf.dtype), below)
         token = torch.searchsorted(cdf, target, right=True)
@@ -31,7 +33,9 @@ def sample(logits, uniform, request):
 
 
 def distribution(logits, request, out=None):
-    """Logits divided by the temperature, their log-probabilities and probabilities, [R, V] each; the last in out if given."""
+    """Logits divided by the temperature, their log-probabilities and probabilities, [R, V] each. The last
+    is in out if given.
+    """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if request.temperature not in (0, 1):
         logits = logits / request.temperature
@@ -40,7 +44,7 @@ def distribution(logits, request, out=None):
 
 
 def filtered(logits, probs, request):
-    """probs [R, V] with 0 where top-k or top-p leaves a token out."""
+    """probs [R, V], with 0 where top-k or top-p excludes a token."""
     if 0 < request.top_k < logits.shape[1]:
         smallest = logits.topk(request.top_k).values[:, -1:]
         probs = probs.masked_fill(logits < smallest, 0)
@@ -53,16 +57,17 @@ def filtered(logits, probs, request):
 
 
 class BlockSampler:
-    """Draws as `sample` does, with few kernels and little memory traffic, for a device that computes in parallel.
+    """Draws like `sample`, with few kernels and little memory traffic, for a device that computes in
+    parallel.
 
-    A parallel sum over a whole vocabulary needs double precision to be safe, which is 16 bytes an entry. So the
-    inverse CDF has two levels: sums of blocks of BLOCK tokens in double precision, whose running sum tells the block,
-    and the running sum of that block's probabilities, which tells the token. Both running sums grow only where
-    something is added, so no token without a probability of its own is ever drawn.
+    A parallel sum over a whole vocabulary needs double precision to be safe, which is 16 bytes an entry. So
+    the inverse CDF has two levels. The running sum of double-precision sums over blocks of BLOCK tokens
+    selects the block. The running sum of that block's probabilities selects the token. Both running sums grow
+    only where a probability is positive, so that no other token is ever drawn.
     """
 
     def __init__(self, rows, vocabulary, request, dtype, device):
-        """dtype is that of the log-probabilities: float32, or float64 for a float64 model."""
+        """dtype is the dtype of the log-probabilities: float32, or float64 for a float64 model."""
         self._request = request
         self._vocabulary = vocabulary
         blocks = -(-vocabulary // BLOCK)
@@ -71,11 +76,13 @@ class BlockSampler:
         self._before = torch.zeros(rows, blocks + 1, dtype=torch.float64, device=device)  # its first column stays 0
 
     def draw(self, logits, uniform, token_out, figures_out):
-        """Draws one token a row from logits [R, V] by uniform [R]: into token_out [R, 1], with the log-probability
-        and the entropy in figures_out [2, R]."""
+        """Draws one token per row from logits [R, V] by uniform [R].
+
+        Writes it to token_out [R, 1], and the log-probability and the entropy to figures_out [2, R].
+        """
         request, room = self._request, self._room[:, : self._vocabulary]
         logits, logp, probs = distribution(logits, request, room)
-        torch.sum(probs * logp, -1, out=figures_out[1])  # the entropy's negative
+        torch.sum(probs * logp, -1, out=figures_out[1])  # the negative entropy
         if request.temperature == 0:
             torch.argmax(logits, -1, keepdim=True, out=token_out)
         else:
@@ -90,7 +97,8 @@ class BlockSampler:
         blocks = self._room.view(rows, -1, BLOCK)
         sums = blocks.sum(-1, dtype=torch.float64)
         cdf = sums.cumsum(-1)
-        # In double precision a uniform number below 1 times the mass is below the mass: there is a first sum above it.
+        # In double precision a uniform number below 1 times the mass is below the mass, so that a first sum
+        # above it exists.
         target = uniform * cdf[:, -1:]
         block = torch.searchsorted(cdf, target, right=True)
         self._before[:, 1:] = cdf
@@ -101,14 +109,14 @@ class BlockSampler:
 
 
 class Draws:
-    """The random numbers of all rows and steps of a request, and what was drawn with them.
+    """The random numbers of all rows and steps of a request, and the tokens drawn with them.
 
-    The uniform numbers are drawn on the CPU at the start, so that a completion is a function of weights, prompts,
-    options and seed, whichever rows are decoded together and whenever others end.
+    The uniform numbers are drawn on the CPU at the start. A completion is therefore a function of weights,
+    prompts, options and seed, and does not depend on the rows decoded with it or on their ends.
     """
 
     def __init__(self, request, limits, device):
-        """limits holds the most tokens of each row, [P·G]."""
+        """limits holds the maximum number of tokens of each row, [P·G]."""
         self._request = request
         self._limits = limits
         shape = (max(limits), len(limits))
@@ -121,7 +129,9 @@ class Draws:
         self.alive = [True] * len(limits)
 
     def draw(self, logits, at, rows):
-        """Draws token number `at` [1] of these rows [R] from logits [R, V], and keeps it; returns the tokens [R]."""
+        """Draws and stores token number `at` [1] of these rows [R] from logits [R, V]. Returns the tokens
+        [R].
+        """
         uniform = self.uniform.index_select(0, at).squeeze(0).index_select(0, rows)
         token, logprob, entropy = sample(logits, uniform, self._request)
         for kept, value in ((self.tokens, token), (self.logprobs, logprob), (self.entropies, entropy)):
@@ -129,7 +139,9 @@ class Draws:
         return token
 
     def look(self, begin, end, rows, row_list):
-        """Sees which rows (rows [R], and as a list) have ended with tokens begin..end; makes the host wait for them."""
+        """Updates which rows (rows [R], and as a list) have ended with tokens begin..end. Makes the host
+        wait for the tokens.
+        """
         for step, tokens in enumerate(self.tokens[begin:end].index_select(1, rows).tolist(), begin):
             for row, token in zip(row_list, tokens):
                 if not self.alive[row]:

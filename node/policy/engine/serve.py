@@ -1,8 +1,8 @@
-"""The request loop: takes lines, calls the session, writes one answer a request, in order.
+"""The request loop: reads lines, calls the session, writes one answer per request, in order.
 
-A request that is wrong gets an error and changes nothing. Only exit, the loss of a rank and the loss of the device end the
-process; the last answer says so. An answer is {"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}},
-with a "shortage" where memory ran out.
+An invalid request gets an error and changes nothing. Only exit, the loss of a rank and the loss of the device
+end the process, and the last answer says so. An answer is {"id": N, "result": {...}} or {"id": N, "error":
+{"kind": K, "message": M}}, with a "shortage" if memory ran out.
 """
 
 import json
@@ -30,7 +30,9 @@ _PARSERS = {
 
 
 def serve(requests, write, session):
-    """Answers requests (pipe.Requests) by session through write(bytes) until exit is called, or a rank or the device is lost."""
+    """Answers requests (pipe.Requests) by session through write(bytes) until exit is called, or a rank or
+    the device is lost.
+    """
     while True:
         line = requests.get()
         if line is not pipe.TOO_LONG and not line.strip():
@@ -42,7 +44,7 @@ def serve(requests, write, session):
 
 
 def encode(number, answer):
-    """One line. A result that JSON can't carry (NaN, infinity) becomes an internal error."""
+    """Returns one line. A result that JSON cannot represent (NaN, infinity) becomes an internal error."""
     try:
         text = _line(number, answer)
     except ValueError:
@@ -75,7 +77,7 @@ def _answer(session, line):
     except Elsewhere as error:
         problem = _error(ELSEWHERE, str(error))
     except RankLost as error:
-        # Nothing may wait for the others again, so not even memory is freed.
+        # The ranks must not wait for each other again, so nothing is freed.
         return number, _error(INTERNAL, f"{error}; the engine ends"), True
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent gets an answer
         text = f"{type(error).__name__}: {shortage.first_line(error)}"
@@ -84,7 +86,7 @@ def _answer(session, line):
         else:
             traceback.print_exc(file=sys.stderr)
             problem = _error(INTERNAL, text)
-    # Here the exception is gone, and with it the frames that held the failed call's tensors.
+    # The exception is gone by now, and with it the frames that held the failed call's tensors.
     if problem["error"]["kind"] == BAD_REQUEST:
         return number, problem, False
     lost = _released(session)
@@ -94,7 +96,9 @@ def _answer(session, line):
 
 
 def _described(session, error):
-    """The Shortage object of a failure, None where it can't be told: the failure itself is what the parent must learn."""
+    """The Shortage object of a failure, None if it cannot be determined, because the parent must still
+    get the failure itself.
+    """
     try:
         return session.shortage(error)
     except Exception:  # noqa: BLE001
@@ -103,10 +107,10 @@ def _described(session, error):
 
 
 def _released(session):
-    """Frees what a failed call has left behind. Returns "", or why the engine can't go on.
+    """Frees what a failed call has left. Returns "", or why the engine cannot continue.
 
-    After a fault such as an illegal memory access CUDA answers every later call of the process with an error: nothing but
-    another process helps. That a second call fails is what tells such a fault from others.
+    After a fault such as an illegal memory access, CUDA answers every later call of the process with an
+    error, and only a new process helps. A failing second call identifies such a fault.
     """
     try:
         session.release()

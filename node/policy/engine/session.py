@@ -1,7 +1,7 @@
-"""One engine's state and the calls on it: what is loaded, and what each request of protocol.go does to it.
+"""One engine's state and calls: the loaded model, and the effect of each request of protocol.go.
 
-Every call takes a parsed request and returns the result object of protocol.go as a dict, or raises. Must not read or
-write the pipes: that is serve.py's.
+Every call takes a parsed request and returns the result object of protocol.go as a dict, or raises. Must not
+read or write the pipes, which belong to serve.py.
 """
 
 import math
@@ -33,7 +33,7 @@ class Session:
         self._cap = 0
 
     def _forget(self):
-        """Drops the model and all that came with it."""
+        """Drops the model and everything that belongs to it."""
         self._drop_buffers()
         self._load = self._raw_config = self._trainer = self._weights = self._static = None
         self._reference = self._reference_weights = None
@@ -54,13 +54,13 @@ class Session:
         }
 
     def load(self, request):
-        """Loads a model. The one loaded before is dropped first; after a failure there is none."""
+        """Loads a model. Drops the previous one first. After a failure no model is loaded."""
         began = time.perf_counter()
         device = open_device(request)
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
         if self._load is not None:
-            memory.thaw()  # not at first: collecting what the engine host froze would copy every page that forks share
+            memory.thaw()  # not at the first load: collecting the objects that the engine host froze would copy every page that forks share
         self._forget()
         memory.trim()
         self._device, self._cap = device, request.memory_cap_bytes
@@ -72,7 +72,7 @@ class Session:
         if request.gradient_checkpointing:
             memory.prefer_small()
         if device.type == "cuda":
-            torch.cuda.set_device(device)  # else page-locked memory would open a context on the first device too
+            torch.cuda.set_device(device)  # otherwise page-locked memory would also create a context on the first device
             precision.check(request.precision, device)
             precision.set_matmul(request.precision)
             precision.avoid_cudnn_attention()
@@ -88,7 +88,7 @@ class Session:
         limit = precision.judge(difference, autocast, request.precision, device, request.cuda_graphs and device.type == "cuda")
         self._load, self._raw_config, self._trainer = request, raw, trainer
         self._weights, self._param_offload = Parking(model), request.param_offload
-        self._drop_buffers()  # the self-test's: frozen, they could stay for ever
+        self._drop_buffers()  # of the self-test: frozen, they could stay forever
         memory.freeze()
         return {
             "architecture": config.architecture,
@@ -140,7 +140,7 @@ class Session:
         return {"logprobs": [None if row is None else row.tolist() for row in trainer.score(request)]}
 
     def save(self, request):
-        """Saves the state or the weights; in the background it answers once the state has been copied."""
+        """Saves the state or the weights. In the background it answers once it has copied the state."""
         began = time.perf_counter()
         trainer = self._loaded()
         self._writer.settle()
@@ -156,7 +156,7 @@ class Session:
         return _pending(pause)
 
     def saved(self, request):
-        """What became of the save in the background. Rank 0 alone has any."""
+        """The result of the background save. Only rank 0 saves."""
         return self._writer.outcome(request.wait) or _pending(self._writer.pause)
 
     def restore(self, request):
@@ -170,7 +170,7 @@ class Session:
         }
 
     def configure(self, request):
-        """Changes memory settings of the loaded model, for the calls that follow; no result changes with them."""
+        """Changes memory settings of the loaded model for later calls. Results do not change."""
         trainer = self._loaded()
         if request.gradient_checkpointing is not None:
             trainer.gradient_checkpointing = request.gradient_checkpointing
@@ -193,7 +193,9 @@ class Session:
         return self._meter.status()
 
     def trim(self, _):
-        """Gives back what is not needed until the next call: with param_offload that is everything on the device."""
+        """Frees everything that is not needed until the next call. With param_offload that is everything
+        on the device.
+        """
         self._drop_buffers()
         if self._trainer is not None and self._param_offload:
             self._weights.park()
@@ -204,9 +206,9 @@ class Session:
         return self._meter.status()
 
     def shortage(self, error):
-        """The Shortage object for an exception that means memory ran out; called while it is being handled.
+        """The Shortage object for an out-of-memory exception. Call it while handling the exception.
 
-        Where it was the host's, what is being saved is no longer in the way when this returns.
+        For a shortage of host memory it waits for the background save, which then no longer uses memory.
         """
         found = shortage.describe(error, self._device, self._cap)
         if found["where"] == "host":
@@ -215,9 +217,10 @@ class Session:
         return found
 
     def release(self):
-        """Frees what a failed call has left behind; a load that failed leaves no model.
+        """Frees what a failed call has left. After a failed load no model is loaded.
 
-        Raises what the device still answers: after a fault that ends its context every later call of this process fails.
+        Raises the device's error, if any: after a fault that ends its context, every later call of this
+        process fails.
         """
         if self._trainer is None:
             self._forget()
@@ -237,7 +240,9 @@ class Session:
         protocol.check_scored(request, config.vocab_size, config.context_length)
 
     def _reference_model(self):
-        """The weights as first loaded: read again from where they came, since training may have changed ours."""
+        """The weights as first loaded. They are read again from their files, because training may have
+        changed the model's.
+        """
         if self._reference is None:
             reference = make_model(self._trainer.model.config, self._load, self._device)
             for leaf in reference.leaves:
@@ -247,12 +252,17 @@ class Session:
         return self._reference
 
     def _set_graphs(self, wanted):
-        """Steps of fixed shape, and graphs of them, are CUDA's: elsewhere decoding takes exact steps, which cost the host nothing extra."""
+        """Sets up steps of fixed shape and their graphs, on CUDA only.
+
+        Elsewhere decoding takes steps of exact size, which cost the host nothing extra.
+        """
         self._drop_buffers()
         self._static = Static(Graphs(self._device) if wanted else None) if self._device.type == "cuda" else None
 
     def _drop_buffers(self):
-        """Gives up what sampling keeps from call to call: it refers to the weights where they are now."""
+        """Frees the buffers that sampling keeps between calls, which refer to the present location of the
+        weights.
+        """
         self._reduced = None
         if self._static is not None:
             self._static.drop()
@@ -266,7 +276,9 @@ class Session:
         return generate(model, request, self._static, span)
 
     def _self_test(self, trainer):
-        """Largest difference of log-probabilities between sampling and scoring; 2 unequal random prompts, 2 × 8 tokens."""
+        """Largest difference of log-probabilities between sampling and scoring, on 2 random prompts of
+        unequal length with 2 × 8 tokens each.
+        """
         config = trainer.model.config
         generator = torch.Generator().manual_seed(0)
         lengths = [max(1, min(length, config.context_length - 1)) for length in (5, 9)]
@@ -275,11 +287,11 @@ class Session:
         sequences = [protocol.Sequence(i // 2, tokens) for i, tokens in enumerate(sampled.tokens)]
         scored = trainer.score(protocol.Logprobs(prompts, sequences))
         differences = [abs(a - b) for ours, theirs in zip(sampled.logprobs, scored) for a, b in zip(ours, theirs.tolist())]
-        return max(differences, key=lambda difference: (math.isnan(difference), difference))  # NaN is the largest
+        return max(differences, key=lambda difference: (math.isnan(difference), difference))  # NaN counts as the largest
 
 
 def _saved(written, seconds):
-    """SaveResult of protocol.go; without a background all of the seconds are pause."""
+    """SaveResult of protocol.go. In a foreground save all of the seconds are pause."""
     return dict(written._asdict(), pending=False, pause=seconds, seconds=seconds)
 
 
@@ -298,7 +310,7 @@ def make_model(config, request, device):
 
 
 def open_device(request):
-    """Checks that the device is there. Raises EngineError("device")."""
+    """Checks that the device exists. Raises EngineError("device")."""
     name = request.device
     kind, _, index = name.partition(":")
     if name != "cpu" and (kind != "cuda" or (index and not index.isdecimal()) or name.endswith(":")):
@@ -313,21 +325,22 @@ def open_device(request):
 
 
 def set_threads(count):
-    """Intra-op threads of torch and of OpenBLAS, which keeps a count of its own."""
+    """Sets the intra-op threads of torch and of OpenBLAS, which has its own setting."""
     torch.set_num_threads(count)
     library = environment.loaded_openblas()
     if library is not None:
         library.openblas_set_num_threads(count)
 
 
-BLAS_BUFFER = 128 << 20  # bytes, with its kernels for AVX-512; others take less
+BLAS_BUFFER = 128 << 20  # bytes, with its AVX-512 kernels; others need less
 _warm = False
 
 
 def warm_blas():
-    """Makes OpenBLAS take its work buffer now: when it can't get it later it retries for ever instead of failing.
+    """Makes OpenBLAS allocate its work buffer now. If a later allocation failed, it would retry forever
+    instead of failing.
 
-    Raises MemoryError where there is no room for it now.
+    Raises MemoryError if there is no memory for the buffer.
     """
     global _warm
     if not _warm and environment.loaded_openblas() is not None:
@@ -341,7 +354,9 @@ def warm_blas():
 
 
 def blas():
-    """Names the BLAS behind torch.mm, with OpenBLAS's choice of kernels: a bad choice is several times slower."""
+    """The name of the BLAS behind torch.mm, with OpenBLAS's choice of kernels. A bad choice is several
+    times slower.
+    """
     library = environment.loaded_openblas()
     if library is not None:
         return f"openblas {environment.openblas_core(library)}".strip()

@@ -1,6 +1,8 @@
-"""Telling that memory ran out, where, and by how much, from the exceptions of torch 1.13 to 2.x.
+"""Recognizes exceptions of torch 1.13 to 2.x that mean a shortage of memory, and tells where and how
+much.
 
-The texts are those of c10's CUDA caching allocator, of c10's CPU allocator, of the driver and of the CUDA libraries.
+The texts are those of c10's CUDA caching allocator, of c10's CPU allocator, of the driver and of the CUDA
+libraries.
 """
 
 import os
@@ -14,11 +16,11 @@ from . import memory
 _PHRASES = (
     "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed", "bad_alloc",
 )  # fmt: skip
-# What else torch says when a device's memory runs out:
-# - its allocator asks NVML who holds the memory, and from 2.1 on fails over that where NVML may not answer (MIG, containers):
-#   the first words of pytorch #112377 and #121899. It asks NVML nothing at any other time;
-# - a cuBLAS handle takes device memory when it is made. Later calls with the same status are faults of another kind;
-# - a driver's status that it has no text for.
+# Other errors of torch when a device's memory runs out:
+# - Its allocator asks NVML which processes hold the memory. From 2.1 on it fails if NVML may not answer (MIG,
+#   containers): the first words of pytorch #112377 and #121899. It uses NVML at no other time.
+# - A cuBLAS handle allocates device memory when it is created. Later calls with the same status are other faults.
+# - A status of the driver without a text.
 _DISGUISED = re.compile(
     r"NVML_SUCCESS == .{1,200}INTERNAL ASSERT FAILED at .{1,500}CUDACachingAllocator\.cpp"
     r"|CUBLAS_STATUS_NOT_INITIALIZED when calling `?cublasCreate\b"
@@ -35,22 +37,22 @@ def is_out_of_memory(error):
     """Whether an exception means that device or host memory ran out."""
     if isinstance(error, MemoryError) or _is_cuda_class(error):
         return True
-    if not isinstance(error, RuntimeError):  # torch.AcceleratorError of torch 2.8 is one too
+    if not isinstance(error, RuntimeError):  # AcceleratorError of torch 2.8 is a RuntimeError too
         return False
     text = str(error)
     return any(phrase in text.lower() for phrase in _PHRASES) or _DISGUISED.search(text) is not None
 
 
 def _is_cuda_class(error):
-    kind = getattr(torch.cuda, "OutOfMemoryError", None)  # a RuntimeError's subclass from torch 1.13
+    kind = getattr(torch.cuda, "OutOfMemoryError", None)  # a subclass of RuntimeError, from torch 1.13 on
     return kind is not None and isinstance(error, kind)
 
 
 def describe(error, device, cap):
     """The Shortage object of protocol.go for an exception that `is_out_of_memory`.
 
-    device is that of the loaded model or None, cap its memory_cap_bytes. To be called while the exception is handled,
-    since afterwards the failed call's memory is gone.
+    device is the device of the loaded model or None, cap its memory_cap_bytes. Call this while handling the
+    exception, because afterwards the failed call's memory is freed.
     """
     text = str(error)
     found = _REQUESTED.search(text)
@@ -64,13 +66,13 @@ def describe(error, device, cap):
 
 
 def _on_device(device, cap):
-    """(used, cap, free, total) of a device; zeros where it is none of CUDA's or no longer answers."""
+    """(used, cap, free, total) of a device; zeros if it is not a CUDA device or no longer answers."""
     if device is None or device.type != "cuda":
         return 0, cap, 0, 0
     used = torch.cuda.memory_reserved(device)
     try:
         return (used, cap, *torch.cuda.mem_get_info(device))
-    except RuntimeError as error:  # the failure that is described matters more than this one
+    except RuntimeError as error:  # the failure being described matters more than this one
         print(f"engine: the device's free memory can't be read ({first_line(error)})", file=sys.stderr, flush=True)
         return used, cap, 0, 0
 
@@ -93,7 +95,9 @@ def _shortage(where, requested, used, cap, free, total):
 
 
 def host_cap(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
-    """The tightest of RLIMIT_AS and the memory limits of this process's cgroup and those above it, in bytes; 0: none."""
+    """The lowest of RLIMIT_AS and the memory limits of this process's cgroup and its parents, in bytes;
+    0: none.
+    """
     limits = [address_space_limit()]
     for directory, name in _cgroups(root, self_cgroup):
         while directory.startswith(root):
@@ -103,9 +107,10 @@ def host_cap(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
 
 
 def host_room(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
-    """Bytes that this process may still take of the host's memory: the least of what is available and what its limits leave.
+    """Bytes of host memory that this process may still use: the lowest of available memory and the rest
+    of each limit.
 
-    A cgroup's page cache counts as free where the kernel can drop it. 0 where nothing is known.
+    A cgroup's page cache counts as free if the kernel can drop it. 0 if nothing is known.
     """
     rooms = [memory.read_host()[0]]
     limit = address_space_limit()
@@ -121,7 +126,7 @@ def host_room(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
 
 
 def _cgroup_used(directory, limit_name):
-    """Bytes charged to a cgroup, without files that it holds in memory but is not using."""
+    """Bytes charged to a cgroup, without inactive file pages."""
     current, prefix = ("memory.current", "") if limit_name == "memory.max" else ("memory.usage_in_bytes", "total_")
     used = _read_limit(os.path.join(directory, current))
     try:
@@ -146,7 +151,7 @@ def address_space_limit():
 
 
 def _cgroups(root, self_cgroup):
-    """(directory, file with the limit) of version 2's cgroup and of version 1's memory controller."""
+    """(directory, name of the limit file) of version 2's cgroup and of version 1's memory controller."""
     try:
         with open(self_cgroup, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()

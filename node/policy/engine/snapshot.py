@@ -1,8 +1,9 @@
-"""Copies of a trainer's state on the host, and the thread that writes one of them while training goes on.
+"""Copies of a trainer's state on the host, and the thread that writes a copy while training continues.
 
-A copy is 12 bytes a parameter once Adam has moments: its buffers are got for each save and given back after it, since eight
-nodes of GPT-2 that kept theirs would hold 12 GB. New pages make the copy take about twice as long (bench_checkpoint.py); huge pages
-would be cheaper, but the host of a virtual machine may take free ones back, and the copy then takes longer than with small ones.
+A copy is 12 bytes a parameter once Adam has moments. Its buffers are allocated for each save and freed after
+it, because eight nodes of GPT-2 that kept theirs would hold 12 GB. With new pages the copy takes about twice
+as long (bench_checkpoint.py). Huge pages would be cheaper, but the host of a virtual machine may take free
+ones back, and the copy then takes longer than with small pages.
 """
 
 import sys
@@ -13,11 +14,11 @@ from . import shortage
 from .aside import start
 from .protocol import bad
 
-ROOM = 1.5  # a copy is taken only where the host has room for so many of it: the file's own pages need some, and so do others
+ROOM = 1.5  # copies that must fit host memory before one is made: the file's own pages and other processes need memory too
 
 
 def copy(tensors):
-    """A copy on the host of {name: tensor or None}, on any device; None where the host's memory has no room for it."""
+    """A host copy of {name: tensor or None} from any device, None if host memory does not suffice."""
     found = [tensor for tensor in tensors.values() if tensor is not None]
     size = sum(tensor.numel() * tensor.element_size() for tensor in found)
     if ROOM * size > shortage.host_room():
@@ -35,9 +36,10 @@ def _copy(tensor):
 
 
 class Writer:
-    """At most one save in the background, and its outcome until it has been asked for.
+    """At most one background save, and its outcome until a call requests it.
 
-    A save that runs out of memory beside a training step is made once more, from its copy, when nothing else runs.
+    A save that runs out of memory during a training step is repeated once from its copy, when nothing else
+    runs.
     """
 
     def __init__(self):
@@ -46,7 +48,9 @@ class Writer:
         self._pause = 0.0
 
     def begin(self, work, pause):
-        """Runs work() -> result object on a thread; pause is what the save has held up the caller, in seconds."""
+        """Runs work() -> result object on a thread. pause is the time that the save has blocked the
+        caller, in seconds.
+        """
         self.settle()
         if self._error is not None:
             print(f"engine: a save in the background failed, and nobody asked: {self._error}", file=sys.stderr, flush=True)
@@ -65,16 +69,18 @@ class Writer:
                 self._again = work
 
     def settle(self):
-        """Waits until nothing is being written. The outcome stays to be asked for."""
+        """Waits until nothing is being written. The outcome stays available."""
         if self._thread is not None:
             self._thread.join()
         if self._again is not None:
             work, self._again, self._error = self._again, None, None
             self._run(work)
-            self._again = None  # it is not tried a third time, and its copy is in the way of others
+            self._again = None  # no third try, and its copy uses memory
 
     def outcome(self, wait):
-        """The result of the save, given once, or its error; None while it is being written and wait is not set."""
+        """The result of the save, returned once, or its error. None while it is being written and wait is
+        not set.
+        """
         if not self._begun:
             raise bad("no checkpoint is being written in the background, or its result has been given")
         if not wait and self._thread is not None and self._thread.is_alive():

@@ -1,13 +1,14 @@
-"""Decoding in steps of fixed shape for a GPU, where a step of a small model is bound by the number of its kernels.
+"""Decoding in steps of fixed shape for a GPU, where the number of kernels limits a step of a small model.
 
-Everything that changes from step to step lives on the device, at addresses that stay: so one CUDA graph (graphs.py)
-serves many steps, and calls of equal shape share graphs. Own positions are looked at in a window of a multiple of BUCKET,
-and those not yet written are masked. Attention is two batched products over the keys of a prompt, held once, and those
-of each completion, whose scores meet in one buffer before the softmax. Nothing is copied to change its layout where each
-query head has a key head of its own.
+Everything that changes between steps is on the device at fixed addresses. So one CUDA graph (graphs.py)
+serves many steps, and calls of equal shape share graphs. A step reads own positions in a window of a multiple
+of BUCKET, and masks those not yet written. Attention is two batched products, over the keys of a prompt,
+stored once, and over those of each completion. Their scores share one buffer before the softmax. If each
+query head has its own key head, nothing is copied to change its layout.
 
-Letters in shapes: P prompts, G completions of each, R = G·P rows (row g·P + p: all that is shared by completions is then
-a stride), S prompt positions, padded, t own positions, W a window of them, H heads, K key/value heads, n = H/K, h head size.
+Letters in shapes: P prompts, G completions of each, R = G·P rows (row g·P + p, so that data shared by
+completions is a stride), S prompt positions, padded, t own positions, W a window of them, H heads, K
+key/value heads, n = H/K, h head size.
 """
 
 from typing import NamedTuple
@@ -19,24 +20,26 @@ from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 from .sampler import BlockSampler
 
 BUCKET = 64  # own positions
-PROMPT_BUCKET = 128  # positions of a prompt: calls with prompts of about the same length have one shape
+PROMPT_BUCKET = 128  # positions of a prompt: calls with prompts of similar length have the same shape
 
 
 class Shape(NamedTuple):
-    """What the buffers of a StaticDecoder, and the graphs over them, depend on."""
+    """The parameters of a StaticDecoder's buffers, and of the graphs on them."""
 
     prompts: int
     generations: int
     prompt_length: int
-    steps: int  # most tokens of a completion
+    steps: int  # maximum tokens of a completion
     temperature: float
     top_k: int
     top_p: float
 
 
 def shape_of(request, prompts, generations, steps, context_length):
-    """The Shape for so many of request's prompts at a time: a function of the request alone, so that a call that is
-    repeated runs the same kernels."""
+    """The Shape for a number of request's prompts at a time.
+
+    It is a function of the request alone, so that a repeated call runs the same kernels.
+    """
     longest = -(-max(map(len, request.prompts)) // PROMPT_BUCKET) * PROMPT_BUCKET
     return Shape(
         prompts, generations, min(longest, context_length), steps, request.temperature, request.top_k, request.top_p
@@ -44,7 +47,9 @@ def shape_of(request, prompts, generations, steps, context_length):
 
 
 class StaticDecoder:
-    """Buffers for one Shape of one model, and the steps on them. `begin`, `first`, then `step` for each further token."""
+    """Buffers for one Shape of one model, and the steps on them. Call `begin`, `first`, then `step` for
+    each further token.
+    """
 
     def __init__(self, model, shape, request):
         self.model, self.shape = model, shape
@@ -53,12 +58,12 @@ class StaticDecoder:
         self.steps, self._own = shape.steps, t
         self._shared_by = config.heads // config.kv_heads
         layers, K, h = config.layers, config.kv_heads, config.head_size
-        kept = model.head.dtype  # of keys and values
+        kept = model.head.dtype  # dtype of keys and values
         self._scale = h**-0.5
         self._prompt_keys = torch.zeros(layers, P, K, S, h, dtype=kept, device=device)
         self._prompt_values = torch.zeros_like(self._prompt_keys)
-        # A layer: [R, K, 2·t, h], first keys, then values; before them the query where n is 1, so that one kernel
-        # writes all three.
+        # Per layer: [R, K, 2·t, h], first keys, then values. If n is 1, the query is stored before them, so
+        # that one kernel writes all three.
         self._queries = 1 if self._shared_by == 1 else 0
         self._caches = torch.zeros(layers, P * G, K, self._queries + 2 * t, h, dtype=kept, device=device)
         self._mask = torch.zeros(P, S + t, dtype=kept, device=device)
@@ -68,7 +73,7 @@ class StaticDecoder:
         self._increment = self._counters(1) - self._start
         self._now = self._start.clone()
         self._token = torch.zeros(P * G, 1, dtype=torch.long, device=device)
-        # What a step has drawn: R tokens, then their log-probabilities and entropies as the same bytes.
+        # The results of a step: R tokens, then their log-probabilities and entropies as raw bytes.
         figures = torch.float64 if model.dtype == torch.float64 else torch.float32
         longs = 2 if figures == torch.float64 else 1
         drawn = torch.zeros(P * G * (1 + longs), dtype=torch.long, device=device)
@@ -78,31 +83,36 @@ class StaticDecoder:
         self._sampler = BlockSampler(P * G, config.vocab_size, request, figures, device)
 
     def _counters(self, slot):
-        """Where a step that feeds own position `slot` writes and reads: the slots of query, key and value in a cache, the
-        column of the mask, the number of the token that it draws."""
+        """Indices that a step which feeds own position `slot` reads and writes.
+
+        They are the slots of query, key and value in a cache, the column of the mask, and the number of the
+        token that it draws.
+        """
         slots = ([0] if self._queries else []) + [self._queries + slot, self._queries + self._own + slot]
         return torch.tensor(slots + [self.shape.prompt_length + slot, slot + 1], device=self.model.device)
 
     def begin(self, prompts, draws, rows):
-        """Takes up to P prompts, and of draws the random numbers of rows [their count · G], prompt by prompt."""
+        """Takes up to P prompts, and the random numbers of rows [their count · G] from draws, prompt by
+        prompt.
+        """
         shape, model, device = self.shape, self.model, self.model.device
         self._draws = draws
         self.row_list, self.written = list(rows), 0
-        fill = prompts + [prompts[0]] * (shape.prompts - len(prompts))  # what is decoded for the filler is never looked at
+        fill = prompts + [prompts[0]] * (shape.prompts - len(prompts))  # the tokens of padding prompts are never read
         lengths = torch.tensor([len(prompt) for prompt in fill])
-        # The filler rows and those past their own end go on; their positions must exist.
+        # Padding rows and rows past their own end continue, so their positions must exist.
         positions = lengths + torch.arange(shape.steps).unsqueeze(1) - 1
         positions = positions.clamp(max=model.config.context_length - 1).repeat(1, shape.generations)
         self._positions.copy_(positions)
         count = len(prompts)
-        # From the request's order, prompt by prompt, to ours and, for what was drawn, back.
+        # From the request's order, prompt by prompt, to this decoder's order, and back for the drawn tokens.
         order = torch.arange(len(self.row_list)).view(count, shape.generations).t()
         order = F.pad(order, (0, shape.prompts - count), value=0).reshape(-1)
         self.rows = torch.tensor(self.row_list, device=device)
         self._uniform.copy_(draws.uniform[: shape.steps].index_select(1, self.rows.index_select(0, order.to(device))))
         places = torch.arange(shape.generations).view(1, -1) * shape.prompts + torch.arange(count).view(-1, 1)
         self._places = places.reshape(-1).to(device)
-        # A NaN that an earlier call has left would survive the weight of 0 that masked positions have.
+        # A NaN from an earlier call would survive the zero weight of masked positions.
         self._caches.zero_()
         mask = torch.arange(shape.prompt_length) >= lengths.unsqueeze(1)
         self._mask[:, shape.prompt_length :].fill_(float("-inf"))
@@ -137,7 +147,9 @@ class StaticDecoder:
         return min(-(-(self.written + 1) // BUCKET) * BUCKET, self._own)
 
     def step(self, window):
-        """Feeds each row's last token and draws the next, with own positions below window in view. Pure device work."""
+        """Feeds each row's last token and draws the next. It attends to own positions below window. Pure
+        device work.
+        """
         model = self.model
         drawn = self._now[-1:]
         self._mask.index_fill_(1, self._now[-2:-1], 0)
@@ -155,7 +167,9 @@ class StaticDecoder:
         self._tape.index_copy_(0, number, self._drawn.unsqueeze(0))
 
     def _attend(self, index, window, mask, qkv):
-        """Query, key and value [R, H + 2·K, h] of one new token a row -> [R, H·h]; stores key and value."""
+        """Query, key and value [R, H + 2·K, h] of one new token per row -> [R, H·h]. Stores key and
+        value.
+        """
         shape, n, h = self.shape, self._shared_by, qkv.shape[2]
         P, G, K, S, W = shape.prompts, shape.generations, self.model.config.kv_heads, shape.prompt_length, window
         cache, first = self._caches[index], self._queries
@@ -193,7 +207,7 @@ class StaticDecoder:
         return y.view(P * G, -1)
 
     def collect(self, begin, end):
-        """Gives the request's Draws what tokens begin..end are. Queues device work; doesn't wait for it."""
+        """Copies tokens begin..end to the request's Draws. Queues device work without waiting for it."""
         draws, rows, count = self._draws, self.rows, len(self._token)
         tape = self._tape[begin:end]
         figures = tape[:, count:].contiguous().view(self._drawn_figures.dtype).view(end - begin, 2, count)

@@ -1,7 +1,8 @@
-"""Training and scoring: one forward and backward pass a micro-batch, then one Adam step for all of them.
+"""Training and scoring: one forward and backward pass per micro-batch, then one Adam step for all of
+them.
 
-Takes a model, an Adam and parsed requests; returns numbers. Nothing is changed before every micro-batch has passed,
-so a failure (out of memory, say) leaves weights and optimizer as they were.
+Takes a model, an Adam and parsed requests. Returns numbers. Nothing changes before every micro-batch has
+passed, so that a failure (such as out of memory) leaves weights and optimizer unchanged.
 
 Letters in shapes: N completion tokens of a micro-batch, d width.
 """
@@ -23,7 +24,9 @@ _SCALE_GROWTH = 500  # gradients between two doublings of the scale
 
 @dataclass
 class Outcome:
-    """Fields of UpdateResult: means over iterations, but entropy and log-probabilities as before the first step."""
+    """Fields of UpdateResult: means over iterations, except entropy and log-probabilities, which are from
+    before the first step.
+    """
 
     loss: float = 0.0
     kl: float = 0.0
@@ -45,9 +48,10 @@ class Outcome:
 
 
 class Trainer:
-    """The update and the scoring of one model. autocast is a reduced dtype or None; float16 gets a loss scale.
+    """The update and the scoring of one model. autocast is a reduced dtype or None. float16 has a loss
+    scale.
 
-    In a `group` of several ranks each takes its share of an update's rows, and all make the same step.
+    In a `group` of several ranks each rank computes a share of an update's rows, and all take the same step.
     """
 
     def __init__(self, model, adam, gradient_checkpointing=False, autocast=None):
@@ -57,27 +61,28 @@ class Trainer:
         self.autocast = autocast
         self.group = Group()
         self.scale = _MAX_SCALE if autocast == torch.float16 else 1.0
-        self.gradients = 0  # finite ones so far, of which every so many let the scale grow
+        self.gradients = 0  # finite gradients so far; the scale may grow after every _SCALE_GROWTH of them
 
     def set_scale(self, scale=_MAX_SCALE, gradients=0):
-        """Goes on with this loss scale, after so many gradients; nothing without float16, whose alone it is."""
+        """Continues with this loss scale and number of gradients. Does nothing without float16."""
         if self.autocast == torch.float16:
             self.scale, self.gradients = scale, gradients
 
     def precision(self):
-        """The context in which forward passes run."""
+        """The context for forward passes."""
         return precision.autocast(self.model.device, self.autocast)
 
     @torch.no_grad()
     def score(self, request, model=None):
-        """Log-probabilities of the request's completions: a tensor [len(completion)] on the model's device a row.
+        """Log-probabilities of the request's completions: for each row a tensor [len(completion)] on the
+        model's device.
 
-        Rows that are another rank's are None.
+        Rows of another rank are None.
         """
         return self._score(request, range(len(request.sequences)), model or self.model)
 
     def _score(self, request, rows, model):
-        """`score` of some rows, without a gradient; all others are None."""
+        """`score` of some rows, without a gradient. All others are None."""
         result = [None] * len(request.sequences)
         for batch in micro_batches(request, self._share(request, rows), model, self.autocast):
             with self.precision():
@@ -91,7 +96,7 @@ class Trainer:
     def update(self, request, reference=None):
         """One GRPO step, or num_iterations of them, on request (protocol.Update).
 
-        reference holds the log-probabilities to keep close to, as `score` gives them, when beta is not 0. Returns an
+        reference holds the reference model's log-probabilities, as from `score`, if beta is not 0. Returns an
         Outcome.
         """
         sequences = request.sequences
@@ -143,7 +148,9 @@ class Trainer:
 
     @torch.no_grad()
     def _log_ratios(self, request):
-        """Sum over tokens of log pi - log mu, by row: of others' completions whose correction asks for the whole sequence."""
+        """Sum over tokens of log pi - log mu, by row, for external completions whose correction needs the
+        whole sequence.
+        """
         rows = [
             row
             for row, sequence in enumerate(request.sequences)
@@ -160,12 +167,14 @@ class Trainer:
         return dict(zip(rows, self.group.sum_(ratios).tolist()))
 
     def _share(self, request, rows):
-        """Those of rows that this rank computes."""
+        """The part of rows that this rank computes."""
         rows = list(rows)
         return [rows[i] for i in self.group.share([row_length(request, row) for row in rows])]
 
     def _gradient(self, objective, batches):
-        """Leaves the batch's gradient in model.flat_grad; returns the objective's sums and the gradient's norm."""
+        """Leaves the batch's gradient in model.flat_grad. Returns the objective's sums and the gradient's
+        norm.
+        """
         while True:
             self.model.make_gradients()
             objective.begin()
@@ -190,7 +199,7 @@ class Trainer:
         model = self.model
         with self.precision():
             with torch.no_grad():
-                terms = objective.terms(batch)  # copies to the device, which would wait for the forward pass behind it
+                terms = objective.terms(batch)  # a copy to the device, which would otherwise wait for the forward pass
                 x = model.embed(batch.ids, batch.layout.positions)
             x.requires_grad_(True)
             h = model.norm(model.hidden(x, batch.layout, self.precision if self.gradient_checkpointing else None))
@@ -215,10 +224,11 @@ class Trainer:
 
 
 class _Terms:
-    """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy.
+    """The inputs of the loss of one micro-batch's tokens, all [N]. old is NaN where the token counts as
+    on-policy.
 
-    sampled is no part of the loss: what tokens were drawn with, of the rows that have it, or None. external is None
-    where no row of the batch is another policy's.
+    sampled is not part of the loss: it holds the sampling log-probabilities of the rows that have them, or
+    None. external is None if the batch has no row of another policy.
     """
 
     def __init__(self, objective, weight, advantage, old, reference, sampled, external):
@@ -227,7 +237,7 @@ class _Terms:
         self.total = dict.fromkeys(_TOTALS, 0.0)
 
     def derivative(self, begin, end, logp):
-        """d loss / d logp of tokens begin..end; adds their loss to the totals."""
+        """d loss / d logp of tokens begin..end. Adds their loss to the totals."""
         objective, part = self.objective, slice(begin, end)
         old = torch.where(self.old[part].isnan(), logp, self.old[part])
         advantage, clipped = self.advantage[part], None
@@ -248,25 +258,27 @@ class _Terms:
         return slope * self.weight[part]
 
 
-# Sums over a micro-batch's tokens; those of others' completions are of the tokens that their policy's probability is
-# known of.
+# Sums over a micro-batch's tokens. The external ones are over the external tokens with a known behavior
+# log-probability.
 _TOTALS = ("loss", "kl", "low", "high", "external", "external_clipped", "external_weight", "external_square")
 
 
 class _External:
-    """What the tokens of a micro-batch that another policy sampled weigh, all [N].
+    """The weights of a micro-batch's external tokens, all [N].
 
-    behaviour is log mu of each token, NaN where the token is the node's own or mu is not known. scale and limited are
-    of the whole sequence: what it weighs, and whether that was bounded.
+    behaviour is log mu of each token, NaN for the node's own tokens and where mu is unknown. scale and
+    limited belong to the whole sequence: its weight, and whether that was bounded.
     """
 
     def __init__(self, correction, behaviour, scale, limited):
         self.correction, self.behaviour, self.scale, self.limited = correction, behaviour, scale, limited
 
     def correct(self, part, policy, advantage):
-        """The advantages of a part of the tokens with their weights, and a mask of the tokens whose weight was bounded.
+        """The weighted advantages of a part of the tokens, and a mask of the tokens with a bounded
+        weight.
 
-        policy is their log-probability as the update began. The mask is None where the clip of the ratio alone bounds.
+        policy is their log-probability at the start of the update. The mask is None if only the clip of the
+        ratio bounds.
         """
         if self.correction == "tapered":
             return advantage * self.scale[part], self.limited[part]
@@ -277,7 +289,7 @@ class _External:
         return advantage, None
 
     def count(self, part, advantage, slope, clipped, total):
-        """Adds a part's tokens to the totals: what each counted, relative to one of the node's own."""
+        """Adds a part's tokens to the totals, with their weights relative to the node's own tokens."""
         counted = ~self.behaviour[part].isnan() & (advantage != 0)
         one, none = torch.ones_like(advantage), torch.zeros_like(advantage)
         weight = torch.where(counted, -slope / torch.where(counted, advantage, one), none).double()
@@ -288,7 +300,9 @@ class _External:
 
 
 class _Objective:
-    """The loss of a whole request: token weights fixed before the split, old log-probabilities, and running sums."""
+    """The loss of a whole request: token weights fixed before the split, old log-probabilities, and
+    running sums.
+    """
 
     def __init__(self, request, reference, model, log_ratios):
         self.temperature, self.beta = request.temperature, request.beta
@@ -318,7 +332,7 @@ class _Objective:
         self._current = {}
 
     def keep(self):
-        """Makes the first iteration's log-probabilities those that later ones are compared with."""
+        """Keeps the first iteration's log-probabilities, with which later iterations compare."""
         if not self._first:
             self._first = self._current
 
@@ -326,7 +340,7 @@ class _Objective:
         repeats = torch.tensor(batch.lengths, device=self._device)
 
         def spread(values):
-            # With its size given, the host need not wait for the device to add up the lengths.
+            # With a given size, the host need not wait for the device to add up the lengths.
             return self._tensor(values).repeat_interleave(repeats, output_size=sum(batch.lengths))
 
         reference = torch.cat([self._reference[row] for row in batch.rows]) if self.beta else None
@@ -337,7 +351,7 @@ class _Objective:
         )
 
     def _external(self, batch, spread):
-        """The batch's tokens that another policy sampled; None where there are none."""
+        """The batch's external tokens, None if there are none."""
         rows = [self._sequences[row] for row in batch.rows]
         known = [sequence.external and bool(sequence.old_logprobs) for sequence in rows]
         if not any(known):
@@ -353,13 +367,14 @@ class _Objective:
         )
 
     def _sampling(self, batch):
-        """Log-probabilities that the batch's tokens were drawn with, where given; None once a step has been taken."""
+        """The sampling log-probabilities of the batch's tokens, if given; None after the first step."""
         given = [self._sequences[row].sampling_logprobs or () for row in batch.rows]
         return self._tensor([value for row in given for value in row]) if any(given) and not self._first else None
 
     def _old(self, batch):
         sequences = [self._sequences[row] for row in batch.rows]
-        # Those corrections weigh others' completions; the ratio that is clipped is then that of the round's own steps.
+        # These corrections weight external completions themselves. The clipped ratio is then that of the
+        # update's own steps.
         given = [None if self._correction and s.external else s.old_logprobs for s in sequences]
         if self._first:
             pairs = zip(batch.rows, given)
@@ -394,17 +409,21 @@ class _Objective:
         return dict(sums, tokens=self._tokens, sampled=self._sampled)
 
     def largest_difference(self):
-        """The largest |log-probability now - the one it was sampled with|; 0 where none was given."""
+        """The largest |current log-probability - sampling log-probability|; 0 if none was given."""
         return 0.0 if self._largest is None else float(self._largest)
 
 
 def effective_share(weight, square, count):
-    """Effective sample size of weights by their sum and their squares' (Kish), as a share of their number; 0 without any."""
+    """Effective sample size (Kish) from the sum of weights and of their squares, as a share of their
+    number; 0 without weights.
+    """
     return weight * weight / (count * square) if square else 0.0
 
 
 def gradient_norm(flat, piece=4096):
-    """The Euclidean norm. Pieces are summed in double precision: float32 alone is 2 % off over 10^8 elements."""
+    """The Euclidean norm. Sums pieces in double precision, because float32 alone is 2 % off over 10^8
+    elements.
+    """
     whole = len(flat) // piece * piece
     squares = flat[:whole].view(-1, piece).norm(dim=1).double().square().sum() + flat[whole:].norm().double().square()
     return math.sqrt(float(squares))

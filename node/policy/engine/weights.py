@@ -1,9 +1,10 @@
-"""safetensors files, read and written without the safetensors package; and a model's weights from its directory.
+"""Reads and writes safetensors files without the safetensors package, and loads a model's weights from
+its directory.
 
-Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the tensors'
-bytes without holes (github.com/huggingface/safetensors). Every length and offset is checked before a byte of data is
-used: the file may be truncated, corrupt or hostile. Raises FormatError with one line naming the file and what is
-wrong.
+Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the
+tensors' bytes without gaps (github.com/huggingface/safetensors). Every length and offset is checked before
+any data is used, because the file may be truncated, corrupt or hostile. Raises FormatError with one line that
+names the file and the fault.
 """
 
 import ctypes
@@ -35,7 +36,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 class FormatError(ValueError):
-    """A file that is not what it should be."""
+    """An invalid file."""
 
 
 class Entry(NamedTuple):
@@ -46,7 +47,9 @@ class Entry(NamedTuple):
 
 
 class File:
-    """An open safetensors file: `entries` by name, `metadata`, and `read` to fill a tensor. A context manager."""
+    """An open safetensors file: `entries` by name, `metadata`, and `read` to fill a tensor. A context
+    manager.
+    """
 
     def __init__(self, path):
         self.path = path
@@ -71,7 +74,7 @@ class File:
         self._file.close()
 
     def sha256(self):
-        """Hashes the whole file, which also proves that all of it can be read."""
+        """Hashes the whole file, which also proves that it is readable."""
         digest = hashlib.sha256()
         self._file.seek(0)
         while True:
@@ -82,7 +85,9 @@ class File:
 
     @torch.no_grad()
     def read(self, name, tensor):
-        """Fills tensor, contiguous and of the entry's shape; where dtypes differ it is converted piece by piece."""
+        """Fills tensor, which must be contiguous and have the entry's shape. Converts between dtypes
+        piece by piece.
+        """
         entry = self.entries[name]
         if tuple(tensor.shape) != entry.shape:
             raise FormatError(f"{self.path}: {name} has shape {list(entry.shape)}, expected {list(tensor.shape)}")
@@ -170,7 +175,7 @@ def _size(dtype):
 
 
 def bytes_of(tensor):
-    """A writable view of a contiguous CPU tensor's bytes; the tensor must outlive it."""
+    """A writable view of a contiguous CPU tensor's bytes. The tensor must outlive it."""
     size = tensor.numel() * tensor.element_size()
     if size == 0:
         return memoryview(b"")
@@ -178,14 +183,14 @@ def bytes_of(tensor):
 
 
 def write(path, tensors, metadata, dtype=None):
-    """Writes {name: tensor} as a safetensors file, floats as dtype if given; returns (bytes, sha256 hex).
+    """Writes {name: tensor} as a safetensors file, floats as dtype if given. Returns (bytes, sha256 hex).
 
-    The file's content is on disk when this returns; making its name durable is the caller's. Memory needed is two
-    tensors' when the tensors must be converted or copied from a device, else none. Hashing runs beside writing: either lets the
-    interpreter's lock go.
+    The content is on disk when this returns. The caller must sync the file's name. It needs memory for two
+    tensors if the tensors must be converted or copied from a device, else none. Hashing runs parallel to
+    writing, because both release the interpreter's lock.
     """
     stored = {name: dtype if dtype and t.is_floating_point() else t.dtype for name, t in tensors.items()}
-    # Wider elements first keeps every tensor aligned to its own size.
+    # Tensors of wider elements first, so that every tensor is aligned to its element size.
     names = sorted(tensors, key=lambda name: (-_size(stored[name]), name))
     header, at = {"__metadata__": metadata}, 0
     for name in names:
@@ -203,7 +208,7 @@ def write(path, tensors, metadata, dtype=None):
         for name in names:
             source = tensors[name].detach()
             if hashed is not None and (source.device.type != "cpu" or source.dtype != stored[name]):
-                hashed.result()  # no more than one copy waits to be hashed
+                hashed.result()  # at most one copy waits to be hashed
             tensor = source.to("cpu", stored[name]).contiguous()
             hashed = aside.do(_hash, digest, tensor)
             size += _write_all(file, bytes_of(tensor))
@@ -216,7 +221,7 @@ def _hash(digest, tensor):
 
 
 def _write_all(file, data):
-    """Writes data to an unbuffered file; returns its length."""
+    """Writes data to an unbuffered file. Returns its length."""
     at = 0
     while at < len(data):
         at += file.write(data[at : at + _BLOCK])
@@ -224,7 +229,7 @@ def _write_all(file, data):
 
 
 def weight_hash(tensors):
-    """sha256 over the bytes of a model's weights {name: tensor}, as held, in the order of their names."""
+    """sha256 over the bytes of a model's weights {name: tensor}, in the order of their names."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().to("cpu").contiguous()
@@ -245,7 +250,7 @@ def load(model, directory):
 
 
 def _locate(config, shapes, directory):
-    """Checks all headers against shapes; returns path -> [(name in the file, name in the model)]."""
+    """Checks all headers against shapes. Returns path -> [(name in the file, name in the model)]."""
     plan, found = {}, set()
     for path in _files(directory):
         plan[path] = []

@@ -1,5 +1,5 @@
-// Package policytest gives tests real engines and tiny models. The engines are shared by all tests of a package,
-// because importing torch is most of what a small test costs. It imports nothing of this module but policy.
+// Package policytest gives tests real engines and tiny models. All tests of a package share the engines, because
+// importing torch is most of a small test's cost. Of this module it imports only policy.
 package policytest
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// Shape of the tiny model: GPT-2 with one id a byte and the end token.
+// Shape of the tiny model: a GPT-2 with one id per byte and the end token.
 const (
 	Vocabulary = 257
 	EOS        = 256
 	Context    = 256
 )
 
-// Lab is a test package's engines and files. Its zero value is ready; Close it in TestMain.
+// Lab holds a test package's engines and files. The zero value is ready. Close it in TestMain.
 type Lab struct {
 	mu      sync.Mutex
 	dir     string
@@ -36,7 +36,8 @@ type Lab struct {
 	host    *policy.Host
 }
 
-// Options are those of an engine that logs to this process's stderr. It skips the test where no Python has torch.
+// Options returns the options of an engine that logs to this process's stderr. It skips the test if no Python has
+// torch.
 func (l *Lab) Options(t testing.TB) policy.Options {
 	t.Helper()
 	l.mu.Lock()
@@ -44,7 +45,7 @@ func (l *Lab) Options(t testing.TB) policy.Options {
 	return l.open(t)
 }
 
-// Engines are the first n shared engines. What another test loaded is still in them.
+// Engines returns the first n shared engines. They may still hold another test's model.
 func (l *Lab) Engines(t testing.TB, n int) []*policy.Engine {
 	t.Helper()
 	l.mu.Lock()
@@ -100,8 +101,8 @@ func (l *Lab) prepare() (policy.Options, error) {
 	}, nil
 }
 
-// Host starts an engine host with the first Python that has torch, for this process and all that it starts. dir is
-// Extract's.
+// Host starts an engine host with the first Python that has torch, for this process and its children. dir is the
+// folder from Extract.
 func Host(dir string) (*policy.Host, policy.Probe, error) {
 	var host *policy.Host
 	python, _, err := policy.FindPython(context.Background(), "", dir, os.Getenv, func(ctx context.Context, path string) policy.Probe {
@@ -117,7 +118,7 @@ func Host(dir string) (*policy.Host, policy.Probe, error) {
 	return host, python, host.Leave()
 }
 
-// HostPID is the process of the host that forks Options' engines.
+// HostPID is the process id of the host that forks the engines of Options.
 func (l *Lab) HostPID() int { return l.host.Hello.PID }
 
 // Close ends the engines and removes the files.
@@ -133,7 +134,7 @@ func (l *Lab) Close() {
 	os.RemoveAll(l.dir)
 }
 
-// Config writes the tiny model's config.json into a folder of the test: what LoadParams.RandomInit needs.
+// Config writes the tiny model's config.json, as LoadParams.RandomInit needs it, into a folder of the test.
 func Config(t testing.TB) string {
 	t.Helper()
 	config, err := json.Marshal(map[string]any{
@@ -151,7 +152,7 @@ func Config(t testing.TB) string {
 	return dir
 }
 
-// Load loads a model on one CPU thread; a folder without weights gives random ones of that seed.
+// Load loads a model on one CPU thread. A folder without weights gives random ones from seed.
 func Load(t testing.TB, engine *policy.Engine, dir string, seed int64) policy.LoadResult {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(dir, "model.safetensors"))
@@ -165,7 +166,7 @@ func Load(t testing.TB, engine *policy.Engine, dir string, seed int64) policy.Lo
 	return loaded
 }
 
-// Gone waits until a process group has no member left that is not dead.
+// Gone waits until no live process of a group is left.
 func Gone(t testing.TB, group int) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -185,9 +186,9 @@ func members(group int) []string {
 	for _, path := range stats {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // it is gone
+			continue // the process has ended
 		}
-		// pid (name) state ppid pgrp; the name may hold anything.
+		// Format: pid (name) state ppid pgrp. The name may contain any characters.
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 		if len(fields) > 2 && fields[0] != "Z" && fields[2] == strconv.Itoa(group) {
 			left = append(left, string(data))
@@ -196,7 +197,7 @@ func members(group int) []string {
 	return left
 }
 
-// Hash is the hash of the engine's weights.
+// Hash returns the hash of the engine's weights.
 func Hash(t testing.TB, engine *policy.Engine) string {
 	t.Helper()
 	saved, err := engine.Save(t.Context(), policy.SaveParams{Path: filepath.Join(t.TempDir(), "weights"), Format: "checkpoint"})

@@ -2,11 +2,15 @@
 
     python3 node/policy/engine/bench/bench_checkpoint.py [FOLDER]
 
-Prints one JSON object: `checkpoint_write_ratio` (a checkpoint in the background, from the call to its end, over writing as many bytes
-to the same folder with fsync), `pause_copy_ratio` (how long the call held up training, over copying the same bytes into new
-memory) and `pause_share` (the pause over the whole save), each a ratio of medians of runs that take turns. Weights and moments are
-random. FOLDER is where the files go, the system's temporary folder unless given; they need 3 GB there and are removed. About
-half a minute.
+Prints one JSON object with ratios of medians of alternating runs:
+
+* `checkpoint_write_ratio`: a background checkpoint, from the call to its end, over writing as many bytes to the
+  same folder with fsync
+* `pause_copy_ratio`: the time that the call blocked training, over copying the same bytes into new memory
+* `pause_share`: the pause over the whole save
+
+Weights and moments are random. FOLDER, by default the system's temporary folder, holds the files. They need 3 GB
+and are removed. Takes about half a minute.
 """
 
 import argparse
@@ -32,7 +36,7 @@ BLOCK = 8 << 20
 
 
 def make_session(folder):
-    """A loaded GPT-2 whose moments look as if it had been trained."""
+    """A loaded GPT-2 with moments like those of a trained model."""
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(CONFIG, file)
     session = Session()
@@ -46,7 +50,7 @@ def make_session(folder):
 
 
 def time_write(path, flats):
-    """Seconds to write all bytes of flats to path and have them on the disk."""
+    """Seconds to write all bytes of flats to path and sync them to disk."""
     began = time.perf_counter()
     with open(path, "wb", buffering=0) as file:
         for flat in flats:
@@ -58,7 +62,7 @@ def time_write(path, flats):
 
 
 def time_copy(flats):
-    """Seconds to copy flats into memory that the process doesn't have yet, and again into the same memory."""
+    """Seconds to copy flats into new memory of the process, and again into the same memory."""
     began = time.perf_counter()
     targets = [torch.empty_like(flat).copy_(flat) for flat in flats]
     new = time.perf_counter() - began
@@ -69,7 +73,7 @@ def time_copy(flats):
 
 
 def time_checkpoint(session, path):
-    """(seconds from the call to the end, seconds until the call was answered, bytes)."""
+    """Returns (seconds from the call to the end, seconds until the answer to the call, bytes)."""
     began = time.perf_counter()
     answer = session.save(protocol.Save(path, background=True))
     pause = time.perf_counter() - began

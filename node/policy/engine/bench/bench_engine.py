@@ -1,12 +1,14 @@
-"""Measures the engine against what the processor can do and against its predecessor's way of sampling.
+"""Measures the engine against the processor's peak and against its predecessor's way of sampling.
 
     python3 node/policy/engine/bench/bench_engine.py
 
-Prints one JSON object: `update_gemm_fraction` (rate of a GPT-2 124M update over the rate of a large matrix product on
-the same thread), `generate_speedup` and `generate_memory_ratio` (64 completions of 8 prompts in one batch, against 8
-calls of 8 prompts that prefill anew, take logits of the whole prompt and grow their cache by concatenation), and the
-figures they come from. Weights are random. Each part runs in a process of its own, so that its peak memory is its
-own; in all about two minutes.
+Prints one JSON object with the underlying figures and:
+
+* `update_gemm_fraction`: rate of a GPT-2 124M update over the rate of a large matrix product on the same thread
+* `generate_speedup` and `generate_memory_ratio`: 64 completions of 8 prompts in one batch, against 8 calls of 8
+  prompts. Each of those prefills again, computes logits of the whole prompt and grows its cache by concatenation
+
+Weights are random. Each part runs in its own process, so that its peak memory is its own. Takes about two minutes.
 """
 
 import argparse
@@ -50,7 +52,7 @@ def make_prompts(count, length):
 
 
 def gemm_rate(size=2048, repeats=3):
-    """FLOP/s of the best of a few products of two size × size float32 matrices."""
+    """FLOP/s of the fastest of a few products of two size × size float32 matrices."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     best = 0.0
     for _ in range(repeats):
@@ -61,7 +63,9 @@ def gemm_rate(size=2048, repeats=3):
 
 
 def bench_update(repeats=3):
-    """Counts 6 FLOPs a weight and position, the head at completion positions, and the causal half of attention."""
+    """Counts 6 FLOPs per weight and position, the head at completion positions, and the causal half of
+    attention.
+    """
     count, before, after = UPDATE["sequences"], UPDATE["prompt_tokens"], UPDATE["completion_tokens"]
     rng = random.Random(1)
     completions = make_prompts(count, after)
@@ -100,7 +104,9 @@ def bench_predecessor():
 
 @torch.inference_mode()
 def predecessor_call(model, prompts, new_tokens):
-    """One completion of each prompt; same block and weights as the engine, a cache grown by concatenation."""
+    """One completion of each prompt, with the engine's block and weights, and a cache that grows by
+    concatenation.
+    """
     rows, ids, start, cache = len(prompts), prompts, 0, {}
     for _ in range(new_tokens):
         length = ids.shape[1]

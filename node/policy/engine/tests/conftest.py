@@ -1,4 +1,6 @@
-"""Makes the engine importable and gives the tests a small model: EOS in mid-vocabulary, weights far from uniform."""
+"""Makes the engine importable and gives the tests a small model: EOS in mid-vocabulary, weights far from
+uniform.
+"""
 
 import gc
 import os
@@ -24,15 +26,15 @@ CONFIG = Config(
     vocab_size=29, context_length=24, width=32, heads=4, layers=2, inner=128, norm_epsilon=1e-5, gelu="tanh", eos_token_id=13
 )
 
-# Heads that make up more than the width, and three of them to a key.
+# The heads together exceed the width, and three of them share a key.
 QWEN2 = LlamaConfig(
     vocab_size=29, context_length=64, width=24, heads=6, kv_heads=2, head_size=8, layers=2, inner=40, norm_epsilon=1e-6,
     rope_theta=100.0, tied=True, initializer_range=0.02, eos_token_id=13
 )  # fmt: skip
 QWEN3 = replace(QWEN2, architecture="qwen3")
 LLAMA = replace(QWEN2, architecture="llama", tied=False)
-# Of the four frequencies two become longer, one of them in part: wavelengths from 6 to 199 positions, for a model that
-# saw 40.
+# Two of the four frequencies are stretched, one of them in part: wavelengths from 6 to 199 positions, for an
+# original length of 40.
 LLAMA3 = replace(LLAMA, scaling=Scaling(8.0, 1.0, 4.0, 40))
 
 
@@ -40,7 +42,7 @@ LLAMA3 = replace(LLAMA, scaling=Scaling(8.0, 1.0, 4.0, 40))
 def one_thread():
     session.set_threads(1)  # OpenBLAS's too
     yield
-    gc.unfreeze()  # what loads have frozen, else the interpreter's end reports it as leaked
+    gc.unfreeze()  # unfreeze objects from loads, or the interpreter reports them as leaked at its end
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def make_model():
         model.initialise(seed)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            # Larger weights, and biases and norms that matter, so that mistakes show.
+            # Larger weights, biases and norms, so that mistakes show.
             for tensor in model.tensors.values():
                 tensor.add_(torch.empty(tensor.shape).normal_(0, 0.15, generator=generator))
         return model

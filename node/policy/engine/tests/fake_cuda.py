@@ -1,8 +1,9 @@
-"""A CUDA device that is not there: tensors on it have shapes, dtypes and a device, but no numbers.
+"""A fake CUDA device: its tensors have shapes, dtypes and a device, but no numbers.
 
-`FakeCuda` runs the engine's own code on such tensors (torch's FakeTensorMode, from torch 2.6 without a driver). An operation on tensors of
-two devices or two dtypes raises there as it would on a card. So does everything that would make the host wait for the device: `HostWaits`.
-What this can't show: numbers, speed, and what kernels of a card alone refuse.
+`FakeCuda` runs the engine's own code on such tensors (torch's FakeTensorMode, from torch 2.6 without a
+driver). An operation on tensors of two devices or two dtypes raises there as on a card. So does every
+operation that would make the host wait for the device: `HostWaits`. It cannot show numbers, speed, or what
+only a card's kernels refuse.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import contextlib
 import torch
 
 DEVICE = torch.device("cuda", 0)
-OLDEST = (2, 6)  # of torch: before it a tensor on "cuda" wants a driver, fake or not
+OLDEST = (2, 6)  # oldest torch: before it a tensor on "cuda" needs a driver, even a fake one
 AVAILABLE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= OLDEST and not torch.cuda.is_available()
 REASON = f"torch {torch.__version__}: fake CUDA tensors need torch {OLDEST[0]}.{OLDEST[1]} or newer and no CUDA device"
 
@@ -20,7 +21,7 @@ else:
     DataDependentOutputException = FakeTensor = None
     FakeTensorMode = object
 
-# Operations whose tensors must be of one dtype, and those that take lists of tensors, which must be on one device.
+# Operations that need tensors of one dtype, and those with lists of tensors, which must be on one device.
 ALIKE = {"mm", "bmm", "addmm", "addmm_", "baddbmm", "index_add_", "index_copy_", "index_put_", "scatter_", "scatter_add_", "searchsorted"}
 LISTS = {"_fused_adam_"}
 
@@ -32,10 +33,11 @@ class HostWaits(RuntimeError):
 
 
 class FakeCuda(FakeTensorMode):
-    """A context manager in which "cuda" is a device whose tensors are fakes.
+    """A context manager in which "cuda" is a device with fake tensors.
 
-    `host` is what the host may do at present. ANYTHING: it may wait; a number read back is 1, but a tensor made from a list gives back its list.
-    READS_NOTHING: it may send to the device, but not wait for a result. FIXED: nothing at all may travel, as within a CUDA graph.
+    `host` is what the host may do at present. ANYTHING: it may wait; a number read back is 1, but a tensor
+    made from a list returns its list. READS_NOTHING: it may send to the device, but not wait for a result.
+    FIXED: no transfer at all, as within a CUDA graph.
     """
 
     def __init__(self, monkeypatch):
@@ -43,7 +45,8 @@ class FakeCuda(FakeTensorMode):
         self.host = ANYTHING
         monkeypatch.setattr(torch, "tensor", self._sending(torch.tensor))
         monkeypatch.setattr(FakeTensor, "tolist", self._reading(FakeTensor.tolist))
-        # A FakeTensor's device is an attribute of the Python object, which torch's own setter of `data` leaves behind.
+        # A FakeTensor's device is an attribute of the Python object, which torch's own setter of `data` does
+        # not update.
         data = torch.Tensor.data
         monkeypatch.setattr(FakeTensor, "data", property(data.__get__, _set_data), raising=False)
         monkeypatch.setattr(torch.Tensor, "backward", backward)
@@ -51,13 +54,13 @@ class FakeCuda(FakeTensorMode):
         monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-        # Else torch.autocast("cuda") warns and does nothing.
+        # Otherwise torch.autocast("cuda") warns and does nothing.
         monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
 
     @contextlib.contextmanager
     def only(self, host):
-        """Within it the host may do no more than this."""
+        """A context in which the host may do no more than this."""
         before, self.host = self.host, host
         try:
             yield
@@ -65,7 +68,7 @@ class FakeCuda(FakeTensorMode):
             self.host = before
 
     def allowing(self, host, function):
-        """The function, as one that runs under `only`."""
+        """Returns function wrapped in `only`."""
 
         def wrapped(*arguments, **named):
             with self.only(host):
@@ -89,7 +92,7 @@ class FakeCuda(FakeTensorMode):
         return result
 
     def _travels(self, one, other, in_place, kwargs):
-        """Raises where this copy may not be made now."""
+        """Raises if this copy is not allowed now."""
         source, target = (other, one) if in_place else (one, other)
         if _on_device(source) == _on_device(target):
             return
@@ -98,7 +101,7 @@ class FakeCuda(FakeTensorMode):
 
     def _sending(self, make):
         def tensor(data, dtype=None, device=None):
-            with unset_fake_temporarily():  # torch would keep the number of one element, and want the driver to send it
+            with unset_fake_temporarily():  # torch would keep the number of a one-element tensor, and need the driver to send it
                 real = make(data, dtype=dtype)
             made = torch.empty(real.shape, dtype=real.dtype, device=device)
             if _on_device(made) and self.host == FIXED:
@@ -118,7 +121,9 @@ class FakeCuda(FakeTensorMode):
 
 
 def _check(name, args):
-    """What kernels refuse and fakes do not: numbers of two dtypes in one product, and lists of tensors on two devices."""
+    """Checks that kernels make and fakes do not: two dtypes in one product, and lists of tensors on two
+    devices.
+    """
     if name in ALIKE and len({tensor.dtype for tensor in args if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()}) > 1:
         raise RuntimeError(f"{name} of several dtypes: {args}")
     if name in LISTS and len({tensor.device for tensors in args if isinstance(tensors, (list, tuple)) for tensor in tensors}) > 1:
@@ -135,7 +140,7 @@ def _set_data(tensor, value):
 
 
 class FakeStream:
-    """Stands in for torch.cuda.Stream: there is no work to order."""
+    """Replaces torch.cuda.Stream. There is no work to order."""
 
     def __init__(self, device=None):
         self.device = device
@@ -148,20 +153,22 @@ class FakeStream:
 
 
 def backward(tensor):
-    """Stands in for Tensor.backward of a scalar: adds to the gradients of the leaves."""
+    """Replaces Tensor.backward of a scalar: adds to the gradients of the leaves."""
     for leaf, found in gradients_of(tensor, torch.ones_like(tensor)):
         leaf.grad = found if leaf.grad is None else leaf.grad.add_(found)
 
 
 def grad(tensor, leaves):
-    """Stands in for torch.autograd.grad, by leaves alone; None for those that are not found."""
+    """Replaces torch.autograd.grad, for leaves only; None for leaves that are not found."""
     found = {id(leaf): value for leaf, value in gradients_of(tensor, torch.ones_like(tensor))}
     return tuple(found.get(id(leaf)) for leaf in leaves)
 
 
 @torch.no_grad()
 def gradients_of(tensor, gradient):
-    """Walks autograd's graph from tensor; returns pairs of a leaf and its gradient. torch's own engine wants the driver's streams."""
+    """Walks autograd's graph from tensor. Returns pairs of a leaf and its gradient. torch's own engine
+    needs the driver's streams.
+    """
     leaves = []
     order, seen, stack = [], set(), [(tensor.grad_fn, False)]
     while stack:
@@ -191,7 +198,9 @@ def gradients_of(tensor, gradient):
 
 
 def _fitted(gradient, metadata):
-    """The gradient as autograd hands it on: summed to the shape, cast to the dtype, and refused from another device."""
+    """The gradient as autograd passes it on: summed to the shape and cast to the dtype. Raises for
+    another device.
+    """
     if gradient.device != metadata.device:
         raise RuntimeError(f"a gradient on {gradient.device} for a tensor on {metadata.device}")
     return gradient.sum_to_size(metadata.shape).to(metadata.dtype)

@@ -1,6 +1,7 @@
-"""The slow, obvious engine: one sequence at a time, no cache, no padding, no chunks, gradients by autograd.
+"""A slow, simple reference engine: one sequence at a time, no cache, no padding, no chunks, gradients by
+autograd.
 
-It shares nothing with the engine but the names of the weights.
+It shares only the names of the weights with the engine.
 """
 
 import math
@@ -56,7 +57,7 @@ def rms_norm(x, weight, epsilon):
 
 
 def frequency(i, size, config):
-    """Of the i-th pair of a head; Llama 3's scaling as its paper's code has it."""
+    """The frequency of the i-th pair of a head. Llama 3's scaling is as in its paper's code."""
     found, scaling = config.rope_theta ** (-2 * i / size), config.scaling
     if scaling is None:
         return found
@@ -70,7 +71,9 @@ def frequency(i, size, config):
 
 
 def rope(x, position, config):
-    """One head's vector [h] turned for its position: halves are the real and imaginary parts of h/2 numbers."""
+    """One head's vector [h] rotated for its position: the halves are the real and imaginary parts of h/2
+    numbers.
+    """
     half = len(x) // 2
     turns = torch.tensor([position * frequency(i, len(x), config) for i in range(half)], dtype=x.dtype)
     turned = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(turns), turns)
@@ -122,7 +125,9 @@ def logprobs(weights, config, prompt, completion, temperature):
 
 
 def importance(request, sequence, logp):
-    """What each token of another policy's completion weighs under the request's correction, of the policy logp."""
+    """The weight of each token of another policy's completion under the request's correction, for the
+    policy logp.
+    """
     mu = torch.tensor(sequence.old_logprobs, dtype=logp.dtype)
     total = float((logp - mu).sum())
     if request.correction == "tapered":
@@ -133,9 +138,10 @@ def importance(request, sequence, logp):
 
 
 def batch_loss(weights, config, request, old, reference, tokens=None):
-    """The loss of the whole batch and its metrics; old and reference are lists of tensors (old may hold None).
+    """The loss of the whole batch and its metrics. old and reference are lists of tensors (old may hold
+    None).
 
-    tokens holds what the tokens of others' completions weigh, by sequence; those of the first call are left in it.
+    tokens holds the weights of external completions' tokens, by sequence. The first call fills it.
     """
     tokens = {} if tokens is None else tokens
     sequences = request.sequences
@@ -170,7 +176,9 @@ def batch_loss(weights, config, request, old, reference, tokens=None):
 
 
 def update(weights, config, request, optimizer, first_weights=None):
-    """num_iterations steps on weights in place; returns mean loss, mean norm, last gradients and mean metrics."""
+    """num_iterations steps on weights in place. Returns mean loss, mean norm, last gradients and mean
+    metrics.
+    """
     reference = None
     if request.beta:
         with torch.no_grad():

@@ -1,4 +1,6 @@
-"""Every name of torch's that the engine uses, looked up in the torch at hand: a card's code names what a CPU never calls."""
+"""Looks up every torch name that the engine uses in the installed torch, because code for CUDA uses names
+that a CPU never calls.
+"""
 
 import ast
 import glob
@@ -10,8 +12,9 @@ import torch
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
-# Names that some supported torch lacks, and the first that has them. The code asks for each by hasattr or getattr.
-# Those below torch.cuda, torch._C and torch.backends.cuda may be missing from any build without CUDA.
+# Names that some supported torch lacks, with the first version that has them. The code uses hasattr or
+# getattr for each. Names below torch.cuda, torch._C and torch.backends.cuda may be missing from any build
+# without CUDA.
 SINCE = {
     "torch.cuda.OutOfMemoryError": (1, 13),
     "torch.nn.functional.scaled_dot_product_attention": (2, 0),
@@ -33,7 +36,7 @@ def parse(path):
 
 
 def dotted(node, aliases):
-    """The name that an expression spells, such as torch.cuda.init; None for others."""
+    """The dotted name of an expression, such as torch.cuda.init; None for other expressions."""
     if isinstance(node, ast.Name):
         return aliases.get(node.id)
     if isinstance(node, ast.Attribute):
@@ -43,7 +46,7 @@ def dotted(node, aliases):
 
 
 def imported(tree):
-    """What a file's names stand for, as far as they are torch's: {"F": "torch.nn.functional", ...}."""
+    """The torch names behind a file's names: {"F": "torch.nn.functional", ...}."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -60,7 +63,7 @@ def imported(tree):
 
 
 def uses(tree):
-    """(names of torch's, those of them that are asked for by hasattr or getattr)."""
+    """(torch names, those of them that are accessed by hasattr or getattr)."""
     aliases, asked = imported(tree), set()
     names = set(aliases.values())
     for node in ast.walk(tree):
@@ -85,7 +88,7 @@ def resolves(name):
 
 
 def missing(tree, version=VERSION, cuda=torch.version.cuda is not None):
-    """The names that are neither in this torch nor allowed not to be."""
+    """The names that this torch lacks and that may not be missing."""
     names, asked = uses(tree)
     wrong = []
     for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Threads that the system doesn't give: nothing hangs, and nothing is done twice."""
+"""If the system gives no thread, nothing hangs, and nothing runs twice."""
 
 import _thread
 import threading
@@ -17,7 +17,9 @@ def test_a_task_runs_once_and_can_be_waited_for():
 
 
 def test_a_thread_that_never_begins_is_done_without(monkeypatch):
-    """As when a new thread finds no memory for its first frame: threading.Thread.start() would wait for ever."""
+    """As when a new thread finds no memory for its first frame: threading.Thread.start() would wait
+    forever.
+    """
     monkeypatch.setattr(aside, "GRACE", 0.05)
     monkeypatch.setattr(_thread, "start_new_thread", lambda function, arguments: 1)
     assert aside.start(print) is None
@@ -47,7 +49,7 @@ def test_a_thread_that_begins_too_late_does_nothing(monkeypatch):
 
 def test_a_failing_function_ends_its_task():
     def fail():
-        raise SystemExit  # which a thread ends silently by
+        raise SystemExit  # ends a thread silently
 
     task = aside.start(fail)
     task.join()

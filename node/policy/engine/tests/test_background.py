@@ -1,4 +1,6 @@
-"""Checkpoints in the background: what is written is the state of the call's moment, whatever happens to engine, disk or memory later."""
+"""Background checkpoints: the file holds the state at the time of the call, whatever happens later to
+engine, disk or memory.
+"""
 
 import _thread
 import hashlib
@@ -36,7 +38,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def disk(monkeypatch):
-    """A disk on which nothing is safe before `go` is set: fsync waits."""
+    """A disk on which fsync waits until `go` is set."""
     go, real = threading.Event(), os.fsync
 
     def fsync(fd):
@@ -198,7 +200,7 @@ def test_another_models_checkpoint_is_refused_in_one_line_that_names_both(sessio
 
 
 def test_the_loss_scale_goes_on_where_it_was(session, tmp_path):
-    """float16 needs a GPU to run; what is kept of it doesn't."""
+    """float16 needs a GPU to run, but its saved state does not."""
     trainer = session._trainer
     save(session, tmp_path / "plain", background=False)
     trainer.autocast = torch.float16
@@ -207,17 +209,17 @@ def test_the_loss_scale_goes_on_where_it_was(session, tmp_path):
     trainer.set_scale(2.0, 5)
     session.restore(protocol.Restore(str(tmp_path / "half")))
     assert (trainer.scale, trainer.gradients) == (1024.0, 77)
-    session.restore(protocol.Restore(str(tmp_path / "plain")))  # one from before there was a scale in it
+    session.restore(protocol.Restore(str(tmp_path / "plain")))  # a checkpoint from before the scale existed
     assert (trainer.scale, trainer.gradients) == (65536.0, 0)
     trainer.autocast, trainer.scale = None, 1.0
     session.restore(protocol.Restore(str(tmp_path / "half")))
     assert trainer.scale == 1.0
 
 
-# Real processes.
+# Tests with real processes.
 
 def stuck_engine(marker, reached):
-    """An engine whose disk hangs once the file marker exists; it makes the file reached then."""
+    """An engine with a disk that hangs once the file marker exists. It then creates the file reached."""
     code = (
         "import os, sys, time\n"
         "from engine import __main__\n"
@@ -254,7 +256,7 @@ def test_killed_in_the_middle_the_old_checkpoint_stays_and_the_next_save_clears_
         marker.touch()
         assert engine.result("save", path=str(path), background=True)["pending"]
         wait_for(reached)
-        assert engine.result("update", **update)["steps"] == 1  # the engine works on meanwhile
+        assert engine.result("update", **update)["steps"] == 1  # the engine works meanwhile
         assert engine.result("saved", wait=False)["pending"]
         engine.process.send_signal(signal.SIGKILL)
         engine.wait()
@@ -292,7 +294,7 @@ def test_the_end_of_stdin_does_not_wait_for_the_file(tmp_path):
 
 
 def test_a_full_disk_is_told_by_saved_and_leaves_no_file(tmp_path):
-    """A small file system where this user may mount one, else the kernel's limit on a file's size."""
+    """Uses a small file system if this user may mount one, else the kernel's limit on file size."""
     model, folder = tmp_path / "model", tmp_path / "node"
     for path in (model, folder):
         path.mkdir()

@@ -1,6 +1,8 @@
-"""On a CPU neither memory settings nor one thread more or less change a bit: what is computed again is what was there before.
+"""On a CPU neither memory settings nor a second thread change a bit, so that a repeated computation gives
+the same result.
 
-The claims are about this machine's BLAS, as those of the program are; the shapes are those at which it changes kernels.
+The claims are about this machine's BLAS, as are the program's. The shapes are those at which it changes
+kernels.
 """
 
 import random
@@ -16,8 +18,8 @@ from engine.model import layer_norm
 from engine.protocol import Generate, Logprobs, Sequence, Update
 from engine.update import Trainer
 
-# Widths below and above a vector's multiple; in the second the feed-forward layer sums over more than one block of
-# OpenBLAS's.
+# Widths below and above a multiple of a vector. In the second, the feed-forward layer sums over more than
+# one block of OpenBLAS.
 NARROW = replace(CONFIG, vocab_size=257, context_length=256)
 WIDE = replace(NARROW, width=128, inner=512)
 SHAPES = {
@@ -32,13 +34,16 @@ SHAPES = {
 
 
 def avx512():
-    """Whether the products are OpenBLAS's for AVX-512. Those for AVX2 (Haswell, Zen) round a row by its place among twelve and by what
-    is left over, and sum by threads; MKL, in PyPI's builds, rounds by the number of rows."""
+    """Whether products use OpenBLAS's AVX-512 kernels.
+
+    The AVX2 kernels (Haswell, Zen) round a row by its place among twelve and by the remainder, and sum by
+    threads. MKL, in PyPI's builds, rounds by the number of rows.
+    """
     return session.blas() in ("openblas SkylakeX", "openblas Cooperlake", "openblas SapphireRapids")
 
 
 def assert_same(one, other, said=""):
-    """The same completions: bit for bit where the kernels allow it, else to the last digits."""
+    """The same completions: bit for bit if the kernels allow it, else to the last digits."""
     assert one.tokens == other.tokens, said
     if avx512():
         assert (one.logprobs, one.entropy) == (other.logprobs, other.entropy), said
@@ -81,7 +86,9 @@ def test_scores_have_the_same_bits_with_every_micro_batch(make_model):
 
 
 def generate_request(model, **options):
-    """30 completions, some of which end long before others: the end is a token that the model does draw."""
+    """30 completions, some of which end long before others, because the end token is one that the model
+    does draw.
+    """
     request = Generate(prompts(5, random.Random(6)), 6, 24, temperature=0.9, seed=3)
     drawn = [tokens[5] for tokens in generate(model, request).tokens]
     return replace(request, eos_token_id=max(drawn, key=drawn.count), **options)
@@ -115,7 +122,9 @@ def test_completions_have_the_same_bits_whether_rows_that_ended_are_dropped(make
 
 @pytest.mark.skipif(not avx512(), reason="other kernels sum by threads at every size (batch.py)")
 def test_one_thread_and_two_give_the_same_bits(make_model):
-    """Two, since more of them cut elementwise work at places that aren't a multiple of a vector's."""
+    """Only two threads, because more split elementwise work at places that are not a multiple of a
+    vector.
+    """
     results = []
     for threads in (1, 2):
         session.set_threads(threads)

@@ -1,4 +1,6 @@
-"""Checkpoints: training goes on bit by bit as if nothing had happened; broken files leave the state as it was."""
+"""Checkpoints: training continues bit by bit after a restore, and damaged files leave the state
+unchanged.
+"""
 
 import json
 import os
@@ -71,7 +73,7 @@ def test_checkpoint_before_the_first_step(make_model, trainer, tmp_path):
 
 
 def edit(path, change):
-    """Rewrites a checkpoint's header by change(header); the data stays."""
+    """Rewrites a checkpoint's header with change(header), and keeps the data."""
     data = open(path, "rb").read()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])

@@ -1,7 +1,9 @@
-"""How many kernels a decoding step and an update's pass are on CUDA, counted as operations that reach the dispatcher.
+"""Counts the kernels of a decoding step and of an update's pass on CUDA, as operations that reach the
+dispatcher.
 
-A small model's work there is bound by launches, so these counts are its speed. They are of GPT-2's twelve layers, with the
-branches for CUDA forced on CPU tensors; SDPA is a stand-in that is one operation and lays its result out as CUDA's do.
+A small model's speed there is bound by launches, so that these counts determine it. They are for GPT-2's
+twelve layers, with the branches for CUDA forced on CPU tensors. A fake SDPA is one operation, with CUDA's
+layout of the result.
 """
 
 import collections
@@ -14,7 +16,8 @@ from engine.adam import Adam
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CONFIG = gpt2.Config(50257, 1024, width=48, heads=12, layers=12, inner=96, norm_epsilon=1e-5, gelu="tanh", eos_token_id=50256)
-# What reaches the dispatcher and launches nothing: views, allocations, and conversions to what a tensor is already.
+# Operations that reach the dispatcher and launch nothing: views, allocations, and conversions to the type
+# that a tensor already has.
 NOTHING = {
     "view", "_unsafe_view", "_reshape_alias", "as_strided", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze", "permute",
     "split", "split_with_sizes", "chunk", "unbind", "flatten", "unflatten", "detach", "alias", "is_same_size", "to",

@@ -1,4 +1,4 @@
-"""What only a CUDA device can show; skipped without one. Run by `make gpu-check` on machines that have one."""
+"""Tests that need a CUDA device, skipped without one. `make gpu-check` runs them on machines with a GPU."""
 
 import json
 import math
@@ -98,7 +98,9 @@ def test_the_memory_of_graphs_comes_back(make_model):
 @BOTH
 @pytest.mark.parametrize("size", [(8, 40), (64, 400)], ids=str)
 def test_a_repeated_update_has_the_same_bits(make_model, config, size):
-    """Rows enough for several blocks of each kernel; tokens that occur often, so that many gradients meet in one row."""
+    """Rows for several blocks of each kernel, with frequent tokens, so that many gradients meet in one
+    row.
+    """
     rows, length = size
     wide = replace(config, context_length=512)
     rng = random.Random(1)
@@ -216,7 +218,7 @@ def test_a_session_trains_in_every_precision_with_everything_on(tmp_path, name):
 
 
 def test_an_engine_whose_device_is_lost_says_why_and_ends(tmp_path):
-    """A real fault that CUDA answers every later call of the process with."""
+    """A real fault, after which CUDA answers every later call of the process with an error."""
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     engine = Engine(
         "import torch\nfrom engine import __main__, ranks\n"

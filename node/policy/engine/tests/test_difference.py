@@ -1,4 +1,6 @@
-"""How far the update's log-probabilities are from those that tokens were sampled with: a figure beside the step, no part of it."""
+"""The difference between the update's log-probabilities and the sampling ones: a figure that does not
+affect the step.
+"""
 
 from dataclasses import replace
 
@@ -29,7 +31,9 @@ def with_sampled(sequences, rows, value=-2.5):
 @pytest.mark.parametrize("positions", [448, 20])
 @pytest.mark.parametrize("options", [dict(), dict(num_iterations=3, learning_rate=0.02), dict(beta=0.3)])
 def test_figures_are_those_of_a_direct_computation(make_model, monkeypatch, positions, options):
-    """Own rows are 0 to 4; of these row 3 has no advantage, so that only a KL makes the update compute it. Others have old_logprobs."""
+    """Own rows are 0 to 4. Row 3 has no advantage, so that only a KL makes the update compute it.
+    External rows have old_logprobs.
+    """
     monkeypatch.setattr(batching, "POSITIONS", {"cpu": positions})
     own = range(5)
     sequences = [s if i in own else replace(s, old_logprobs=[-4.0] * len(s.completion)) for i, s in enumerate(batch())]
@@ -48,7 +52,7 @@ def test_figures_are_those_of_a_direct_computation(make_model, monkeypatch, posi
 
 
 def test_the_step_is_the_same_bits(make_model):
-    """With the sampler's log-probabilities and without: weights, loss and all other figures."""
+    """With and without the sampling log-probabilities: weights, loss and all other figures."""
     sequences = batch()
     options = dict(num_iterations=2, beta=0.1)
     plain, told = make_model(torch.float32), make_model(torch.float32)

@@ -1,11 +1,14 @@
-"""How the engine ends under MPS, with a device that is slow, hangs or has failed; real processes, a made-up device."""
+"""The engine's end under MPS, with a device that is slow, hangs or has failed: real processes, a fake
+device.
+"""
 
 import json
 
 import pytest
 from test_process import CONFIG, Engine, busy, long_call
 
-# The device's calls are torch's own names: is_initialized says that there is one, synchronize is told to stderr.
+# The fake replaces torch's own functions: is_initialized returns that there is a device, synchronize prints
+# to stderr.
 DEVICE = """
 import os, sys, threading, time
 os.environ["CUDA_MPS_PIPE_DIRECTORY"] = "/nowhere"
@@ -101,7 +104,7 @@ ranks.Leader.memory = memory
 
 
 def test_a_main_thread_that_does_not_stop_holds_nothing_up():
-    """A call that Python can't interrupt, or that goes on after all."""
+    """A call that Python cannot interrupt, or that continues after the interrupt."""
     engine = engine_with(more=STUCK)
     try:
         engine.start("memory")

@@ -1,6 +1,7 @@
-"""The engine's code for CUDA on tensors of a device that is not there: devices, dtypes, and where the host would wait.
+"""The engine's CUDA code on tensors of a fake device: devices, dtypes, and places where the host would
+wait.
 
-Numbers are of no interest here (test_forced_cuda.py), and a real device's are test_cuda.py's.
+test_forced_cuda.py tests numbers, and test_cuda.py a real device.
 """
 
 import pytest
@@ -27,7 +28,7 @@ ROWS = [Sequence(0, [4, 5, 13], 1.0), Sequence(0, [4], -1.0, [-0.5]), Sequence(1
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """Where the host may wait is said here: around a call's steps, and for the norm of a gradient."""
+    """Lists where the host may wait: around a call's steps, and for the norm of a gradient."""
     with FakeCuda(monkeypatch) as mode:
         for owner, name, host in (
             (StaticDecoder, "step", FIXED),
@@ -47,13 +48,15 @@ def make_model(config):
 
 
 def look_at_nothing(self, begin, end, rows, row_list):
-    """Draws.look without a look: every row goes on to its limit."""
+    """Replaces Draws.look without reading tokens: every row continues to its limit."""
     for row in row_list:
         self.alive[row] = end < self.ended_at[row]
 
 
 def sample(monkeypatch, config, dtype=None, graphs=None, **options):
-    """Draws every token of a request, the rows' ends unseen; returns the Draws and the number of steps after the first."""
+    """Draws every token of a request, without detecting ends. Returns the Draws and the number of steps
+    after the first.
+    """
     model, kept, steps = make_model(config), [], []
     monkeypatch.setattr(Draws, "look", look_at_nothing)
     monkeypatch.setattr(generate, "completions", lambda request, draws, *_: kept.append(draws))
@@ -98,7 +101,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_in_a_step_is_found(cuda, monkeypatch, fault):
-    """The mesh itself is tried: each of these would break a capture, or fail on a card, or stop the host at every token."""
+    """Tests the fake device itself: each of these faults would break a capture, fail on a card, or stop
+    the host at every token.
+    """
     mistake, error = FAULTS[fault]
     draw = BlockSampler.draw
 
@@ -162,7 +167,7 @@ def test_a_planted_fault_in_an_update_is_found(cuda, monkeypatch, fault):
 
 
 def test_a_gradient_of_the_host_is_found(cuda, monkeypatch):
-    """The walk through autograd's graph looks at what arrives, as autograd does."""
+    """The walk through autograd's graph checks each gradient, as autograd does."""
     scored = update.score_targets
 
     def on_the_host(*arguments):
@@ -214,7 +219,7 @@ def test_weights_and_moments_park_on_the_host_and_come_back(cuda, config):
 
 
 def test_one_leaf_left_behind_is_found(cuda, monkeypatch):
-    """Weights that come back but for one of them: the first pass says so."""
+    """If all weights but one come back, the first pass fails."""
     ours = trainer(CONFIG)
     parking = Parking(ours.model)
     parking.park()

@@ -1,7 +1,7 @@
-"""What the engine does for CUDA, done on CPU tensors: the numbers are those of the CPU's own way and of the reference.
+"""The engine's CUDA code on CPU tensors: the numbers equal those of the CPU code and of the reference.
 
-`model.kind` decides on micro-batches, layout, products and chunks of the head; a whole call goes through all of them here. A card's kernels
-are test_cuda.py's, devices and dtypes test_fake_cuda.py's.
+`model.kind` selects micro-batches, layout, products and chunks of the head. Here a whole call goes through
+all of them. test_cuda.py tests a card's kernels, and test_fake_cuda.py devices and dtypes.
 """
 
 import pytest
@@ -31,7 +31,7 @@ def make(make_model, config, kind, dtype=torch.float64):
 @pytest.mark.parametrize("options", [{}, dict(micro_batch=2), dict(micro_batch=3, temperature=0.7), dict(beta=0.1, delta=1.5, num_iterations=2)], ids=str)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["", "checkpointing"])
 def test_an_update_makes_the_same_step(make_model, config, options, checkpointing):
-    """And reports the same figures."""
+    """It also reports the same figures."""
     request = Update(PROMPTS, ROWS, **dict(dict(learning_rate=0.01, max_grad_norm=0.5), **options))
     results = []
     for kind in ("cpu", "cuda"):
@@ -78,7 +78,9 @@ def test_how_passes_are_packed_changes_no_score(make_model, monkeypatch, positio
 @BOTH
 @pytest.mark.parametrize("limit", [1, 2, 40])
 def test_what_is_sampled_is_what_is_scored(make_model, config, limit):
-    """Static steps' log-probabilities are those of a pass over the same tokens, up to the end of the context."""
+    """The log-probabilities of static steps equal those of a pass over the same tokens, up to the end of
+    the context.
+    """
     model = make(make_model, config, "cuda")
     made = generate(model, Generate(PROMPTS, 4, limit, eos_token_id=-1, seed=3), Static())
     rows = [Sequence(i // 4, tokens) for i, tokens in enumerate(made.tokens)]
@@ -90,9 +92,9 @@ def test_what_is_sampled_is_what_is_scored(make_model, config, limit):
 @BOTH
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_bfloat16_scores_and_updates_are_near_single_precisions(make_model, monkeypatch, config, kind):
-    """Through autocast of the CPU: the same casts as on a card, other kernels."""
+    """Through autocast on the CPU: the same casts as on a card, with other kernels."""
     enabled = torch.is_autocast_cpu_enabled
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: enabled())  # asked without a device, torch answers for CUDA
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: enabled())  # without a device argument, torch answers for CUDA
     if kind == "cuda" and tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 0):
         pytest.skip("torch 1.13 has no SDPA to take bfloat16 on a CPU")
     request, scores, norms, steps = Update(PROMPTS, ROWS, learning_rate=0.01), [], [], []

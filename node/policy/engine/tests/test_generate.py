@@ -1,4 +1,4 @@
-"""Sampling against one-at-a-time reference passes; limits, EOS, dropped rows, filters, distribution."""
+"""Sampling against one-at-a-time reference passes: limits, EOS, dropped rows, filters, distribution."""
 
 import pytest
 import reference
@@ -121,7 +121,7 @@ def test_top_k_and_top_p_keep_what_hugging_face_keeps():
     assert kept(top_p=0.65) == [0, 1]
     assert kept(top_p=0.75) == [0, 1, 2]
     assert kept(top_p=0.01) == [0]
-    assert kept(top_k=3, top_p=0.8) == [0, 1]  # 0.7 / 0.85 reaches 0.8 once the rest is renormalised
+    assert kept(top_k=3, top_p=0.8) == [0, 1]  # 0.7 / 0.85 reaches 0.8 once the rest is renormalized
     token, logprob, _ = draw(logits, 100, temperature=1.0, top_k=1)
     assert torch.allclose(logprob, torch.full((100,), 0.4, dtype=torch.float64).log(), atol=1e-6)
 
@@ -135,7 +135,7 @@ def test_an_extreme_draw_never_takes_an_impossible_token(value):
 
 
 def block_draw(logits, uniform, dtype=torch.float32, **options):
-    """BlockSampler's tokens [R], and log-probabilities and entropies' negatives [2, R]."""
+    """BlockSampler's tokens [R], and log-probabilities and negative entropies [2, R]."""
     rows, vocabulary = logits.shape
     token, figures = torch.zeros(rows, 1, dtype=torch.long), torch.zeros(2, rows, dtype=dtype)
     sampler = BlockSampler(rows, vocabulary, request(**options), dtype, torch.device("cpu"))
@@ -146,10 +146,12 @@ def block_draw(logits, uniform, dtype=torch.float32, **options):
 @pytest.mark.parametrize("vocabulary", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 1000])
 @pytest.mark.parametrize("options", [dict(temperature=1.0), dict(temperature=0.7, top_k=5), dict(temperature=0.7, top_p=0.5)], ids=str)
 def test_blocks_draw_by_the_inverse_cdf(vocabulary, options):
-    """The token whose stretch of the exact distribution holds the uniform number; at a stretch's ends rounding may decide."""
+    """Draws the token whose interval of the exact distribution contains the uniform number. At an
+    interval's ends rounding may decide.
+    """
     generator = torch.Generator().manual_seed(vocabulary)
     logits = 6 * torch.randn(400, vocabulary, generator=generator)
-    logits[:, vocabulary // 3 : vocabulary // 2] = -1e4  # tokens without any probability, whole blocks of them
+    logits[:, vocabulary // 3 : vocabulary // 2] = -1e4  # tokens with zero probability, including whole blocks
     uniform = torch.rand(400, generator=generator, dtype=torch.float64)
     token, figures = block_draw(logits, uniform, **options)
     expected_token, logprob, entropy = sample(logits.double(), uniform, request(**options))
@@ -175,7 +177,7 @@ def test_blocks_never_draw_an_impossible_token(value, possible):
 
 
 def test_rounding_at_the_end_of_a_block_stays_within_it():
-    """Many draws just below and above the borders of blocks, of numbers that no sum holds exactly."""
+    """Many draws just below and above the borders of blocks, with numbers that no sum represents exactly."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(1, 4 * BLOCK, generator=generator)
     logits[0, 100:300] = logits[0, 2 * BLOCK - 3 : 2 * BLOCK + 5] = -1e4

@@ -1,7 +1,7 @@
-"""Decoding in steps of fixed shape against the exact steps, without a device: the functions that CUDA graphs capture, run
-as they are.
+"""Decoding in steps of fixed shape against exact steps, without a device: runs the functions that CUDA
+graphs capture directly.
 
-What a graph itself does is only to be seen on CUDA (test_cuda.py): here `Graphs` meets a stand-in for torch's capture.
+Only CUDA shows the effect of a graph (test_cuda.py). Here `Graphs` uses a fake of torch's capture.
 """
 
 import warnings
@@ -25,7 +25,7 @@ def small_buckets(monkeypatch):
 
 
 class Direct:
-    """Runs each step as it is, and keeps what kinds there were."""
+    """Runs each step directly, and records the kinds."""
 
     def __init__(self):
         self.kinds, self.dropped = [], 0
@@ -73,7 +73,7 @@ CASES = {
 def test_static_steps_draw_what_exact_steps_draw(make_model, config, case):
     model = make_model(config=config)
     kept = Static(Direct())
-    for seed in (11, 12):  # the second call finds the buffers of the first
+    for seed in (11, 12):  # the second call uses the buffers of the first
         asked = request(**dict(CASES[case], seed=seed))
         assert_same(generate(model, asked, kept), generate(model, asked))
 
@@ -127,7 +127,7 @@ def test_a_call_that_fails_drops_graphs_and_buffers(model, monkeypatch):
 
 
 class FakeGraph:
-    """Stands in for torch.cuda.CUDAGraph: what is captured is kept as a function and run at replay."""
+    """Replaces torch.cuda.CUDAGraph: keeps the captured function and runs it at replay."""
 
     log = []
 
@@ -144,7 +144,7 @@ class FakeGraph:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Graphs whose capture doesn't run the function, as a real one doesn't, and whose warm-up does."""
+    """Graphs with a capture that does not run the function, like a real one, and a warm-up that does."""
     FakeGraph.log = log = []
     monkeypatch.setattr(Graphs, "_captured", lambda self, function: log.append("capture") or FakeGraph(function))
     monkeypatch.setattr(Graphs, "_warm_up", lambda self, function: log.append("warm up") or function())
@@ -173,7 +173,7 @@ def test_graphs_live_from_call_to_call_until_they_are_dropped(model, fake):
     for seed in (1, 2):
         asked = request(seed=seed, **options)
         assert_same(generate(model, asked, kept), generate(model, asked))
-    # Four times two parts of 19 steps, in windows of 8, 16 and 19.
+    # Four calls with two parts of 19 steps, in windows of 8, 16 and 19.
     assert (fake.count("warm up"), fake.count("capture"), fake.count("reset")) == (3, 3, 0)
     assert fake.count("replay") == 4 * 19 - 3
     kept.drop()

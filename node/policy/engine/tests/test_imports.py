@@ -1,4 +1,4 @@
-"""What an engine loads: every engine of a host holds it in memory of its own."""
+"""The modules that an engine loads: every engine of a host needs memory for them."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A fork of the engine host has the settings of an engine that was started directly: both are asked, and must say the same."""
+"""A fork of the engine host has the settings of an engine that was started directly: both report them,
+and must agree.
+"""
 
 import json
 import os
@@ -12,7 +14,7 @@ from engine import inherit
 
 PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# What a process says of itself once torch is imported. getenv is C's: libraries read it, not os.environ.
+# A process's report once torch is imported. getenv is C's, because libraries read it and not os.environ.
 REPORT = """
 def report():
     import ctypes, json, torch
@@ -39,7 +41,7 @@ from engine import environment
 environment.prepare(os.environ)
 """ + REPORT + "\nprint(report())\n"  # fmt: skip
 
-# wanted and the owner's pid come on stdin; the owner is a process that was given the settings and waits.
+# wanted and the owner's pid come on stdin. The owner is a process that has the settings and waits.
 FORKED = """
 import json, os, sys
 from engine import environment, inherit
@@ -64,7 +66,7 @@ assert os.waitpid(pid, 0)[1] == 0
 
 
 def settle(folder):
-    """In a child before it runs: settings that are not this process's."""
+    """Changes settings in a child before it runs."""
     os.chdir(folder)
     os.umask(0o027)
     os.nice(3)

@@ -1,4 +1,4 @@
-"""Prompts shared by their completions in a pass: what is computed, and how rows are gathered into passes."""
+"""Prompts shared by their completions in a pass: the results, and the packing of rows into passes."""
 
 import random
 
@@ -72,7 +72,7 @@ def test_where_a_group_is_cut_changes_no_score(model, monkeypatch, room):
 
 
 def on_cuda(model):
-    """The model, for which passes are made as on CUDA."""
+    """The model, with passes as on CUDA."""
     model.kind = "cuda"
     return model
 
@@ -110,13 +110,16 @@ def test_on_a_device_micro_batch_bounds_the_rows_of_a_pass(model):
 
 
 def test_on_a_device_a_pass_weighs_what_attention_pads_and_repeats(model):
-    """32 rows of one long prompt, all but one of a token: by positions they are one pass, whose keys and values are those of 32 long rows."""
+    """32 rows of one long prompt, all but one with one token.
+
+    By positions they are one pass, with keys and values of 32 long rows.
+    """
     request = Logprobs([[3] * 768], [Sequence(0, [5] * (256 if row == 0 else 1)) for row in range(32)])
     passes = batching.micro_batches(request, range(32), on_cuda(model))
     assert len(passes) == 2
     for batch in passes:
         assert 3 * len(batch.ids) + len(batch.rows) * (767 + max(batch.lengths)) <= 4 * batching.POSITIONS["cuda"]
-    assert [batching._cost(request, [[row]], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # alone a row weighs what it is
+    assert [batching._cost(request, [[row]], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # a row alone costs its positions
 
 
 def test_the_mask_is_cast_once(model):

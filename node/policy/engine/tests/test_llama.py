@@ -1,4 +1,6 @@
-"""Llama, Qwen2 and Qwen3 against the reference and against numbers worked out by hand; its configurations, files and initialisation."""
+"""Llama, Qwen2 and Qwen3 against the reference and numbers computed by hand; configurations, files and
+initialization.
+"""
 
 import json
 import math
@@ -42,7 +44,7 @@ def config(request):
 
 
 def test_rotation_by_hand():
-    """Position 1, base 10000, h = 4: the pairs (1, 3) and (2, 4) turn by 1 and by 0.01 radian."""
+    """Position 1, base 10000, h = 4: the pairs (1, 3) and (2, 4) rotate by 1 and by 0.01 radian."""
     config = replace(QWEN2, head_size=4, rope_theta=10000.0)
     table = llama.rotary_table(config, "cpu", torch.float64)
     x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=torch.float64)
@@ -166,7 +168,9 @@ def test_configs_of_the_other_architectures(place):
 
 
 def test_llama_3_s_frequencies_by_hand():
-    """Frequencies 1, 0.1 and 0.01 for a model that saw 100 positions: kept, between, and 8 times as slow."""
+    """Frequencies 1, 0.1 and 0.01 for an original length of 100: unchanged, interpolated, and 8 times as
+    slow.
+    """
     scaling = llama.Scaling(8.0, 1.0, 4.0, 100)
     found = llama.stretched(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64), scaling).tolist()
     smooth = (100 * 0.1 / (2 * math.pi) - 1) / 3
@@ -221,14 +225,14 @@ def test_config_that_is_refused(change, named):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("prefix", [True, False])
 def test_model_directory(make_model, monkeypatch, tmp_path, config, dtype, prefix):
-    """bfloat16 as the hub has it, in two shards; names without prefix as the bare Qwen2Model is saved."""
+    """bfloat16 as on the hub, in two shards, and names without prefix, as the bare Qwen2Model is saved."""
     monkeypatch.setattr(weights, "_PIECE", 100)
     source, target = make_model(torch.float32, config), make_model(torch.float32, config, seed=2)
     stored = {name: tensor.detach().to(dtype) for name, tensor in source.tensors.items()}
     if not prefix:
         stored = {name[6:] if name.startswith("model.") else name: tensor for name, tensor in stored.items()}
     if config.tied:
-        stored["lm_head.weight"] = torch.zeros(29, 24, dtype=dtype)  # written out, and not to be believed
+        stored["lm_head.weight"] = torch.zeros(29, 24, dtype=dtype)  # an explicit copy of the tied head, which must be ignored
     shards = {"a.safetensors": sorted(stored)[::2], "b.safetensors": sorted(stored)[1::2]}
     for shard, names in shards.items():
         weights.write(str(tmp_path / shard), {name: stored[name] for name in names}, {"format": "pt"})

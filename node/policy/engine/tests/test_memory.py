@@ -1,4 +1,6 @@
-"""What a process holds and what a call took, measured on real allocations; how memory ran out, read from real failures."""
+"""Memory of a process and of a call, measured on real allocations, and shortages, read from real
+failures.
+"""
 
 import gc
 import resource
@@ -12,7 +14,7 @@ SIZE = 64 << 20
 
 
 def test_a_call_is_measured_from_its_begin_to_its_peak():
-    memory.trim()  # else the block may be memory that another test has left in the heap
+    memory.trim()  # otherwise the block may reuse heap memory of another test
     meter = memory.Meter()
     begin = meter.begin()
     block = torch.ones(SIZE, dtype=torch.uint8)
@@ -47,7 +49,7 @@ def test_without_permission_to_reset_the_peak_is_that_since_the_start(monkeypatc
         return real(path, *arguments, **options)
 
     monkeypatch.setattr("builtins.open", refusing)
-    memory.trim()  # else the block may be memory that another test has left in the heap
+    memory.trim()  # otherwise the block may reuse heap memory of another test
     meter = memory.Meter()
     begin = meter.begin()
     status = meter.status(begin)
@@ -77,7 +79,8 @@ def test_a_real_failure_of_the_host_names_its_bytes():
 
 GIB = 1 << 30
 ASSERT = 'INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":'
-# As torch 1.13 to 2.15 and the libraries word it (c10/cuda/CUDACachingAllocator.cpp, c10/core/impl/alloc_cpu.cpp).
+# The texts of torch 1.13 to 2.15 and the libraries (c10/cuda/CUDACachingAllocator.cpp,
+# c10/core/impl/alloc_cpu.cpp).
 MESSAGES = [
     ("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 14.76 GiB total capacity; 13.05 GiB already allocated)", "device", 2 * GIB),
     ("CUDA out of memory. Tried to allocate 17.66 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1 GiB is free.", "device",
@@ -195,7 +198,9 @@ def test_the_address_space_limit_counts():
 
 
 def test_a_devices_peak_since_load_outlives_the_resets_of_each_call(monkeypatch):
-    """The bookkeeping alone, on made-up readings of torch's allocator: resets forget peaks, the meter must not."""
+    """Tests only the bookkeeping, with fake readings of torch's allocator: resets forget peaks, and the
+    meter must not.
+    """
     now = dict(allocated=100, reserved=200, peak_allocated=100, peak_reserved=200)
 
     def reset(_):

@@ -1,4 +1,4 @@
-"""The model's logits against the reference, its initialisation, and the configurations it refuses."""
+"""The model's logits against the reference, its initialization, and the configurations that it refuses."""
 
 import json
 import math

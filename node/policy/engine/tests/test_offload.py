@@ -1,4 +1,6 @@
-"""Adam's moments and the weights on the host: same bits, same views, and nothing lost when memory runs out on the way."""
+"""Adam's moments and the weights on the host: same bits, same views, and no loss if memory runs out on
+the way.
+"""
 
 import dataclasses
 
@@ -76,7 +78,7 @@ def test_switching_offload_while_training_changes_no_bit(make_trainer, small_pie
 
 
 def assert_whole(model):
-    """Every view of the model sees the flat buffer and nothing else."""
+    """Every view of the model views the flat buffer and nothing else."""
     storage_of = lambda tensor: getattr(tensor, "untyped_storage", tensor.storage)().data_ptr()  # noqa: E731
     views = list(model.tensors.values()) + model.leaves + [model.embedding, model.head]
     assert all(storage_of(view) == storage_of(model.flat) for view in views)
@@ -156,7 +158,9 @@ def test_checkpoints_are_the_same_in_every_state(make_trainer, tmp_path, offload
 
 
 def fail_at(monkeypatch, count):
-    """The count-th allocation from now on fails; returns a function that tells whether it has come to that."""
+    """Makes the count-th allocation from now on fail. Returns a function that tells whether that has
+    happened.
+    """
     calls = []
 
     def failing(function):
@@ -233,7 +237,7 @@ FUSED = hasattr(torch, "_fused_adam_") and tuple(map(int, torch.__version__.spli
 @pytest.mark.parametrize("offloaded", [False, True])
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 def test_the_fused_kernel_makes_the_same_step(small_pieces, monkeypatch, decay, offloaded, dtype, tolerance):
-    """The kernel's arguments are CUDA's too; its result is compared with that of the pieces."""
+    """The kernel has the same arguments as on CUDA. Its result is compared with that of the pieces."""
     generator = torch.Generator().manual_seed(4)
     start = torch.randn(10_001, generator=generator).to(dtype)
     plain, fused = Adam(0.8, 0.95, 1e-6, decay), Adam(0.8, 0.95, 1e-6, decay, offload=offloaded)

@@ -1,4 +1,6 @@
-"""Reduced precision through the same code on the CPU: bfloat16 autocast stands in for the GPU's."""
+"""Reduced precision through the same code on the CPU, with the CPU's bfloat16 autocast in place of the
+GPU's.
+"""
 
 import math
 
@@ -48,7 +50,9 @@ def test_the_copy_follows_the_weights_at_the_same_address(make_model):
 
 
 def test_a_step_of_a_reduced_model_casts_what_enters_products_and_nothing_else(make_model):
-    """Two casts a layer, before the first and the third product, one before the head, and one of the logits."""
+    """Two casts per layer, before the first and the third product, one before the head, and one of the
+    logits.
+    """
     model = make_model(torch.float32)
     reduced, casts = precision.Reduced(model, torch.bfloat16).refresh(), []
 

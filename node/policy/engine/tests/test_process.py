@@ -1,4 +1,4 @@
-"""The engine as its parent sees it: a real process, lines in, lines out, and no way to outlive its stdin."""
+"""The engine from its parent's side: a real process, lines in, lines out, which cannot outlive its stdin."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import pytest
 
 PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONFIG = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=29, eos_token_id=13)
-DEADLINE = 120  # bounds every wait; nothing is measured by it
+DEADLINE = 120  # bounds every wait, and measures nothing
 
 
 class Engine:
@@ -136,7 +136,7 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
     assert updated["sampling_logp_difference_max"] < 1e-9 and updated["sampling_tokens"] == generated["new_tokens"]
     changed = engine.result("save", path=str(tmp_path / "hf"), format="huggingface", dtype="float32")
     assert changed["weight_hash"] != saved["weight_hash"]
-    # The reference is the model as first loaded, however often it has been trained since.
+    # The reference is the model as first loaded, whatever the training since.
     assert engine.result("update", prompts=[[1]], sequences=[dict(prompt=0, completion=[2])], beta=1)["kl"] > 0
     restored = engine.result("restore", path=str(tmp_path / "a"), sha256=saved["sha256"])
     assert restored == dict(metadata={"round": "1"}, weight_hash=saved["weight_hash"], step=0)
@@ -231,7 +231,9 @@ def test_same_seed_in_another_process_gives_the_same_bits(shared, engine, direct
 
 
 def test_equal_runs_have_equal_checkpoints_also_after_a_kill(tmp_path, directory):
-    """The files of two processes with one seed, and of a third that goes on from the first one's middle."""
+    """The files of two processes with one seed, and of a third that continues from the middle of the
+    first.
+    """
     update = dict(prompts=[[1, 2]], sequences=[dict(prompt=0, completion=[4, 5], advantage=1.0)], learning_rate=0.01)
 
     def live(name, first, rounds):
@@ -259,12 +261,14 @@ def test_equal_runs_have_equal_checkpoints_also_after_a_kill(tmp_path, directory
     assert live("resumed", "again-1", range(2, 4)) == calm[2:]
 
 
-# A forward pass so large that its activations are most of what an update takes.
+# A forward pass so large that its activations are most of an update's memory.
 WIDE = "from engine import __main__, batch; batch.POSITIONS['cpu'] = 1024"
 
 
 def limited(megabytes, more=""):
-    """An engine whose address space may grow by so much: allocations beyond it fail for real. more is code to run before it serves."""
+    """An engine with a limit on the growth of its address space: allocations beyond it really fail. more
+    is code to run before it serves.
+    """
     return Engine(
         "import resource\n"
         "from engine import serve, __main__\n"
@@ -282,7 +286,7 @@ def address_space_limit(engine):
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
-    """A model whose keys, values and activations are large against its work: 32 KB of keys and values a token."""
+    """A model with large keys, values and activations for its work: 32 KB of keys and values a token."""
     path = tmp_path_factory.mktemp("deep")
     (path / "config.json").write_text(json.dumps(dict(CONFIG, n_embd=128, n_layer=32, n_inner=32)))
     return str(path)
@@ -300,7 +304,7 @@ def test_out_of_memory_is_told_with_its_bytes_and_survived(deep):
         assert found["where"] == "host" and found["requested_bytes"] > 1 << 20
         assert found["cap_bytes"] == address_space_limit(engine)
         assert 100 << 20 < found["used_bytes"] < found["cap_bytes"]
-        # In parts the same completions fit.
+        # The same completions fit in parts.
         assert engine.result("generate", micro_batch=500, **options)["new_tokens"] == 16000
     finally:
         engine.close()
@@ -309,7 +313,7 @@ def test_out_of_memory_is_told_with_its_bytes_and_survived(deep):
 def test_an_update_that_runs_out_changes_nothing_and_fits_with_gradient_checkpointing(deep, engine, tmp_path):
     load = dict(model_dir=deep, random_init=True, seed=3, threads=1, precision="float64")
     rows = [dict(prompt=0, completion=[1 + i % 20] * 50, advantage=(-1.0) ** i) for i in range(24)]
-    # 20 rows of 51 positions are one forward pass of the engine that is to run out.
+    # 20 rows of 51 positions are one forward pass of the engine that is to run out of memory.
     update = dict(prompts=[[1, 2]], sequences=rows, learning_rate=1e-3)
     small = limited(500, WIDE)
     try:
@@ -372,7 +376,9 @@ OFFLOADS = [
 
 
 def test_settings_of_memory_change_no_result_whenever_they_change(shared, engine, directory, tmp_path):
-    """Two engines go through the same rounds; one of them is configured and trimmed in between, and saved while parked."""
+    """Two engines run the same rounds. One of them is configured and trimmed in between, and saved while
+    parked.
+    """
     load = dict(model_dir=directory, random_init=True, seed=3, threads=1)
     engines = (shared, engine)
     shared.result("load", **load)
@@ -402,7 +408,7 @@ def long_call(engine, directory):
 
 
 def busy(engine):
-    """Waits until the engine has begun to compute: its memory has grown well beyond an idle engine's."""
+    """Waits until the engine computes: its memory has grown well beyond that of an idle engine."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         with open(f"/proc/{engine.process.pid}/statm") as file:
@@ -429,7 +435,7 @@ def test_exits_at_once_when_stdin_closes_during_start(engine):
 
 def test_interrupt_and_terminate_are_ignored(engine):
     engine.result("hello", protocol=5)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a batch system sends the latter to every process of a job
+    for number in (signal.SIGINT, signal.SIGTERM):  # a batch system sends SIGTERM to every process of a job
         os.killpg(engine.process.pid, number)
         assert engine.result("memory")["rss_bytes"] > 0
     engine.process.stdin.close()
@@ -437,7 +443,7 @@ def test_interrupt_and_terminate_are_ignored(engine):
 
 
 def test_exits_when_its_parent_dies_though_its_stdin_stays_open():
-    """The grandparent holds the write end, so only the watch on the parent's pid can tell."""
+    """The grandparent holds the write end, so that only the watch on the parent's pid can notice."""
     read, write = os.pipe()
     middle = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys, time\n"

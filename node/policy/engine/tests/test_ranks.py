@@ -1,4 +1,6 @@
-"""Several ranks on the CPU: one rank's results, and an end for all when one is lost. Real processes, over gloo."""
+"""Several ranks on the CPU: the results of one rank, and the end of all when one is lost. Real processes,
+over gloo.
+"""
 
 import json
 import os
@@ -75,7 +77,7 @@ def others(engine):
 
 
 def gone(pids, within=10):
-    """Whether none of the processes lives; a zombie whose parent has died counts as gone."""
+    """Whether none of the processes is alive. A zombie without a parent counts as gone."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         states = []
@@ -101,7 +103,7 @@ def tensors(path):
 
 
 def work(engine, directory, ranks, path):
-    """A bit of training; returns all answers and the tensors of a checkpoint at the end."""
+    """A short training. Returns all answers and the tensors of a checkpoint at the end."""
     loaded = engine.result("load", model_dir=directory, ranks=ranks, self_test=True, **OPTIONS)
     answers = [loaded, engine.result("generate", **SAMPLE), engine.result("generate", micro_batch=2, **SAMPLE)]
     for update in UPDATES:
@@ -118,7 +120,7 @@ def work(engine, directory, ranks, path):
 
 
 def same(one, other, where=""):
-    """Asserts that two answers are equal but for rounding, times and memory."""
+    """Asserts that two answers are equal except for rounding, times and memory."""
     if isinstance(one, dict):
         assert set(one) == set(other), where
         for name in set(one) - {"seconds", "pause", "memory", "sha256", "weight_hash"}:
@@ -152,7 +154,7 @@ def test_several_ranks_give_one_rank_s_results(directories, engine, tmp_path, ar
 
 
 def test_the_difference_to_the_sampler_is_that_of_all_ranks(directory, engine):
-    """Whichever rank has the row in which it is largest; row 4 is computed by none."""
+    """The largest difference is found on any rank. No rank computes row 4."""
     alone = Engine()
     try:
         for each, ranks in ((alone, 1), (engine, 3)):
@@ -227,7 +229,7 @@ def test_a_killed_rank_is_answered_within_seconds_and_ends_all(directory, engine
         engine.start("update", prompts=[[1]], sequences=rows, learning_rate=0.01)
     elif call == "generate":
         engine.start("generate", **dict(SAMPLE, prompts=[[1]] * 16, num_generations=16, max_new_tokens=40))
-    elif call == "stopped parts":  # the others wait for it in a vote
+    elif call == "stopped parts":  # the other ranks wait for it in a vote
         os.kill(pids[0], signal.SIGSTOP)
         engine.start("update", **make_update())
     began = time.monotonic()

@@ -1,4 +1,6 @@
-"""The request loop after failures: which it goes on after, which end it, and that no answer loses the first failure's words."""
+"""The request loop after failures: those that end it, those that do not, and that every answer keeps the
+first failure's text.
+"""
 
 import gc
 import json
@@ -21,7 +23,7 @@ FULL = "CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 14.76 GiB total c
 
 
 class Failing(Session):
-    """A session whose `memory` raises what it is given; its other calls are real."""
+    """A session with a `memory` call that raises the given error. Its other calls are real."""
 
     def __init__(self, error):
         super().__init__()
@@ -42,7 +44,7 @@ def ask(session, *calls):
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """A device that torch takes to be there. Its calls do nothing; a test makes some of them fail, as a dead context does."""
+    """A fake device. Its calls do nothing. A test makes some of them fail, as after a lost context."""
     calls = dict(synchronize=lambda _: None, empty_cache=lambda: None, mem_get_info=lambda _: (3, 9), memory_reserved=lambda _: 5)
     for name, call in dict(calls, is_available=lambda: True, is_initialized=lambda: True).items():
         monkeypatch.setattr(torch.cuda, name, call)
@@ -175,7 +177,7 @@ def test_a_load_takes_the_heap_out_of_collections_and_the_next_one_collects_what
         session.load(load)
         assert gc.get_freeze_count() > 10_000
         model = session._trainer.model
-        model.itself, first = model, weakref.ref(model)  # garbage collection alone can free it
+        model.itself, first = model, weakref.ref(model)  # only garbage collection can free it
         del model
         session.load(load)
         assert first() is None and gc.get_freeze_count() > 10_000
@@ -200,7 +202,7 @@ def test_a_first_load_walks_nothing_that_the_engine_host_froze(tmp_path):
 
 
 def test_a_load_on_cuda_keeps_cudnns_attention_off(tmp_path, monkeypatch):
-    """Up to where the model would be made: all that a load sets before it."""
+    """Runs all settings of a load, up to the creation of the model."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     done = []
 

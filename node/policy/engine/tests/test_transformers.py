@@ -1,4 +1,6 @@
-"""Parity with Hugging Face's transformers, where it is installed: its directories read here, ours opened there."""
+"""Parity with Hugging Face's transformers, if it is installed: the engine reads its directories, and it
+opens the engine's.
+"""
 
 import os
 import pathlib
@@ -26,7 +28,7 @@ def gpt2():
 
 def qwen2(tied, kv_heads=2):
     sizes = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6)
-    # transformers 5 keeps the base of RoPE in rope_parameters, 4 beside the rest.
+    # transformers 5 keeps the base of RoPE in rope_parameters, 4 at the top level.
     newer = hasattr(transformers.Qwen2Config(), "rope_parameters")
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e4}} if newer else {"rope_theta": 5e4}
     config = transformers.Qwen2Config(
@@ -34,13 +36,13 @@ def qwen2(tied, kv_heads=2):
     )
     model = transformers.Qwen2ForCausalLM(config)
     for name, parameter in model.named_parameters():
-        if name.endswith(".bias") or "norm" in name:  # as made they are 0 and 1, and a mistake with them wouldn't show
+        if name.endswith(".bias") or "norm" in name:  # initially they are 0 and 1, which would hide a mistake with them
             parameter.data.add_(torch.randn_like(parameter) * 0.2)
     return model
 
 
 def llama(kind, tied, **changes):
-    """Llama's or Qwen3's: kind is what transformers puts before Config and ForCausalLM."""
+    """A Llama or Qwen3. kind is transformers' prefix of Config and ForCausalLM."""
     sizes = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=8)
     maker = getattr(transformers, kind + "Config")
     scaling = changes.pop("scaling", None)
@@ -51,12 +53,12 @@ def llama(kind, tied, **changes):
     config = maker(max_position_embeddings=512, tie_word_embeddings=tied, **sizes, **rope, **COMMON, **changes)
     model = getattr(transformers, kind + "ForCausalLM")(config)
     for name, parameter in model.named_parameters():
-        if "norm" in name:  # as made they are 1, and a mistake with them wouldn't show
+        if "norm" in name:  # initially they are 1, which would hide a mistake with them
             parameter.data.add_(torch.randn_like(parameter) * 0.2)
     return model
 
 
-# Of the four frequencies two become longer, one of them in part.
+# Two of the four frequencies are stretched, one of them in part.
 SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256}
 
 MODELS = {
@@ -94,8 +96,8 @@ def logits_of(model, ids):
 @pytest.mark.parametrize("shard_size", ["5GB", "40KB"])
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 1e-4)])
 def test_their_directory_read_here(theirs, tmp_path, shard_size, dtype, tolerance):
-    """bfloat16 weights are widened on both sides, so that one and the same float32 model computes."""
-    for parameter in theirs.parameters():  # not theirs.to(dtype), which would round the frequencies of RoPE too
+    """bfloat16 weights are widened on both sides, so that both compute with the same float32 model."""
+    for parameter in theirs.parameters():  # not theirs.to(dtype), which would also round RoPE's frequencies
         parameter.data = parameter.data.to(dtype)
     theirs.save_pretrained(tmp_path, max_shard_size=shard_size, safe_serialization=True)
     for parameter in theirs.parameters():
@@ -139,7 +141,7 @@ def test_greedy_completions_and_log_probabilities(theirs, tmp_path):
 
 
 def test_gradient(theirs, tmp_path):
-    """The update's gradient with ratio 1 is that of the completion's summed log-probability."""
+    """The update's gradient at ratio 1 equals that of the completion's summed log-probability."""
     theirs.save_pretrained(tmp_path, safe_serialization=True)
     ours, _ = read(tmp_path)
     prompt, completion = [5, 3, 28], [7, 9, 11, 13]
@@ -154,7 +156,7 @@ def test_gradient(theirs, tmp_path):
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
 def test_tokenizer_files_give_the_same_ids():
-    """The files that `swarm model save` writes beside weights, opened by this Python's transformers: the test is Go's."""
+    """Runs the Go test that opens the files of `swarm model save` with this Python's transformers."""
     pytest.importorskip("tokenizers")
     folder = pathlib.Path(__file__).resolve().parents[3] / "tokenizer"
     arguments = ["go", "test", "-count=1", "-v", "-run", "^TestTransformersGivesTheSameIDs$", "."]

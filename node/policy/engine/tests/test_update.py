@@ -1,4 +1,6 @@
-"""The update against the reference, gradients and weights after the step; and that failures change nothing."""
+"""The update against the reference, gradients and weights after the step, and failures that change
+nothing.
+"""
 
 import math
 import random
@@ -18,7 +20,9 @@ PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [2, 2]]
 
 
 def batch(seed=0, old=False, zero=False, advantages=None):
-    """Ragged groups, truncated and terminated completions, EOS (13) inside prompts, one zero-advantage row in four."""
+    """Ragged groups, truncated and terminated completions, EOS (13) inside prompts, one zero-advantage
+    row in four.
+    """
     rng = random.Random(seed)
     sequences = []
     for prompt, size in ((0, 3), (1, 2), (2, 4), (3, 1)):
@@ -33,7 +37,9 @@ def batch(seed=0, old=False, zero=False, advantages=None):
 
 
 def others(sequences):
-    """The same, those of the last two prompts being another policy's, which found some of them likelier."""
+    """The same, with the rows of the last two prompts from another policy, which found some of them
+    likelier.
+    """
     rng, external = random.Random(5), [s for s in sequences if s.prompt >= 2]
     assert len(external) == 5
     for s in sequences:
@@ -51,7 +57,7 @@ def make_request(sequences, **options):
 
 
 def run_engine(model, request, first=None, checkpointing=False, **adam):
-    """One update; returns (trainer, outcome, gradient before clipping of the last iteration)."""
+    """One update. Returns (trainer, outcome, gradient before clipping of the last iteration)."""
     trainer = Trainer(model, Adam(**adam), checkpointing)
     kept = {}
     gradient = trainer._gradient
@@ -103,7 +109,8 @@ def test_update_equals_the_reference(make_model, case, dtype, tolerance):
     request = make_request(sequences, **options)
     model, first = make_model(dtype), make_model(dtype, seed=2)
     weights, first_weights = reference.copy_weights(model), reference.copy_weights(first)
-    # A large epsilon: Adam's first step is lr·sign(g) else, and rounding decides where a gradient is nearly nothing.
+    # A large epsilon: otherwise Adam's first step is lr·sign(g), and rounding decides where a gradient is
+    # nearly zero.
     kind = torch.optim.AdamW if decay else torch.optim.Adam
     optimizer = kind(weights.values(), lr=request.learning_rate, eps=1e-2, weight_decay=decay)
     loss, norm, gradients, metrics = reference.update(weights, model.config, request, optimizer, first_weights)
@@ -121,9 +128,9 @@ def test_update_equals_the_reference(make_model, case, dtype, tolerance):
         unbounded = reference.update(
             reference.copy_weights(make_model(dtype)), model.config, replace(request, delta=0.0), optimizer, first_weights
         )
-        assert abs(unbounded[0] - loss) > 0.01  # else the case says nothing about the bound
+        assert abs(unbounded[0] - loss) > 0.01  # otherwise the case does not test the bound
     if case.startswith("iterations"):
-        assert metrics["low"] + metrics["high"] > 0  # else the case says nothing about clipping
+        assert metrics["low"] + metrics["high"] > 0  # otherwise the case does not test clipping
 
 
 def test_entropy_and_mean_logprob_are_those_before_the_step(model):
@@ -167,7 +174,7 @@ def test_all_zero_advantages_take_no_step(model):
 
 
 def test_zero_rows_stay_in_the_denominator(make_model):
-    """Rows that teach nothing still dilute the rest: twice the tokens, half the loss."""
+    """Rows with zero advantage still count in the denominator: twice the tokens, half the loss."""
     rows = [Sequence(0, [1, 2, 3], 1.0), Sequence(0, [4, 5, 6], 0.0)]
     _, with_zero, _ = run_engine(make_model(), make_request(rows))
     _, alone, _ = run_engine(make_model(), make_request(rows[:1]))
@@ -186,7 +193,7 @@ def test_same_request_same_bits(make_model):
 
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_running_out_of_memory_changes_nothing(model, monkeypatch, iterations):
-    monkeypatch.setattr(batching, "POSITIONS", {"cpu": 1})  # a row a pass
+    monkeypatch.setattr(batching, "POSITIONS", {"cpu": 1})  # one row per pass
     passes = sum(1 for sequence in batch() if sequence.advantage)
     trainer = Trainer(model, Adam())
     trainer.update(make_request(batch()))
@@ -226,7 +233,7 @@ def test_scoring_equals_the_reference(model):
 
 
 def test_reduced_precision_runs_and_comes_close(make_model):
-    """bfloat16 autocast on the CPU stands in for the GPU's: dtypes must fit and results be near."""
+    """bfloat16 autocast on the CPU in place of the GPU's: dtypes must fit and results be close."""
     exact, reduced = make_model(torch.float32), make_model(torch.float32)
     request = make_request(batch())
     _, expected, _ = run_engine(exact, request)
@@ -288,7 +295,7 @@ def test_what_others_tokens_count_is_reported(make_model, correction):
 
 @pytest.mark.parametrize("correction", ["tapered", "ftis"])
 def test_a_correction_changes_nothing_of_ones_own(make_model, correction):
-    for external in (False, True):  # others' without a probability count as one's own
+    for external in (False, True):  # external rows without a probability count as own ones
         plain, corrected = make_model(), make_model()
         sequences = [replace(s, external=external, old_logprobs=None) for s in batch()]
         run_engine(plain, make_request(sequences))
@@ -298,7 +305,9 @@ def test_a_correction_changes_nothing_of_ones_own(make_model, correction):
 
 
 def test_tapered_raises_a_right_answer_that_importance_mutes(make_model):
-    """All but impossible here, certain there: a positive advantage weighs 1 under tapered, next to nothing as a ratio."""
+    """All but impossible here, certain for its own policy: a positive advantage has weight 1 under
+    tapered, nearly 0 as a ratio.
+    """
     norms = {}
     for name, advantage in (("right", 1.0), ("wrong", -1.0)):
         for correction in ("", "tapered"):

@@ -1,4 +1,6 @@
-"""The lines in ../../testdata, which the Go side's tests write and read too: both sides mean the same by them."""
+"""The lines in ../../testdata, which the Go tests write and read too: both sides must agree on their
+meaning.
+"""
 
 import json
 import os
@@ -34,7 +36,7 @@ def test_every_parameter_of_a_request_arrives(line):
     if parsed is None:
         assert call in ("hello", "memory", "trim", "exit")
         return
-    # What Go leaves out of a sequence has these values.
+    # Go omits these fields of a sequence at these values.
     for sequence in params.get("sequences", []):
         sequence.setdefault("advantage", 0.0)
         sequence.setdefault("old_logprobs", None)

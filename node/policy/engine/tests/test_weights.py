@@ -1,4 +1,6 @@
-"""safetensors: round trips, model directories in every layout, and files that are truncated, corrupt or hostile."""
+"""safetensors: round trips, model directories in every layout, and files that are truncated, corrupt or
+hostile.
+"""
 
 import json
 import struct
