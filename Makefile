@@ -7,11 +7,13 @@ PREFIX   ?= $(HOME)/.local
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs internal launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
-# go-nvml's functions are looked up when they are first called, long after the program has begun. A linker that resolves everything at the
-# start, as some distributions set it up, makes a program that dies where there is no driver. This comes last on the linker's line.
+# go-nvml's functions are looked up at their first call, long after the program has started. Some distributions
+# configure the linker to resolve everything at start. Such a program crashes on a machine without a driver. This flag
+# comes last on the linker's line, so that it wins.
 LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)-z$(comma)lazy)
 
-# For building, testing and checking alike: else the packages of all modules are compiled once more for each.
+# The same flags for building, testing and checking. Otherwise the packages of all modules are compiled again for
+# each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
 .PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures screenshots clean
@@ -29,7 +31,7 @@ bin/swarm: $(SOURCES) go.mod go.sum
 	@echo "building bin/swarm"
 	@CGO_ENABLED=1 $(GO) build -ldflags "-s -w -X main.version=$(VERSION) $(LAZY)" -o $@ ./cmd/swarm
 
-# install makes a new file, so that a swarm that runs keeps its own.
+# install creates a new file, so that a running swarm keeps its own.
 install: build ## bin/swarm into PREFIX/bin, manual pages: PREFIX=~/.local, DESTDIR= for packages
 	@install -d "$(DESTDIR)$(PREFIX)/bin"
 	@install -m 755 bin/swarm "$(DESTDIR)$(PREFIX)/bin/swarm"

@@ -1,8 +1,9 @@
-"""Measures how fast a swarm of eight nano nodes is back: after a kill -9 of everything between two checkpoints, and after an orderly stop.
+"""Measures how fast a swarm of eight nano nodes resumes: after a kill -9 of all processes between two checkpoints,
+and after an orderly stop.
 
-Usage: bench_resume.py PATH/TO/swarm. Prints one JSON object. Both are compared with the cold start of a new run, from the command to the first
-round of every node; for a run that goes on, to the first round of every node that no node had done before. A first start, not counted, brings
-torch into the page cache.
+Usage: bench_resume.py PATH/TO/swarm. Prints one JSON object. Both are compared with a new run's cold start: the time
+from the command to the first round of every node. For a resumed run it is the time to the first new round of every
+node. A first start, not counted, loads torch into the page cache.
 """
 
 import json
@@ -14,11 +15,11 @@ import sys
 import tempfile
 import time
 
-NODES, TIMES, EVERY = 8, 3, 5  # EVERY: rounds between two checkpoints, nano's own checkpoint_every
+NODES, TIMES, EVERY = 8, 3, 5  # EVERY: rounds between two checkpoints, nano's checkpoint_every
 
 
 class Up:
-    """One `swarm up -o json`, followed by its events."""
+    """One `swarm up -o json` and its events."""
 
     def __init__(self, program, home):
         self.home, self.rounds, self.reports, self.replays = home, {}, [], []
@@ -29,7 +30,9 @@ class Up:
             stdout=subprocess.PIPE, text=True, env=dict(os.environ, BENCH_HOME=home))
 
     def until(self, rounds, before=None):
-        """Seconds since the start when every node has done so many rounds more than before, which maps nodes to rounds."""
+        """Returns the seconds from the start until every node has done that many rounds more than before, which maps
+        nodes to rounds.
+        """
         for line in self.child.stdout:
             self.see(line)
             if len(self.rounds) == NODES and all(done >= rounds + (before or {}).get(node, 0) for node, done in self.rounds.items()):
@@ -40,7 +43,7 @@ class Up:
         try:
             event = json.loads(line)
         except ValueError:
-            return  # the torn last line of one that was killed
+            return  # torn last line of a killed process
         if event["type"] == "loaded":
             self.replays.append(event["loaded"])
         if event["type"] == "round":
@@ -49,7 +52,7 @@ class Up:
             self.rounds[event["node"]] = max(self.rounds.get(event["node"], 0), event["round"]["round"] + 1)
 
     def kill(self):
-        """Kills the whole tree at once."""
+        """Kills the whole process tree at once."""
         for pid in processes(self.home):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -64,7 +67,7 @@ class Up:
         return time.monotonic() - began
 
     def finish(self):
-        for line in self.child.stdout:  # what was on its way
+        for line in self.child.stdout:  # buffered output
             self.see(line)
         self.child.wait()
         while processes(self.home):
@@ -72,7 +75,7 @@ class Up:
 
 
 def processes(home):
-    """The living processes whose environment names the home."""
+    """Returns the living processes with the home in their environment."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what the engine host saves a run of eight nano nodes: the time to the first completions, the time until a killed node computes
-again, and host memory. Runs with the engine host and without it alternate.
+"""Measures what the engine host saves in a run of eight nano nodes: time to the first completions, time until a
+killed node computes again, and host memory. Runs with and without the engine host alternate.
 
-Usage: bench_start.py PATH/TO/swarm [REPEATS]. Prints one JSON object with the median of each figure. Host memory is the sum of the proportional
-set sizes (PSS) of the run's Python processes, the host included: a page that several share is counted once.
+Usage: bench_start.py PATH/TO/swarm [REPEATS]. Prints one JSON object with the median of each figure. Host memory is
+the sum of the proportional set sizes (PSS) of the run's Python processes, including the host. A page that several
+processes share counts once.
 """
 
 import json
@@ -21,7 +22,7 @@ NODES, VICTIM = 8, "node_1"
 
 
 def pythons(home):
-    """The pids of a run's Python processes, by the variable SWARM_HOME."""
+    """Returns the PIDs of a run's Python processes, by the variable SWARM_HOME."""
     marker = f"SWARM_HOME={home}".encode()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

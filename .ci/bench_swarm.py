@@ -1,9 +1,10 @@
-"""Measures a real run of eight nano nodes: how much of a round is spent outside engine calls, what the coordinator costs, and what the live view
-and the dashboard with a reader add to that.
+"""Measures a real run of eight nano nodes: the share of a round outside engine calls, the coordinator's cost, and the
+cost that the live view and the dashboard with a reader add.
 
-Usage: bench_swarm.py PATH/TO/swarm [ROUNDS]. Prints one JSON object. The first two rounds are warm-up and not counted. A coordinator's memory is
-told twice: resident (RSS) counts the pages of the program, which the nodes share; proportional (PSS) counts its share of them. The program is a
-copy, as `make install` makes one: of a file as the linker leaves it the kernel maps 15 MB more.
+Usage: bench_swarm.py PATH/TO/swarm [ROUNDS]. Prints one JSON object. The first two rounds are warm-up and not
+counted. There are two figures for a coordinator's memory. Resident (RSS) counts all pages of the program, which the
+nodes share. Proportional (PSS) counts its share of them. The program is a copy, like that of `make install`, because
+the kernel maps 15 MB more of a file straight from the linker.
 """
 
 import json
@@ -43,7 +44,7 @@ def up(program, home, rounds):
 
 
 class Cost:
-    """What a process takes between the first and the last look."""
+    """A process's use of resources between the first and the last sample."""
 
     def __init__(self, pid):
         self.pid, self.looks, self.resident, self.proportional = pid, [], [], []
@@ -63,7 +64,9 @@ class Cost:
 
 
 def alone(program, home, rounds):
-    """A run whose events are read as JSON lines: neither live view nor dashboard. Returns its cost, the rounds' reports, and seconds."""
+    """Runs without live view and dashboard, and reads the events as JSON lines. Returns the cost, the rounds'
+    reports, and seconds.
+    """
     child = subprocess.Popen([*up(program, home, rounds), "-o", "json"], stdout=subprocess.PIPE, text=True)
     nodes = plan(program, home)["nodes"]
     cost, done, reports, times = Cost(child.pid), {}, [], []
@@ -77,7 +80,7 @@ def alone(program, home, rounds):
             reports.append(event["round"])
         if done[number] == nodes and number >= WARM_UP - 1:
             times.append(event["time"])
-            if number < rounds - 1:  # after the last one the process ends
+            if number < rounds - 1:  # the process ends after the last round
                 cost.look()
     ended(child)
     return cost, reports, times[-1] - times[0]
@@ -89,7 +92,7 @@ def plan(program, home):
 
 
 def with_view(program, home, rounds):
-    """The same on a terminal, of which everything is read."""
+    """The same on a terminal, whose output is read completely."""
     terminal, theirs = pty.openpty()
     environment = dict(os.environ, TERM="xterm-256color", COLUMNS="120", LINES="40")
     child = subprocess.Popen(up(program, home, rounds), stdin=theirs, stdout=theirs, start_new_session=True, env=environment)
@@ -105,12 +108,12 @@ def drain(descriptor):
     try:
         while os.read(descriptor, 1 << 16):
             pass
-    except OSError:  # the other end is closed
+    except OSError:  # the other end has closed
         pass
 
 
 def with_dashboard(program, home, rounds):
-    """The same with a page that is open: its stream is read, and the run's document is asked for every second."""
+    """The same with an open page: its stream is read, and the run's document is requested every second."""
     child = subprocess.Popen([*up(program, home, rounds), "--dashboard=127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         if line.startswith("Dashboard: "):
@@ -135,20 +138,20 @@ def browse(url, answers, which):
             with urllib.request.urlopen(url, timeout=60) as answer:
                 for _ in answer:
                     answers[which] += 1
-        except (urllib.error.URLError, OSError):  # at the end
+        except (urllib.error.URLError, OSError):  # the run has ended
             pass
         time.sleep(1)
 
 
 def followed(child, home, rounds):
-    """Looks once a second while the rounds that count are done, as the database tells."""
+    """Takes a sample every second during the counted rounds. The rounds come from the database."""
     cost, database = Cost(child.pid), None
     while child.poll() is None:
         time.sleep(1)
         try:
             database = database or sqlite3.connect(f"file:{home}/swarm.db?mode=ro", uri=True)
             least = database.execute("SELECT MIN(done) FROM (SELECT COUNT(*) AS done FROM rounds GROUP BY node)").fetchone()[0]
-        except sqlite3.OperationalError:  # it is being made
+        except sqlite3.OperationalError:  # the database is being created
             continue
         if least is not None and WARM_UP <= least < rounds - 1:
             cost.look()

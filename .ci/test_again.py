@@ -1,4 +1,4 @@
-"""Which failed tests run once more, and when none does."""
+"""Which failed tests are repeated, and when none is."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ CASE = '<testcase classname="{}" name="a"><failure/></testcase>'
         ({"plain.rc": "1", "plain.failed": "example.com/a\tTestX\nexample.com/a\tTestY\n"}, ["go\texample.com/a\t^(TestX|TestY)$"]),
         ({"plain.rc": "1", "plain.failed": "example.com/a\t\n"}, ["go\texample.com/a\t.*"]),
         ({"plain.rc": "1", "plain.failed": "example.com/a\tdoes not compile\n"}, []),
-        ({"plain.rc": "1", "plain.failed": "example.com/a\tTestX\n", "python.rc": "124"}, []),  # killed before it wrote anything
+        ({"plain.rc": "1", "plain.failed": "example.com/a\tTestX\n", "python.rc": "124"}, []),  # killed before it wrote any output
         ({"plain.rc": "1", "plain.failed": "".join(f"example.com/a\tTest{i}\n" for i in range(9))}, []),
         ({"check.rc": "1", "check.xml": XML.format(CASE.format("test_again"))}, ["python\ttest_again.py\t"]),
         ({"check.rc": "1", "check.xml": XML.format(CASE.format("elsewhere.test_other"))}, []),

@@ -1,19 +1,22 @@
-"""Measures everything about swarm on a GPU and prints one table of target, measured and verdict.
+"""Measures all of swarm on a GPU and prints one table of target, measured value and verdict.
 
     make gpu-check GPU_CHECK="--part engine"        5 minutes at most: one node. Needs a GPU, python3 with torch, pytest
     make gpu-check GPU_CHECK="--part swarm"         9 minutes at most: swarms. Needs bin/swarm as well
     make gpu-check                                  both, 14 minutes at most
     make gpu-check GPU_CHECK="--only swarm.mps"     one section, or one run of a section
-    make gpu-check GPU_CHECK="--device cpu"         a dry run of the same code, 9 minutes at most; its figures are of no GPU
+    make gpu-check GPU_CHECK="--device cpu"         a dry run of the same code, 9 minutes at most, without GPU figures
 
-Part engine: card and driver; test_cuda.py and test_graphs.py; parity and self-test at each precision, with graphs and without; a profile
-of decoding and update; costs of single operations; forced out-of-memory; memory and speed over micro-batches; the engine's other tests.
-Part swarm: card; plans; runs by way of sharing, without the engine host, with 24 nodes, under a 15 GB cap, by micro-batch and precision; the
-predecessor's way.
+Part engine: card and driver; test_cuda.py and test_graphs.py; parity and self-test at each precision, with and
+without graphs; a profile of decoding and update; costs of single operations; forced out-of-memory; memory and speed
+over micro-batches; the engine's other tests.
+Part swarm: card; plans; runs by way of sharing, without the engine host, with 24 nodes, under a 15 GB cap, by
+micro-batch and precision; the predecessor's way.
 
-Neither Go nor network is needed, nor GPT-2's weights: random ones of its shape serve. A section that fails or hangs does not stop the
-others. Each is written as it ends to --out: gpu-check.txt, gpu-check.json, and the evidence (logs, events, databases) gpu-check.tar.gz.
-Exit codes: 0 no target was missed, 1 some were or something failed, 2 it can't run here, 130 or 143 stopped by a signal.
+It needs neither Go nor network, nor GPT-2's weights: it uses random weights of GPT-2's shape. A section that fails or
+hangs does not stop the others. Each section is written to --out when it ends: gpu-check.txt, gpu-check.json, and the
+evidence (logs, events, databases) gpu-check.tar.gz.
+Exit codes: 0 no target was missed, 1 a target was missed or something failed, 2 it can't run here, 130 or 143 stopped
+by a signal.
 """
 
 import argparse
@@ -65,13 +68,13 @@ def parse(arguments):
 
 
 def chosen(options):
-    """The sections to run. --only names some of both parts."""
+    """Returns the sections to run. --only selects from both parts."""
     names = {name.split(".")[0] for name in options.only}
     return [s for s in sections.ALL if (s.name in names if names else options.part == "all" or options.part in s.parts)]
 
 
 def usable(options, wanted):
-    """Why it can't run here, or None."""
+    """Returns the reason why it can't run here, or None."""
     if {"plan", "swarm"} & {section.name for section in wanted} and not program.find(options.swarm):
         return f"{options.swarm} is not there. Try: make build, or --swarm PATH, or --part engine"
     if options.weights and not os.path.exists(os.path.join(options.weights, "config.json")):
@@ -89,7 +92,8 @@ def usable(options, wanted):
 
 
 def prepare_cpu():
-    """Gives the children the engine's own choice of CPU kernels: what they are compared with must not run on older ones."""
+    """Sets the engine's own choice of CPU kernels for children, so that the reference does not run on older kernels.
+    """
     sys.path.insert(0, str(ROOT / "node" / "policy"))
     from engine import environment
 
@@ -109,7 +113,7 @@ def make_check(options, folder, began):
 
 
 def run_section(c, section):
-    """Runs one section behind its barrier: whatever becomes of it, the next one follows."""
+    """Runs one section behind its barrier, so that the next one follows in any case."""
     began = time.monotonic()
     cap = min(section.cap, c.deadline - began)
     print(f"gpu-check: {section.name}, {c.deadline - began:.0f} s left", file=sys.stderr, flush=True)

@@ -1,15 +1,15 @@
-"""What keeps one section from stopping the others: a cap on its time, and signals that end the check in order."""
+"""Isolates sections from each other: a time limit for each section, and signals that end the check in order."""
 
 import contextlib
 import signal
 
 
 class TimeUp(BaseException):
-    """A section's time is up. Not an Exception, so that a section's own handlers let it through."""
+    """A section's time is over. Not an Exception, so that a section's own handlers let it through."""
 
 
 class Interrupted(BaseException):
-    """The check was told to end; exit code 128 + signal."""
+    """The check was told to end. The exit code is 128 + signal."""
 
     def __init__(self, number):
         super().__init__(signal.Signals(number).name)
@@ -18,7 +18,9 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def cap(seconds):
-    """Raises TimeUp inside the block after so many seconds, whatever the block waits for; again every 15 s, should its clean-up hang."""
+    """Raises TimeUp inside the block after that many seconds, whatever the block waits for. Raises it again every 15
+    s in case its clean-up hangs.
+    """
 
     def ring(*_):
         raise TimeUp(f"not done within {seconds:.0f} s")
@@ -33,7 +35,9 @@ def cap(seconds):
 
 
 def catch_signals():
-    """From now on SIGINT, SIGTERM and SIGHUP raise Interrupted, the first of them alone: what was found is being written."""
+    """Makes SIGINT, SIGTERM and SIGHUP raise Interrupted. Only the first of them counts, because results are then
+    being written.
+    """
 
     def end(number, _):
         for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,5 +1,6 @@
-"""What the card is and what it can do at most: the rates of large matrix products and copies. A process of its own, so that nothing of it
-stays on the card."""
+"""The card and its peak rates for large matrix products and copies. It runs in its own process, so that it leaves
+nothing on the card.
+"""
 
 import argparse
 import importlib.util
@@ -25,7 +26,7 @@ def environment(device):
 
 
 def gemm(device, dtype, tf32, size, repeats):
-    """FLOP/s of the product of two size x size matrices of random numbers."""
+    """Returns the FLOP/s of multiplying two random size x size matrices."""
     torch.backends.cuda.matmul.allow_tf32 = tf32
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
@@ -34,7 +35,7 @@ def gemm(device, dtype, tf32, size, repeats):
 
 
 def copy_rate(device, count):
-    """Bytes read and written a second when count floats are copied on the device."""
+    """Returns bytes read and written per second when count floats are copied on the device."""
     source = torch.empty(count, device=device).fill_(1.0)
     target = torch.empty_like(source)
     target.copy_(source)
@@ -53,7 +54,7 @@ def main():
         if device == "cpu" and name == "fp16":
             continue  # torch has no such product there before 2.x
         if name == "bf16" and device == "cuda" and torch.cuda.get_device_capability()[0] < 8:
-            continue  # emulated, slowly; the engine refuses it
+            continue  # slowly emulated; the engine refuses it
         with facts.step(f"GEMM {name}"):
             facts.tell(f"gemm {name}", gemm(device, dtype, tf32, size, repeats))
     with facts.step("copy"):

@@ -1,4 +1,5 @@
-"""Processes that a check starts: each leads a process group of its own, is followed line by line, and is killed when it hangs."""
+"""Child processes of a check. Each leads its own process group, is followed line by line, and is killed if it hangs.
+"""
 
 import os
 import select
@@ -7,13 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 
-STALL = 60.0  # seconds without a line of output, on stdout or in the log, after which a child counts as hung
+STALL = 60.0  # seconds without output, on stdout or in the log, after which a child counts as hung
 
 _alive = set()
 
 
 class Stopped(RuntimeError):
-    """A child that was stopped: it hung, or its time was up."""
+    """A child that was stopped because it hung or exceeded its time."""
 
 
 def start(command, log, **options):
@@ -25,7 +26,7 @@ def start(command, log, **options):
 
 
 def kill(process):
-    """Kills a child with its process group and waits for it; does nothing where it has ended and been waited for."""
+    """Kills a child with its process group and waits for it. Does nothing if it has already been waited for."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -33,7 +34,7 @@ def kill(process):
             pass
         try:
             process.wait(10)
-        except subprocess.TimeoutExpired:  # in the kernel, in a driver's hands: nothing more can be done
+        except subprocess.TimeoutExpired:  # blocked in the kernel by a driver: nothing more can be done
             pass
     for stream in (process.stdin, process.stdout):
         if stream:
@@ -45,14 +46,17 @@ def kill(process):
 
 
 def kill_all():
-    """Kills what a section has left behind."""
+    """Kills the children that a section has left."""
     for process in list(_alive):
         kill(process)
 
 
 def follow(process, cap, stall=STALL, log=None, progress=bool):
-    """Yields the lines of a child's stdout until it ends. Raises Stopped after cap seconds, or after stall seconds without a line for which
-    progress holds and without a byte more in the file log. The caller ends the child."""
+    """Yields the lines of a child's stdout until it ends. The caller ends the child.
+
+    Raises Stopped after cap seconds, or after stall seconds without progress: a line for which progress holds, or
+    more bytes in the file log.
+    """
     began = active = time.monotonic()
     size, buffer, pipe = 0, b"", process.stdout.fileno()
     while True:
@@ -81,7 +85,9 @@ def follow(process, cap, stall=STALL, log=None, progress=bool):
 
 
 def run(command, log, cap, stall=STALL, **options):
-    """Runs a child to its end. Returns (lines of stdout, exit code, why it was stopped or None). log is a path: it gets stderr and stdout."""
+    """Runs a child to its end. Returns (lines of stdout, exit code, why it was stopped or None). log is the path of a
+    file for stderr and stdout.
+    """
     log = Path(log)
     lines, problem = [], None
     with open(log, "ab", buffering=0) as file:
@@ -102,7 +108,7 @@ def run(command, log, cap, stall=STALL, **options):
 
 
 def last_line(path):
-    """The last line of a log that is not empty."""
+    """Returns the last line of a log that is not empty."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.stat(path).st_size - 4096))

@@ -1,4 +1,4 @@
-"""What the sections of a check share."""
+"""State that the sections of a check share."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from report import Report
 
 GB = 10**9
 HERE = Path(__file__).resolve().parent
-POLICY = HERE.parents[1] / "node" / "policy"  # the engine's package lies there
+POLICY = HERE.parents[1] / "node" / "policy"  # the folder of the engine's package
 
 
 def child_environment(**more):
-    """The environment of a child that imports the engine: as it was given to us, with the engine's folder first."""
+    """Returns the environment of a child that imports the engine: ours, with the engine's folder first."""
     paths = [str(POLICY), *filter(None, [os.environ.get("PYTHONPATH")])]
     return dict(os.environ, PYTHONPATH=os.pathsep.join(paths), PYTHONDONTWRITEBYTECODE="1", **more)
 
@@ -38,7 +38,7 @@ class Work:
 
 @dataclass
 class Check:
-    """What the sections share."""
+    """State that the sections share."""
 
     program: str
     device: str
@@ -55,9 +55,9 @@ class Check:
     weights: str = ""  # a folder with real weights
     stall: float = child.STALL
     gemm: dict = field(default_factory=dict)  # FLOP/s by precision
-    pace: dict = field(default_factory=lambda: {"load": 6.0, "round": 1.0})  # seconds: to load a node, of a round for each node
-    best: dict = field(default_factory=dict)  # seconds a round: "swarm", "predecessor"
-    parity_folder: str = ""  # plain random weights, once they are written
+    pace: dict = field(default_factory=lambda: {"load": 6.0, "round": 1.0})  # seconds: to load a node, and per round and node
+    best: dict = field(default_factory=dict)  # seconds per round: "swarm", "predecessor"
+    parity_folder: str = ""  # plain random weights, when written
     section_deadline: float = 0.0
 
     @property
@@ -75,13 +75,14 @@ class Check:
         return path if path.exists() else model.write(path, self.shape)
 
     def left(self):
-        """Seconds left for this section, or for everything between sections."""
+        """Returns the seconds left for this section, or for all remaining sections between sections."""
         deadline = min(self.deadline, self.section_deadline) if self.section_deadline else self.deadline
         return deadline - time.monotonic()
 
     def ask(self, section, script, *arguments, cap, env=None, name=""):
-        """Runs a measuring child of this folder and returns its facts; what failed in it becomes rows. It is stopped before the section's
-        time is up, so that what it told counts."""
+        """Runs a measuring child of this folder and returns its facts. Failures in it become rows. It is stopped
+        before the section's time is over, so that its facts count.
+        """
         name = name or script.removesuffix(".py")
         log = self.evidence.path(f"{section}/{name}.log")
         environment = child_environment(PYTHONUNBUFFERED="1", **(env or {}))
@@ -96,7 +97,7 @@ class Check:
         return found
 
     def save(self):
-        """Writes what there is so far: a machine that goes away does not take it along."""
+        """Writes the results so far, in case the machine is lost."""
         self.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.report.to_json(), indent=1, default=str) + "\n"
         for name, content in (("gpu-check.json", text), ("gpu-check.txt", self.report.table() + "\n")):

@@ -1,4 +1,4 @@
-"""The few calls of the CUDA driver that are measured, through ctypes: what torch's allocator would hide."""
+"""Measured calls of the CUDA driver, through ctypes, because torch's allocator would hide them."""
 
 import ctypes
 
@@ -28,13 +28,14 @@ class Driver:
         self.call("cuMemFree_v2", pointer)
 
     def memory(self):
-        """(free, total) bytes as the driver tells them to this process."""
+        """Returns (free, total) bytes from the driver for this process."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
     def hoard(self, leave):
-        """Takes the card's memory but for `leave` bytes, by plain allocations. Returns what it took."""
+        """Allocates the card's memory except for `leave` bytes, with plain allocations. Returns the allocated bytes.
+        """
         taken = 0
         while True:
             free, _ = self.memory()

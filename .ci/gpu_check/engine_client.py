@@ -1,4 +1,4 @@
-"""A client of the engine's protocol (node/policy/protocol.go): one JSON object a line over its stdin and stdout."""
+"""A client of the engine's protocol (node/policy/protocol.go): one JSON object per line over its stdin and stdout."""
 
 import json
 import os
@@ -23,10 +23,10 @@ class EngineError(Exception):
 
 
 class Engine:
-    """A running engine. Use it in a with statement: it is closed, at worst killed, at the end."""
+    """A running engine. Use it in a with statement, which closes or, if needed, kills it at the end."""
 
     def __init__(self, log=None):
-        """log is a path: the engine's stderr is added to it."""
+        """log is the path of a file to which the engine's stderr is appended."""
         with open(log or os.devnull, "ab") as stderr:
             self._process = child.start(
                 [sys.executable, "-u", "-m", "engine"], stderr, cwd=POLICY, env=child_environment(), stdin=subprocess.PIPE
@@ -40,14 +40,16 @@ class Engine:
 
     def __exit__(self, *_):
         try:
-            self._process.stdin.close()  # the engine's sign to leave
+            self._process.stdin.close()  # tells the engine to exit
             self._process.wait(10)
         except (OSError, subprocess.TimeoutExpired):
             pass
         child.kill(self._process)
 
     def call(self, name, timeout=child.STALL, **params):
-        """The result of one call. Raises EngineError for what the engine answers, RuntimeError where it doesn't."""
+        """Returns the result of one call. Raises EngineError for an error from the engine, RuntimeError if it doesn't
+        answer.
+        """
         self._number += 1
         request = json.dumps({"id": self._number, "call": name, "params": params})
         try:

@@ -1,4 +1,4 @@
-"""The section "engine": one node alone."""
+"""The section "engine": a single node."""
 
 import flops
 import footprint
@@ -12,11 +12,13 @@ WAYS = {
 
 
 def check_engine(c):
-    """Resident and transient over micro-batches at the default precision, then speed at each, and what offload saves."""
+    """Measures resident and transient memory over micro-batches at the default precision, then speed at each
+    precision, and what offload saves.
+    """
     details = c.report.details.setdefault("engine", {})
     rows = (c.work.own + c.work.external) * c.work.generations
     sizes = [s for s in ((4, rows) if c.quick else (1, 2, 4, 8, 16, 32, 64)) if s <= rows]
-    drawn = [s for s in ((rows // 2,) if c.quick else (rows // 8, rows // 4, rows // 2)) if s > 0]  # of I G completions
+    drawn = [s for s in ((rows // 2,) if c.quick else (rows // 8, rows // 4, rows // 2)) if s > 0]  # of I x G completions
     first = "fp32" if c.dry else "tf32"
     for precision in (first,) if c.dry else (first, "bf16", "fp32"):
         options = {} if c.dry else {"cuda_graphs": True}

@@ -1,4 +1,4 @@
-"""The engine's own tests on this machine. Those of CUDA come first: nothing else shows what only a card can break."""
+"""The engine's own tests on this machine. CUDA tests come first, because only they find faults that need a card."""
 
 import importlib.util
 import re
@@ -9,13 +9,13 @@ from context import POLICY, child_environment
 
 FOLDER = POLICY / "engine" / "tests"
 CUDA = ("test_cuda.py", "test_graphs.py")
-CAP = 60.0  # seconds, of both
+CAP = 60.0  # seconds, for both
 OTHERS = ("test_transformers.py", "test_model.py", "test_generate.py", "test_update.py", "test_loss.py", "test_weights.py", "test_layout.py")
 _OUTCOME = re.compile(r"::.* (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
 
 
 def run(files, log, cap):
-    """(counts by outcome, why it was stopped or None) of test files; what ran before a stop counts."""
+    """Returns (counts by outcome, why it was stopped or None) for test files. Tests before a stop count."""
     env = child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     command = [sys.executable, "-u", "-m", "pytest", "-v", "-rfE", "--tb=short", "-p", "no:cacheprovider", *(FOLDER / name for name in files)]
     lines, code, problem = child.run(command, log, cap, env=env, cwd=FOLDER.parent)
@@ -26,7 +26,7 @@ def run(files, log, cap):
 
 
 def count(lines):
-    """Outcomes of pytest -v's lines."""
+    """Counts outcomes in the output of pytest -v."""
     out = {}
     for line in lines:
         found = _OUTCOME.search(line)
@@ -36,7 +36,7 @@ def count(lines):
 
 
 def check_tests(c):
-    """test_cuda.py and test_graphs.py. Without pytest that is a failure, never a skip."""
+    """Runs test_cuda.py and test_graphs.py. Without pytest it is a failure, never a skip."""
     began = c.left()
     for name in CUDA:
         if has_pytest(c, "tests", name):
@@ -44,7 +44,7 @@ def check_tests(c):
 
 
 def check_more_tests(c):
-    """Tests that need no card, with this machine's torch."""
+    """Runs the tests that need no card, with this machine's torch."""
     if c.quick:
         c.report.add("more-tests", "the engine's other tests", "left out", note="a dry run or --quick")
     elif has_pytest(c, "more-tests", "the engine's other tests"):

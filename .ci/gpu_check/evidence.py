@@ -1,7 +1,7 @@
-"""What is kept for whoever reads the figures later: logs, events, databases, tables, in one archive of bounded size.
+"""Evidence for later analysis of the figures: logs, events, databases, tables, in one archive of bounded size.
 
-Files are written in scratch and packed into the archive after each section and every PERIOD seconds, so that a check that is killed
-leaves an archive behind. Checkpoints, models, stores and credentials are not packed.
+Files are written in scratch and packed into the archive after each section and every PERIOD seconds, so that even a
+killed check leaves an archive. Checkpoints, models, stores and credentials are not packed.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 
 LIMIT = 12 << 20  # bytes of the archive
 PERIOD = 20.0  # seconds
-HEAD, TAIL = 256 << 10, 1 << 20  # bytes kept of a long text
+HEAD, TAIL = 256 << 10, 1 << 20  # bytes kept of a long text's beginning and end
 WANTED = (".log", ".jsonl", ".json", ".txt", ".db", ".db-wal", ".stderr")
 BINARY = (".db", ".db-wal")
 UNWANTED = {"exchange", "engine", "models", "locks", "workers", "joined", "outbox"}  # folders of a home
@@ -24,23 +24,23 @@ class Evidence:
     def __init__(self, folder, archive):
         self.folder, self.archive = Path(folder), Path(archive)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._homes = {}  # name -> folder of a run that goes on
+        self._homes = {}  # name -> folder of a running run
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._seen = None
 
     def path(self, name):
-        """Where a file of evidence goes; folders are made."""
+        """Returns the path for a file of evidence, and makes its folders."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def watch_home(self, name, home):
-        """The home of a swarm is evidence from now on, while its run goes on."""
+        """Adds the home of a running swarm to the evidence."""
         self._homes[name] = Path(home)
 
     def keep_home(self, name):
-        """Copies what is wanted of a home that is about to be removed."""
+        """Copies the evidence of a home that is about to be removed."""
         home = self._homes.pop(name, None)
         for path in wanted_of_home(home) if home else ():
             try:
@@ -49,14 +49,14 @@ class Evidence:
                 pass
 
     def start(self):
-        """Packs every PERIOD seconds from now on."""
+        """Starts packing every PERIOD seconds."""
         threading.Thread(target=self._tick, daemon=True).start()
 
     def _tick(self):
         while not self._over.wait(PERIOD):
             try:
                 self.pack()
-            except OSError:  # a full disk: the last pack tells
+            except OSError:  # a full disk: the last pack reports it
                 pass
 
     def close(self):
@@ -64,7 +64,8 @@ class Evidence:
         self.pack()
 
     def pack(self):
-        """Writes the archive anew, where something has changed. The smallest files come first: what is left out is the largest."""
+        """Rewrites the archive if something has changed. Smaller files come first, so that the largest are left out.
+        """
         with self._lock:
             files = [(f"gpu-check/{path.relative_to(self.folder)}", path) for path in wanted(self.folder)]
             for name, home in list(self._homes.items()):
@@ -81,7 +82,7 @@ class Evidence:
 
 
 def wanted(folder, without=()):
-    """Files of a folder that are evidence, but for those in folders of these names."""
+    """Returns files of a folder that are evidence, except in folders with these names."""
     out = []
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in without]
@@ -90,7 +91,8 @@ def wanted(folder, without=()):
 
 
 def wanted_of_home(home):
-    """The database and the logs of a home. Journals hold every completion and tell nothing of a card."""
+    """Returns the database and the logs of a home. Journals have every completion but no information about the card.
+    """
     return [path for path in wanted(home, UNWANTED) if not path.name.startswith("journal-")]
 
 
@@ -102,7 +104,9 @@ def size_of(path):
 
 
 def tarred(files):
-    """A gzipped tar of (size, name, path), of at most LIMIT bytes; LEFT_OUT.txt in it names what was too much."""
+    """Returns a gzipped tar of (size, name, path), of at most LIMIT bytes. LEFT_OUT.txt in it lists the files that
+    didn't fit.
+    """
     buffer, room, left_out = io.BytesIO(), LIMIT - (64 << 10), []
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as tar:
         for size, name, path in files:
@@ -123,7 +127,7 @@ def tarred(files):
 
 
 def content(path, size):
-    """A file's bytes; of a long text its begin and its end."""
+    """Returns a file's bytes; for a long text only its beginning and end."""
     with open(path, "rb") as file:
         if path.name.endswith(BINARY) or size <= HEAD + TAIL:
             return file.read(64 << 20)

@@ -1,4 +1,6 @@
-"""A child: forces an engine's session out of memory, and says what came: class, text, and what the engine makes of it."""
+"""A child that makes an engine's session run out of memory, and reports the exception: class, text, and the engine's
+classification.
+"""
 
 import argparse
 import os
@@ -38,7 +40,7 @@ def force(options):
     ours.load(load)
     if options.case == "cap":
         held = torch.cuda.memory_reserved()
-        # Room for Adam's moments and the gradients, not for the activations of all rows.
+        # Enough for Adam's moments and the gradients, but not for the activations of all rows.
         ours.configure(protocol.Configure(memory_cap_bytes=held + (1700 << 20)))
     if tell(lambda: ours.update(update), ours):
         with facts.step("after it"):
@@ -48,7 +50,7 @@ def force(options):
 
 
 def tell(work, ours):
-    """Whether work raised; facts about what it raised."""
+    """Returns whether work raised an exception, and reports facts about it."""
     from engine import shortage
 
     try:

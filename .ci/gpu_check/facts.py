@@ -1,6 +1,7 @@
-"""What a measuring child tells its parent: one JSON object a line, {"fact": name, "value": ...} or {"failed": step, "why": ...}.
+"""Reports of a measuring child to its parent: one JSON object per line, {"fact": name, "value": ...} or {"failed":
+step, "why": ...}.
 
-A fact is told as soon as it is known, so that a child that dies or hangs has said what it found before.
+A fact is reported at once, so that a child that dies or hangs has already reported its earlier facts.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import traceback
 
 
 def begin():
-    """To be called first in a child: it ends when its parent does."""
+    """Makes a child end with its parent. Call it first in a child."""
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     except (OSError, AttributeError):
@@ -25,7 +26,7 @@ def tell(name, value):
 
 @contextlib.contextmanager
 def step(name):
-    """A part that may fail without ending the others."""
+    """A step that may fail without ending the others."""
     print(f"gpu-check: {name}", file=sys.stderr, flush=True)
     try:
         yield
@@ -36,7 +37,7 @@ def step(name):
 
 
 def read(lines):
-    """(facts by name, failures as (step, why)) of a child's lines; other lines are skipped."""
+    """Returns (facts by name, failures as (step, why)) from a child's lines. Other lines are skipped."""
     found, failures = {}, []
     for line in lines:
         try:

@@ -1,5 +1,7 @@
-"""How many floating-point operations a GPT-2's calls take, counted as model FLOPs are: a multiply-add is two, what is computed
-twice (checkpointing) counts once, softmax and norms don't count. Pure."""
+"""Floating-point operations of GPT-2's calls, counted as model FLOPs. Pure.
+
+A multiply-add is two. Work that is computed twice (checkpointing) counts once. Softmax and norms don't count.
+"""
 
 from dataclasses import dataclass
 
@@ -14,7 +16,7 @@ class Shape:
 
     @property
     def parameters(self):
-        """Weights and biases, tied head once: 124 439 808 for GPT-2."""
+        """Weights and biases, with the tied head counted once: 124 439 808 for GPT-2."""
         d = self.width
         return self.layers * (12 * d * d + 13 * d) + 2 * d + (self.vocabulary + self.context) * d
 
@@ -24,7 +26,9 @@ SMALL = Shape(layers=2, heads=4, width=256, context=256, vocabulary=50257)  # fo
 
 
 def blocks(shape, positions, attended):
-    """Forward pass of all blocks at positions that each attend to `attended` others: 24 d^2 a layer for the weights, 4 d a pair."""
+    """Forward pass of all blocks at positions that each attend to `attended` others: 24 d^2 per layer for the
+    weights, 4 d per pair.
+    """
     return positions * shape.layers * (24 * shape.width**2 + 4 * shape.width * attended)
 
 
@@ -33,7 +37,7 @@ def head(shape, positions):
 
 
 def generate(shape, prompts, prompt_tokens, generations, new_tokens):
-    """Each prompt is read once and continued `generations` times."""
+    """Each prompt is processed once and continued `generations` times."""
     rows = prompts * generations
     reading = blocks(shape, prompts * prompt_tokens, (prompt_tokens + 1) / 2) + head(shape, prompts)
     writing = blocks(shape, rows * (new_tokens - 1), prompt_tokens + new_tokens / 2) + head(shape, rows * (new_tokens - 1))

@@ -1,5 +1,6 @@
-"""One node's engine alone: memory between calls (resident), memory of generate and update beyond it (transient) over micro-batches,
-and how fast each is."""
+"""One node's engine alone, over micro-batches: memory between calls (resident), the additional memory of generate and
+update (transient), and the speed of each.
+"""
 
 import random
 
@@ -12,7 +13,7 @@ def call_bytes(memory):
 
 
 class Node:
-    """An engine with the model loaded and one warm-up round behind it, so that Adam's moments are there."""
+    """An engine with the model loaded, after one warm-up round, so that Adam's moments are allocated."""
 
     def __init__(self, folder, device, precision, work, threads, log=None, **options):
         self.work = work
@@ -55,14 +56,15 @@ class Node:
 
 
 def sweep(node, generate_sizes, update_sizes):
-    """The calls over micro-batches, until memory runs out: lists of dicts; the engine's own figures."""
+    """Runs the calls over micro-batches until memory runs out. Returns lists of dicts, and the engine's own figures.
+    """
     generates, updates = [], []
     for kind, call, sizes, out in (("generate", node.generate, generate_sizes, generates), ("update", node.update, update_sizes, updates)):
         for size in sizes:
             node.trim()
             try:
                 answer = call(size)
-                answer = call(size)  # the second one: graphs and workspaces are there
+                answer = call(size)  # the second call, when graphs and workspaces exist
             except EngineError as error:
                 out.append({"micro_batch": size, "error": error.kind, "shortage": error.shortage})
                 if error.kind != "out_of_memory":
@@ -80,7 +82,7 @@ def sweep(node, generate_sizes, update_sizes):
 
 
 def line(points):
-    """Least squares of transient = base + slope x micro-batch; None for fewer than two points."""
+    """Fits transient = base + slope x micro-batch by least squares; None for fewer than two points."""
     points = [(p["micro_batch"], p["transient_bytes"]) for p in points if "transient_bytes" in p]
     if len(points) < 2:
         return None

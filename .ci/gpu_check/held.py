@@ -1,4 +1,4 @@
-"""Children that say they are ready and then hold something of the card until they are let go."""
+"""Children that report when they are ready and then hold something on the card until released."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from context import HERE, child_environment
 
 
 class Held:
-    """One such child of primitives.py. `fact` is the value it was ready with."""
+    """One such child of primitives.py. `fact` is the value that it reported."""
 
     def __init__(self, what, log, *arguments, env=None, cap=30):
         environment = child_environment(**(env or {}))
@@ -34,7 +34,7 @@ class Held:
 
     def __exit__(self, *_):
         try:
-            self._process.stdin.write(b"\n")  # killed within a kernel, an MPS client takes the others along
+            self._process.stdin.write(b"\n")  # an MPS client killed within a kernel would end the others, too
             self._process.stdin.close()
             self._process.wait(5)
         except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,6 @@
-"""What the host offers: processor cores, memory, /dev/shm, the cgroup's limits, and NVIDIA's MPS. Standard library only."""
+"""The host's resources: processor cores, memory, /dev/shm, the cgroup's limits, and NVIDIA's MPS. Standard library
+only.
+"""
 
 import os
 import shutil
@@ -8,7 +10,7 @@ from pathlib import Path
 
 
 def facts():
-    """Everything of this file as one dict; what cannot be read is None."""
+    """Returns all facts of this file as one dict. A value that cannot be read is None."""
     available, total = memory()
     shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
     return {
@@ -35,7 +37,9 @@ def memory(path="/proc/meminfo"):
 
 
 def cgroup(root="/sys/fs/cgroup", own="/proc/self/cgroup"):
-    """The limits of this process's cgroup, versions 2 and 1: bytes of memory, processor cores, number of processes; None: no limit."""
+    """Returns the limits of this process's cgroup, versions 2 and 1: bytes of memory, processor cores, number of
+    processes; None: no limit.
+    """
     folders = [Path(root)]
     try:
         for line in Path(own).read_text().splitlines():
@@ -63,7 +67,7 @@ def number(path):
 
 
 def processes(name):
-    """Command lines of running processes whose program's name begins so."""
+    """Returns the command lines of running processes whose program's name begins with name."""
     out = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -79,7 +83,7 @@ SMI_KEYS = ("driver_version", "compute_mode", "mig.mode.current", "memory.used",
 
 
 def smi(device=0):
-    """What nvidia-smi says of a card, by SMI_KEYS; nothing where there is none."""
+    """Returns nvidia-smi's values for a card, by SMI_KEYS; nothing without nvidia-smi."""
     try:
         out = subprocess.run(["nvidia-smi", "-i", str(device), "--query-gpu=" + ",".join(SMI_KEYS), "--format=csv,noheader,nounits"],
                              capture_output=True, text=True, timeout=30, check=True).stdout
@@ -89,6 +93,6 @@ def smi(device=0):
 
 
 def card_used():
-    """Bytes in use on the card, by nvidia-smi; None where it does not tell."""
+    """Returns bytes in use on the card, from nvidia-smi; None if it doesn't report them."""
     used = smi().get("memory.used", "")
     return int(used) << 20 if used.isdigit() else None

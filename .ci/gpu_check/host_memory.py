@@ -1,16 +1,18 @@
-"""What a run takes of the host's memory: the proportional set sizes (PSS) of its processes, in which a page that several share counts once."""
+"""A run's host memory: the sum of the proportional set sizes (PSS) of its processes. A page that several processes
+share counts once.
+"""
 
 import os
 import threading
 
 
 def tree(root):
-    """root and all that descend from it, by their parents' pids."""
+    """Returns root and all its descendants, by their parents' PIDs."""
     children = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])  # a command's name may hold anything
+                parent = int(file.read().rpartition(")")[2].split()[1])  # a command's name may contain any character
         except OSError:
             continue  # it has ended
         children.setdefault(parent, []).append(int(name))
@@ -21,7 +23,7 @@ def tree(root):
 
 
 def proportional(pid):
-    """Bytes; 0 where the process has ended or isn't ours to read."""
+    """Returns bytes; 0 if the process has ended or can't be read."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
@@ -30,7 +32,7 @@ def proportional(pid):
 
 
 class HostMemory:
-    """Looks at the processes whose pids find() tells, every two seconds: reading PSS walks page tables."""
+    """Samples the processes that find() returns, every two seconds, because reading PSS walks page tables."""
 
     def __init__(self, find, every=2.0):
         self._peak, self._over = 0, threading.Event()
@@ -46,5 +48,5 @@ class HostMemory:
         self._thread.join(10)
 
     def peak(self):
-        """Bytes; None where no look was made or none could be read."""
+        """Bytes; None without a readable sample."""
         return self._peak or None

@@ -1,6 +1,6 @@
 """Records and reads torch.profiler's Chrome trace: kernels, copies and CUDA runtime calls with counts and times.
 
-The trace is what all torch versions from 1.13 agree on. Times are microseconds.
+All torch versions from 1.13 write this trace. Times are microseconds.
 """
 
 import json
@@ -8,7 +8,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 
-# Of the SDPA kernels' names, the first that fits.
+# The first matching part of an SDPA kernel's name decides.
 BACKENDS = (("cudnn", "cudnn"), ("flash", "flash"), ("fmha", "memory-efficient"), ("mem_eff", "memory-efficient"), ("efficient_attention", "memory-efficient"))
 
 
@@ -16,8 +16,8 @@ BACKENDS = (("cudnn", "cudnn"), ("flash", "flash"), ("fmha", "memory-efficient")
 class Trace:
     kernels: dict = field(default_factory=dict)  # name -> [count, microseconds]
     copies: dict = field(default_factory=dict)  # copies and fills on the device
-    runtime: dict = field(default_factory=dict)  # calls of the CUDA runtime, on the host
-    operators: dict = field(default_factory=dict)  # torch's, on the host; nested ones count in their callers too
+    runtime: dict = field(default_factory=dict)  # CUDA runtime calls on the host
+    operators: dict = field(default_factory=dict)  # torch operators on the host; nested ones also count in their callers
 
     def count(self):
         return sum(count for count, _ in self.kernels.values())
@@ -30,7 +30,7 @@ class Trace:
 
 
 def record(work, device):
-    """The trace of one run of work, and of the kernels that it leaves behind."""
+    """Returns the trace of one run of work, including the kernels that it leaves running."""
     import torch
 
     activity = torch.profiler.ProfilerActivity
@@ -55,7 +55,7 @@ def parse(document):
              "cuda_driver": trace.runtime, "cpu_op": trace.operators}
     events = document["traceEvents"] if isinstance(document, dict) else document
     for event in events:
-        category = "cpu_op" if event.get("pid") == "CPU functions" else event.get("cat", "")  # a torch that was built without Kineto
+        category = "cpu_op" if event.get("pid") == "CPU functions" else event.get("cat", "")  # a torch built without Kineto
         part = parts.get(str(category).lower())
         if part is not None and event.get("ph") == "X":
             entry = part.setdefault(event.get("name", "?"), [0, 0.0])
@@ -65,7 +65,8 @@ def parse(document):
 
 
 def minus(longer, shorter, steps):
-    """What one of `steps` more steps takes: the difference of two tables, by name, without what is alike in both."""
+    """Returns the cost of one of `steps` more steps: the difference of two tables, by name. Equal entries cancel out.
+    """
     out = {}
     for name, (count, time) in longer.items():
         before, earlier = shorter.get(name, (0, 0.0))
@@ -78,19 +79,19 @@ def minus(longer, shorter, steps):
 
 
 def totals(table):
-    """(count, microseconds) of a table."""
+    """Returns (count, microseconds) of a table."""
     return sum(c for c, _ in table.values()), sum(t for _, t in table.values())
 
 
 def top(table, most=15):
-    """Lines for people: the dearest first."""
+    """Formats lines, the most expensive first."""
     whole = sum(time for _, time in table.values() if time > 0) or 1.0
     ranked = sorted(table.items(), key=lambda item: -item[1][1])[:most]
     return [f"{count:8.1f} x  {time:10.1f} us  {100 * time / whole:5.1f} %  {name[:110]}" for name, (count, time) in ranked]
 
 
 def attention(table):
-    """The SDPA backends whose kernels are in a table: names, "math" where there is none of the fused."""
+    """Returns the SDPA backends with kernels in a table: names, "math" if none of them is fused."""
     if not table:
         return "no kernels were seen"
     found = set()

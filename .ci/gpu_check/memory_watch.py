@@ -1,11 +1,11 @@
-"""What a run takes of the card, watched from outside."""
+"""A run's memory on the card, sampled from outside."""
 
 import subprocess
 import threading
 
 
 class MemoryWatch:
-    """The card's memory in use, by nvidia-smi, five times a second; peak() is None where there is none."""
+    """Samples the card's memory in use with nvidia-smi five times per second. peak() is None without nvidia-smi."""
 
     def __init__(self):
         self.baseline = self._peak = None
@@ -38,7 +38,7 @@ class MemoryWatch:
             self._thread.join(5)
 
     def peak(self):
-        """Bytes above what was in use before."""
+        """Bytes above the use before the run."""
         return None if self._peak is None else self._peak - self.baseline
 
     def utilization(self):

@@ -1,9 +1,9 @@
-"""A GPT-2-shaped model folder with weights of its own, for machines without network.
+"""A GPT-2-shaped model folder with generated weights, for machines without network.
 
-The weights are random, as GPT-2's at the start of training, but for one feed-forward layer, which is a table of which token
-follows which: from any prompt the model writes "<answer>" and then digits without end, "1</answer>3</answer>2...". So every
-completion has its full length, and one of three digits is the answer: rewards differ, and updates have something to do. What a
-call costs doesn't depend on the weights' values.
+The weights are random, like GPT-2's at the start of training, except for one feed-forward layer, which is a table of
+successors of tokens. From any prompt the model writes "<answer>" and then endless digits, "1</answer>3</answer>2...".
+So every completion has its full length, and its answer is one of three digits. Rewards differ, and updates have work
+to do. The cost of a call doesn't depend on the weights' values.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from pathlib import Path
 # Ids of GPT-2's vocabulary.
 OPEN, WORD, CLOSE, BACK, DIGITS, END = 27, 41484, 29, 3556, (16, 17, 18), 50256
 FOLLOWS = {OPEN: (WORD,), WORD: (CLOSE,), CLOSE: DIGITS, BACK: (WORD,), **{digit: (BACK,) for digit in DIGITS}}
-STRENGTH = 150.0  # of the table against everything random
+STRENGTH = 150.0  # of the table, relative to the random weights
 
 
 def write(folder, shape, seed=0):
-    """Writes config.json and model.safetensors; returns the folder."""
+    """Writes config.json and model.safetensors, and returns the folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({
@@ -40,7 +40,7 @@ def weights(shape, seed):
     def normal(*size, std=0.02):
         return torch.empty(size).normal_(0, std, generator=generator)
 
-    # Token vectors of length 1 whatever the width, so that the table works alike at every size.
+    # Token vectors have length 1 at any width, so that the table works alike at every size.
     out = {"wte.weight": normal(shape.vocabulary, d, std=d**-0.5), "wpe.weight": normal(shape.context, d, std=0.001)}
     for layer in range(shape.layers):
         for name, tensor in {
@@ -58,17 +58,19 @@ def weights(shape, seed):
 
 
 def _write_table(out, d):
-    """Neuron i of the first layer fires for the i-th token of FOLLOWS alone, and replaces the default, "<", by what follows it."""
+    """Makes neuron i of the first layer fire only for the i-th token of FOLLOWS, and replace the default, "<", by the
+    token's successors.
+    """
     import torch
 
-    vectors, peak = out["wte.weight"], math.sqrt(d)  # a normed token vector's length
+    vectors, peak = out["wte.weight"], math.sqrt(d)  # length of a normalized token vector
     tokens = list(FOLLOWS)
-    # At right angles, of one length and without mean: what may follow is equally likely.
+    # Orthogonal, of equal length and without mean, so that all successors are equally likely.
     apart = torch.linalg.qr(torch.cat([torch.ones(d, 1), vectors[tokens].t()], 1))[0]
     vectors[tokens] = apart[:, 1:].t().contiguous()
     detect, threshold = out["h.0.mlp.c_fc.weight"], out["h.0.mlp.c_fc.bias"]
     write_back, always = out["h.0.mlp.c_proj.weight"], out["h.0.mlp.c_proj.bias"]
-    out["h.0.attn.c_proj.weight"].zero_()  # what comes in is the token alone
+    out["h.0.attn.c_proj.weight"].zero_()  # the input depends on the token alone
     always.copy_(STRENGTH * vectors[OPEN])
     for neuron, (token, following) in enumerate(FOLLOWS.items()):
         detect[:, neuron] = vectors[token]
@@ -78,8 +80,8 @@ def _write_table(out, d):
 
 
 def save(path, tensors):
-    """A safetensors file of 32-bit floats."""
-    header, offset = {"__metadata__": {"format": "pt"}}, 0  # transformers asks for it
+    """Writes a safetensors file of 32-bit floats."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0  # transformers requires it
     for name, tensor in sorted(tensors.items()):
         size = 4 * tensor.numel()
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
@@ -94,7 +96,7 @@ def save(path, tensors):
 
 
 def write_items(path, words, count=400):
-    """Questions of about `words` tokens whose answers are 1, 2 or 3."""
+    """Writes questions of about `words` tokens whose answers are 1, 2 or 3."""
     rng = random.Random(0)
     with open(path, "w", encoding="utf-8") as file:
         for number in range(count):

@@ -1,4 +1,4 @@
-"""An MPS control daemon of the check's own, for measuring what a client sees. The swarms' are the program's."""
+"""An MPS control daemon of the check, to measure what a client sees. Swarms use the program's daemons."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ LIMIT = "0=2048M"  # of a client's memory: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
 
 
 class Daemon:
-    """Use it in a with statement. env is what its clients need. Raises RuntimeError where it does not start."""
+    """Use it in a with statement. env has the variables for its clients. Raises RuntimeError if it does not start."""
 
     def __init__(self, logs, uuid):
-        self._pipe = tempfile.mkdtemp(prefix="gpu-check-mps-", dir="/tmp")  # a socket's path must be short
+        self._pipe = tempfile.mkdtemp(prefix="gpu-check-mps-", dir="/tmp")  # the socket's path must be short
         self.env = {"CUDA_MPS_PIPE_DIRECTORY": self._pipe, "CUDA_MPS_LOG_DIRECTORY": str(logs)}
         if uuid:
             self.env["CUDA_VISIBLE_DEVICES"] = uuid
@@ -20,7 +20,7 @@ class Daemon:
 
     def __enter__(self):
         try:
-            with open(self._logs / "start.log", "ab") as log:  # the daemon may keep a pipe open for ever
+            with open(self._logs / "start.log", "ab") as log:  # the daemon may keep a pipe open forever
                 code = subprocess.call(["nvidia-cuda-mps-control", "-d"], env=dict(os.environ, **self.env), stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log, timeout=20, start_new_session=True)
             if code:
@@ -34,7 +34,7 @@ class Daemon:
             raise
 
     def ask(self, command, seconds=10):
-        """What the daemon answers."""
+        """Returns the daemon's answer."""
         done = subprocess.run(["nvidia-cuda-mps-control"], input=command + "\n", env=dict(os.environ, **self.env), capture_output=True,
                               text=True, timeout=seconds)
         return done.stdout.strip()

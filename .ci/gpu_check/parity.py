@@ -1,5 +1,5 @@
-"""Does the engine compute what others compute? Its log-probabilities beside those of transformers (or, without it, of plain torch
-operations) for the same weights and tokens, at every precision, with and without CUDA graphs.
+"""Compares the engine's log-probabilities with those of transformers (or, without it, of plain torch operations) for
+the same weights and tokens, at every precision, with and without CUDA graphs.
 
     parity.py      reads a request on stdin, prints the reference's log-probabilities
 """
@@ -19,15 +19,16 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 @dataclass
 class Way:
-    """One precision, with graphs or without: what the engine drew and how it scores that, or why there is nothing."""
+    """One precision, with or without graphs: the engine's samples and their scores, or the reason why there are none.
+    """
 
     precision: str
     graphs: bool
     self_test: float = None
     sequences: list = field(default_factory=list)  # prompt index and completion
-    drawn: list = field(default_factory=list)  # log-probabilities while it drew them
-    scored: list = field(default_factory=list)  # log-probabilities as an update computes them
-    refused: str = ""  # the device does not do this precision
+    drawn: list = field(default_factory=list)  # log-probabilities while sampling
+    scored: list = field(default_factory=list)  # log-probabilities computed as in an update
+    refused: str = ""  # the device does not support this precision
     failed: str = ""
 
     @property
@@ -36,7 +37,8 @@ class Way:
 
 
 def ask_engine(folder, device, precisions, threads, log, graphs=(False, True)):
-    """A Way for each precision with and without graphs. One engine serves all; a new one follows where it died."""
+    """Returns a Way for each precision with and without graphs. One engine serves all. If it dies, a new one follows.
+    """
     prompts = [ids[: 5 + 9 * i] for i, ids in enumerate(model.prompts(3, 32, 50257, seed=2))]
     ways, engine = [], None
     try:
@@ -48,7 +50,7 @@ def ask_engine(folder, device, precisions, threads, log, graphs=(False, True)):
                     engine = engine or Engine(log)
                     measure(engine, way, prompts, folder, device, threads)
                 except EngineError as error:
-                    # Before Ampere bf16 is refused: a reported outcome, after which the other precisions go on.
+                    # Before Ampere bf16 is refused. That is a reported outcome, and the other precisions continue.
                     where = "refused" if error.kind == "device" and precision in str(error) else "failed"
                     setattr(way, where, f"{error.kind}: {error}")
                 except (RuntimeError, OSError, ValueError, KeyError) as error:
@@ -73,7 +75,7 @@ def measure(engine, way, prompts, folder, device, threads):
 
 
 def ask_reference(folder, device, rows, log, cap=60):
-    """{"library": name, "logprobs": those of each (prompt, completion) of rows} in fp32."""
+    """Returns {"library": name, "logprobs": those of each (prompt, completion) of rows} in fp32."""
     request = log.with_suffix(".request.json")
     request.write_text(json.dumps({"folder": str(folder), "device": device, "rows": rows}))
     with open(request, "rb") as stdin:
@@ -84,14 +86,16 @@ def ask_reference(folder, device, rows, log, cap=60):
 
 
 def difference(a, b):
-    """The largest |difference| of two lists of rows; they must be alike in shape."""
+    """Returns the largest |difference| between two lists of rows, which must have equal shapes."""
     if [len(row) for row in a] != [len(row) for row in b] or not any(a):
         raise ValueError("log-probabilities of other lengths than the reference's")
     return max(abs(x - y) for row, other in zip(a, b) for x, y in zip(row, other))
 
 
 def random_folder(folder, source, threads, log=None):
-    """Plain random weights from the engine, saved as transformers reads them. The folder of model.py has logits too far apart to compare."""
+    """Makes plain random weights with the engine, in transformers' format. The folder of model.py has logits too far
+    apart to compare.
+    """
     start = Path(folder) / "start"
     start.mkdir(parents=True, exist_ok=True)
     (start / "config.json").write_bytes((Path(source) / "config.json").read_bytes())

@@ -1,8 +1,8 @@
-"""The section "parity": every precision with and without graphs, each reported whatever becomes of the others."""
+"""The section "parity": every precision with and without graphs, each reported independently of the others."""
 
 import parity
 
-SELF_TEST = 0.05  # nats: a load of fp32 or tf32 beyond it computes something else when it samples
+SELF_TEST = 0.05  # nats: above it, a load of fp32 or tf32 computes different results when sampling
 EXACT = 1e-3  # nats
 
 
@@ -16,7 +16,7 @@ def check_parity(c):
 def compare(c, folder, weights):
     """Rows for one folder of weights."""
     label = weights.replace(" ", "-")
-    precisions = ("fp32", "bf16") if c.dry else parity.PRECISIONS  # on a CPU the engine takes bf16 for fp32
+    precisions = ("fp32", "bf16") if c.dry else parity.PRECISIONS  # on a CPU the engine uses bf16 for fp32
     graphs = (False,) if c.dry else (False, True)
     prompts, ways = parity.ask_engine(folder, c.device, precisions, c.threads, c.evidence.path(f"parity/{label}.log"), graphs)
     rows = [[prompts[s["prompt"]], s["completion"]] for way in ways for s in way.sequences]

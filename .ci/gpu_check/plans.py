@@ -1,4 +1,4 @@
-"""What `swarm plan` says of cards that are there and cards that aren't."""
+"""Results of `swarm plan` for present and absent cards."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ SHARES = ("static", "lease", "lease+offload")
 
 
 def plan(program, home, options):
-    """The plan as JSON, or RuntimeError with the program's own line."""
+    """Returns the plan as JSON. Raises RuntimeError with the program's own error line."""
     done = subprocess.run([program, "--home", str(home), "plan", *options, "-o", "json"], capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise RuntimeError(first_line(done.stderr) or f"swarm plan ended with {done.returncode}")
@@ -15,7 +15,7 @@ def plan(program, home, options):
 
 
 def settings(share):
-    """Flags of a way of sharing."""
+    """Returns the flags of a way of sharing."""
     out = ["--set", "share=" + share.split("+")[0]]
     if "+offload" in share:
         out += ["--set", "optimizer_offload=true", "--set", "param_offload=true"]
@@ -23,7 +23,9 @@ def settings(share):
 
 
 def most_nodes(program, home, model, memory, share, device):
-    """How many nodes fit on a card of `memory` bytes (None: this one), and the plan; (0, why) where not one does."""
+    """Returns the number of nodes that fit on a card of `memory` bytes (None: this one), and the plan; (0, why) if
+    none fits.
+    """
     options = ["--model", str(model), "--config", "4loc4ext", "--nodes", "max", "--set", "swarm_size=1000", *settings(share)]
     options += ["--gpu-memory", f"{memory / 1e9:g}GB"] if memory else ["--device", device]
     try:

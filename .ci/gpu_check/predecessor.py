@@ -1,10 +1,10 @@
-"""The predecessor's way of one round, on the same card in the same run: G calls that each sample one completion of every prompt, one
-after the other, and one update of all sequences at once with every logit in memory. N processes do it side by side, as its
-nodes did.
+"""A round in the predecessor's way, on the same card in the same run: G calls that each sample one completion of
+every prompt, one after another, and one update of all sequences at once with every logit in memory. N processes do it
+side by side, like its nodes.
 
     predecessor.py --model DIR --device cuda ...      one such node: says "loaded", waits for a line, does a round, prints JSON
 
-Their updates take turns, which is kinder to it than it was: side by side they ran out of memory.
+Their updates take turns, which favors the predecessor: side by side they ran out of memory.
 """
 
 import argparse
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def run_round(model, device, arguments, lock):
-    """One round; times and memory. rows are I prompts, trained on are (I + J) G sequences."""
+    """Runs one round and returns times and memory. rows are I prompts. It trains on (I + J) G sequences."""
     import torch
 
     def wait():
@@ -38,7 +38,7 @@ def run_round(model, device, arguments, lock):
     generated = time.perf_counter() - began
     completions = [completions[i % len(completions)] for i in range(arguments.generations)]
     ids = torch.cat([torch.cat((prompts, completion), 1) for completion in completions])
-    ids = torch.cat([ids] * max(1, (arguments.own + arguments.external) // arguments.own))  # what comes from others looks alike
+    ids = torch.cat([ids] * max(1, (arguments.own + arguments.external) // arguments.own))  # others' sequences have the same shape
     advantages = torch.where(torch.arange(len(ids), device=device) % 2 == 0, 1.0, -1.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
     with open(lock, "w") as turn:
@@ -55,7 +55,9 @@ def run_round(model, device, arguments, lock):
 
 
 def update(model, ids, advantages, prompt_tokens, optimizer):
-    """All sequences at once, or half as many as often as memory runs out; returns how many went at once."""
+    """Updates with all sequences at once, and halves their number whenever memory runs out. Returns the number at
+    once.
+    """
     import torch
 
     at_once = len(ids)
@@ -92,24 +94,27 @@ def main():
     torch.manual_seed(0)
     if arguments.device == "cpu":
         torch.set_num_threads(1)
-    torch.backends.cuda.matmul.allow_tf32 = True  # what the engine has, too
+    torch.backends.cuda.matmul.allow_tf32 = True  # as in the engine
     model, library = reference.load(arguments.model, arguments.device)
-    model.sample(torch.zeros(1, 4, dtype=torch.long, device=arguments.device), 2)  # kernels are loaded
+    model.sample(torch.zeros(1, 4, dtype=torch.long, device=arguments.device), 2)  # loads the kernels
     print("loaded", flush=True)
     sys.stdin.readline()
     print(json.dumps(dict(run_round(model, arguments.device, arguments, arguments.lock), library=library)), flush=True)
 
 
 def measure(folder, device, work, nodes, logs, scratch, limit, calls):
-    """Runs `nodes` of them side by side. Returns their JSON with the wall time of the round, from the common start to the last end. Of the
-    generate calls only `calls` are made; those that are not are counted as long as the slowest node's."""
+    """Runs `nodes` of them side by side. Returns their JSON with the wall time of the round, from the common start to
+    the last end.
+
+    Only `calls` of the generate calls run. The others are estimated from the slowest node's.
+    """
     command = [sys.executable, HERE / "predecessor.py", "--model", folder, "--device", device, "--lock", Path(scratch) / "turn", "--calls", calls]
     for name in ("own", "external", "generations", "prompt_tokens", "new_tokens"):
         command += ["--" + name, getattr(work, name)]
     children, deadline = [], time.monotonic() + limit
 
     def said(process, log):
-        """The next line of a node."""
+        """Returns the next line of a node."""
         for line in child.follow(process, max(0.1, deadline - time.monotonic()), limit):
             return line
         raise RuntimeError(f"a node ended: {child.last_line(log)}")

@@ -1,9 +1,9 @@
-"""The section "predecessor": the predecessor's way of a round on the same card."""
+"""The section "predecessor": a round in the predecessor's way on the same card."""
 
 import predecessor
 from context import GB
 
-FEW = 2  # generate calls that are made where time is short; they are alike, and the rest is counted
+FEW = 2  # generate calls to run when time is short; all are alike, so the rest is extrapolated
 
 
 def check_predecessor(c):

@@ -1,12 +1,12 @@
-"""A child: what single operations of the card cost here. One subject a process (--what).
+"""A child that measures the cost of single operations on the card. One subject per process (--what).
 
 malloc     cudaMalloc and cudaFree by size
 copies     copies between host and device, page-locked and pageable
-sdpa       which backend torch's attention takes, for the engine's shapes, with mask and without
-context    opens a context with torch, says so, and holds it until its stdin closes
-limit      memory as the driver tells it under MPS with a limit, and an allocation beyond that
+sdpa       the backend of torch's attention, for the engine's shapes, with and without mask
+context    opens a context with torch, reports it, and holds it until its stdin closes
+limit      memory in the driver's view under MPS with a limit, and an allocation beyond the limit
 busy       multiplies matrices until its stdin closes
-hoard      takes the card's memory but for --leave bytes, says so, and holds it until its stdin closes
+hoard      allocates the card's memory except for --leave bytes, reports it, and holds it until its stdin closes
 """
 
 import argparse
@@ -73,8 +73,8 @@ def sdpa():
         return
     device = torch.device("cuda", 0)
     dtypes = [torch.float32, torch.float16] + ([torch.bfloat16] if torch.cuda.get_device_capability()[0] >= 8 else [])
-    # GPT-2's: prompts of 192 tokens, completions of 256; the mask is a part of a larger one, with its rows 16 bytes
-    # apart or not.
+    # GPT-2's shapes: prompts of 192 tokens, completions of 256. The mask is part of a larger one, with rows 16-byte
+    # aligned or not.
     shapes = {"prefix, causal": (1, 191, 191, 0), "own, mask, aligned": (4, 256, 447, 448), "own, mask, not aligned": (4, 256, 447, 447)}
     for dtype in dtypes:
         for label, (rows, length, positions, columns) in shapes.items():

@@ -1,4 +1,4 @@
-"""The section "primitives": what the operations cost that the design rests on."""
+"""The section "primitives": the costs of operations that the design relies on."""
 
 import contextlib
 import shutil
@@ -58,8 +58,9 @@ def attention(c):
 
 
 def contexts(c):
-    """Memory that nvidia-smi sees a context take: torch's, first without MPS, then as a client of a server, whose own context comes with
-    the first client."""
+    """Measures a context's memory in nvidia-smi's view: torch's, first without MPS, then as a client of a server. The
+    server's own context starts with the first client.
+    """
     logs = c.evidence.path("primitives/mps/control.log").parent
     c.report.add("primitives", "a context, without MPS", one_more(c, {}), "bytes")
     if not shutil.which("nvidia-cuda-mps-control"):
@@ -103,7 +104,7 @@ def one_more(c, env):
 
 
 def used():
-    """Bytes in use on the card, once that has come to rest."""
+    """Returns bytes in use on the card, when the figure has settled."""
     before = None
     for _ in range(10):
         now = host.card_used()

@@ -1,8 +1,8 @@
-"""The section "profile": what a decoding step and an update pass of one node are made of."""
+"""The section "profile": the kernels of one node's decoding step and update pass."""
 
 from report import NEEDS_GPU
 
-STEP, PASS = 220, 600  # most kernels of a decoding step and of an update pass
+STEP, PASS = 220, 600  # maximum kernels of a decoding step and of an update pass
 
 
 def check_profile(c):
@@ -72,7 +72,7 @@ def report_update(c, found, precision):
 
 
 def target(c, name, kernels, most):
-    """A count of kernels against its target. On a card a profiler that saw none is a failure."""
+    """Checks a count of kernels against its target. On a card, a profile without kernels is a failure."""
     if kernels is None and not c.dry:
         c.report.fail("profile", "the profiler saw no kernels", name)
     else:
@@ -80,7 +80,7 @@ def target(c, name, kernels, most):
 
 
 def listing(c, found, key, title):
-    """A table of the child's, in the report and as a file of evidence."""
+    """Adds a table of the child to the report and to the evidence."""
     lines = found.get(key)
     if lines:
         c.report.listings[title] = lines

@@ -1,7 +1,8 @@
-"""A child: one node's engine in this process, profiled. How long a decoding step and an update take, and of which kernels they are made.
+"""A child that profiles one node's engine in this process: the duration of a decoding step and of an update, and
+their kernels.
 
-Figures of one step are differences of two calls of unlike length, so that prefill, capture and start-up cancel out. Times are taken
-without the profiler, kernels with it.
+Figures of one step are differences of two calls with different lengths, so that prefill, capture and start-up cancel
+out. Times are measured without the profiler, kernels with it.
 """
 
 import argparse
@@ -39,7 +40,7 @@ class Node:
         self.session.generate(self.protocol.Generate(self.prompts, options.generations, tokens, eos_token_id=-1, seed=1))
 
     def update(self, prompts):
-        """An update of `prompts` times G rows, four of them a pass."""
+        """Updates with `prompts` times G rows, four per pass."""
         rng, each = random.Random(0), self.options.generations
         rows = [self.protocol.Sequence(i // each, self.completions[i], rng.choice((-1.0, 1.0))) for i in range(prompts * each)]
         questions = model.prompts(prompts, self.options.prompt_tokens, VOCABULARY, seed=2)
@@ -47,7 +48,7 @@ class Node:
 
 
 def decoding(node, name):
-    """Facts about a decoding step, told under name."""
+    """Reports facts about a decoding step under name."""
     device = node.options.device
     with facts.step(f"{name}: first call"):
         facts.tell(f"{name} first_call_seconds", seconds(lambda: node.generate(SHORT), device, 1))
@@ -79,7 +80,7 @@ def updating(node):
 
 
 def passes(node):
-    """Passes of four rows that one question more takes."""
+    """Returns the passes of four rows that one more question needs."""
     return max(1, node.options.generations // 4)
 
 

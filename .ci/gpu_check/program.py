@@ -1,4 +1,4 @@
-"""The built program: as it is, or compressed, since a machine that is lent may take only so many bytes along."""
+"""The built program, plain or compressed, because transfers to a remote machine are limited in size."""
 
 import gzip
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def find(path):
-    """path, or path.gz where only that is there; None where neither can be run."""
+    """Returns path, or path.gz if only that exists; None if neither can be run."""
     if os.access(path, os.X_OK) and not path.endswith(".gz"):
         return path
     packed = path if path.endswith(".gz") else path + ".gz"
@@ -16,9 +16,11 @@ def find(path):
 
 
 def unpack(path):
-    """(a path that can be executed, the folder to remove afterwards or None). Not in scratch: /dev/shm may be mounted noexec."""
+    """Returns (an executable path, the folder to remove afterward or None). It is not in scratch, because /dev/shm
+    may be mounted noexec.
+    """
     if not path.endswith(".gz"):
-        return path, None  # it need not be there: not every section takes it
+        return path, None  # it may be missing: not every section needs it
     folder = tempfile.mkdtemp(prefix="gpu-check-program-")
     target = Path(folder) / "swarm"
     with gzip.open(path, "rb") as source, open(target, "wb") as file:

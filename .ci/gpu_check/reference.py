@@ -1,6 +1,7 @@
-"""GPT-2 as others run it: by transformers where it is installed, else by plain torch operations written from the paper's formulas.
+"""Reference implementations of GPT-2: transformers if it is installed, else plain torch operations written from the
+paper's formulas.
 
-It is what the engine is compared with (parity) and what its predecessor did (predecessor.py). Nothing here is the engine's.
+Parity compares the engine with it, and predecessor.py uses it. It shares no code with the engine.
 """
 
 import json
@@ -12,8 +13,9 @@ import torch
 
 
 def load(folder, device, attention=None):
-    """A model with logits(ids), sample(ids, new_tokens) and parameters(), in fp32, and the library's name. attention is one of
-    transformers' implementations; None is its default."""
+    """Returns a model with logits(ids), sample(ids, new_tokens) and parameters(), in fp32, and the library's name.
+    attention is one of transformers' implementations; None is its default.
+    """
     try:
         import transformers
     except ImportError:
@@ -36,7 +38,7 @@ class Transformers:
 
     @torch.no_grad()
     def sample(self, ids, new_tokens):
-        """One completion of each row of ids [b, T], the library's way."""
+        """Samples one completion of each row of ids [b, T], with the library's own method."""
         out = self.model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
             max_new_tokens=new_tokens, min_new_tokens=new_tokens, pad_token_id=self.model.config.eos_token_id,
@@ -98,7 +100,7 @@ class Plain:
 
 
 def read_safetensors(path):
-    """Tensors of a file of 32-bit floats, by name."""
+    """Returns the tensors of a file of 32-bit floats, by name."""
     data = bytearray(Path(path).read_bytes())
     (size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + size])
@@ -114,6 +116,6 @@ def read_safetensors(path):
 
 
 def exact_matmuls():
-    """fp32 means fp32: no TF32."""
+    """Turns TF32 off, so that fp32 is exact."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

@@ -1,4 +1,4 @@
-"""What was measured: rows of figures beside their targets, as tables and as JSON. Pure."""
+"""Measured figures with their targets, as tables and as JSON. Pure."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
@@ -12,34 +12,34 @@ NEEDS_GPU = "needs a GPU"
 class Row:
     section: str
     name: str
-    value: Any  # number, text or None where it could not be had
+    value: Any  # number, text or None if unavailable
     unit: str = ""
-    target: str = ""  # as the issue words it
+    target: str = ""  # in the issue's words
     verdict: str = ""
     note: str = ""
 
 
 @dataclass
 class Report:
-    dry: bool = False  # on a CPU: the figures show that the check runs, nothing else
+    dry: bool = False  # on a CPU: the figures only show that the check runs
     rows: list = field(default_factory=list)
-    details: dict = field(default_factory=dict)  # by section: everything that was measured
-    listings: dict = field(default_factory=dict)  # title -> lines: tables that are too long for rows
+    details: dict = field(default_factory=dict)  # by section: all measurements
+    listings: dict = field(default_factory=dict)  # title -> lines, for tables too long for rows
 
     def add(self, section, name, value, unit="", note=""):
         self.rows.append(Row(section, name, value, unit, note=DRY_RUN if self.dry and not note else note))
 
     def check(self, section, name, value, unit, target, holds, note=""):
-        """A figure with a target. value None: it could not be measured. No target is met, or missed, by a CPU."""
+        """Adds a figure with a target. value None: it could not be measured. On a CPU no target is met or missed."""
         verdict = UNVERIFIED if value is None or self.dry else MET if holds(value) else MISSED
         self.rows.append(Row(section, name, value, unit, target, verdict, DRY_RUN if self.dry and not note else note))
 
     def needs_gpu(self, section, name):
-        """Says that a part was left out since there is no GPU: the outcome of a dry run, not a failure."""
+        """Records that a part was left out without a GPU. In a dry run that is no failure."""
         self.rows.append(Row(section, name, NEEDS_GPU))
 
     def fail(self, section, why, name=""):
-        """Says in one line why a section, or a part of one, has no figures."""
+        """Records in one line why a section, or a part of one, has no figures."""
         self.rows.append(Row(section, name or section, None, verdict=FAILED, note=" ".join(str(why).split())[:300]))
 
     def missed(self):
@@ -49,7 +49,7 @@ class Report:
         return {"dry_run": self.dry, "rows": [asdict(row) for row in self.rows], "listings": self.listings, "details": self.details}
 
     def figures(self):
-        """Everything, by section."""
+        """Returns all figures, by section."""
         cells = [("what", "measured", "target", "verdict", "note")]
         section: Optional[str] = None
         for row in self.rows:
@@ -60,7 +60,7 @@ class Report:
         return columns(cells)
 
     def targets(self):
-        """What has a target, and what failed."""
+        """Returns the rows with targets, and the failures."""
         cells = [("section: target", "target", "measured", "verdict", "note")]
         for row in self.rows:
             if row.verdict:
@@ -69,7 +69,7 @@ class Report:
         return columns(cells) + "\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
     def table(self):
-        """Figures, listings and, last, the targets."""
+        """Returns figures, listings and, last, the targets."""
         parts = ["All of this is a dry run on a CPU: no figure is a GPU's."] if self.dry else []
         parts.append(self.figures())
         parts += [f"-- {title}\n" + "\n".join(lines) for title, lines in self.listings.items()]
@@ -83,7 +83,7 @@ def columns(cells):
 
 
 def shown(value, unit):
-    """A figure for people: bytes as GB of 10^9, as the guides count; FLOP/s as TFLOP/s."""
+    """Formats a figure: bytes as GB of 10^9, as in the guides; FLOP/s as TFLOP/s."""
     if value is None:
         return "-"
     if isinstance(value, (str, bool)) or not isinstance(value, (int, float)):

@@ -23,12 +23,12 @@ CAPS = (15 * GB, 24 * GB, 40 * GB, 80 * GB)
 class Section:
     name: str
     parts: tuple  # "engine", "swarm"
-    cap: float  # seconds it may take at most
+    cap: float  # maximum seconds
     check: Callable
 
 
 def check_card(c):
-    """Sets c.gemm as well: model FLOPs utilization is told beside it."""
+    """Also sets c.gemm, for model FLOPs utilization."""
     around, smi = host.facts(), {} if c.dry else host.smi()
     c.report.details["host"], c.report.details["nvidia-smi"] = around, smi
     found = c.ask("card", "card.py", "--device", c.device, cap=50)
@@ -69,7 +69,7 @@ def check_plan(c):
     for memory in (*(() if c.dry else (None,)), *CAPS):
         card = f"{memory / GB:g} GB" if memory else "this card"
         for share in plans.SHARES:
-            # The preset's shape: plans need no weights.
+            # The preset's shape, because plans need no weights.
             nodes, answer = plans.most_nodes(c.program, c.scratch / "plans", "gpt2", memory, share, c.device)
             details[f"{card} {share}"] = answer
             c.report.add("plan", f"GPT-2 nodes that fit, {card}, {share}", nodes, note="by swarm plan")

@@ -1,4 +1,4 @@
-"""The section "shortage": memory runs out on purpose, and the engine must say so."""
+"""The section "shortage": memory runs out on purpose, and the engine must report it."""
 
 import footprint
 import host
@@ -6,7 +6,7 @@ from engine_client import EngineError
 from held import Held
 
 MiB = 1 << 20
-# Case of exhaustion.py -> what it is, bytes left on the card by another process (None: it has the card to itself).
+# Case of exhaustion.py -> (description, bytes left on the card by another process; None: it has the card to itself).
 CASES = {
     "cap": ("an update beyond its own cap", None),
     "full": ("an update on a full card", 3000 * MiB),
@@ -46,7 +46,7 @@ def report_case(c, found, what):
 
 
 def cause(found):
-    """A Shortage object in short."""
+    """Formats a Shortage object."""
     if not found:
         return "no cause"
     gigabytes = {name.removesuffix("_bytes"): f"{value / 1e9:.2f}" for name, value in found.items() if name.endswith("_bytes")}
@@ -54,7 +54,7 @@ def cause(found):
 
 
 def through_protocol(c):
-    """The kind and the cause that a node is told."""
+    """Returns the kind and the cause that a node receives."""
     with footprint.Node(c.folder, c.device, "tf32", c.work, c.threads, log=c.evidence.path("shortage/engine.log")) as node:
         held = node.engine.call("memory")["device_reserved_bytes"]
         node.engine.call("configure", memory_cap_bytes=held + 64 * MiB)

@@ -1,4 +1,4 @@
-"""A stand-in for a Check on a card, for the tests of sections."""
+"""A stand-in for a Check on a card, for tests of sections."""
 
 import flops
 import report
@@ -6,7 +6,7 @@ from context import Work
 
 
 class Stage:
-    """As much of a Check as the verdicts look at."""
+    """The part of a Check that the verdicts read."""
 
     def __init__(self, nodes=8):
         self.report, self.dry, self.nodes, self.gemm, self.pace, self.best = report.Report(), False, nodes, {}, {}, {}

@@ -1,4 +1,4 @@
-"""Real runs of `swarm up`: seconds a round, tokens a second, the card's memory over the run, and everything that went wrong."""
+"""Real runs of `swarm up`: seconds per round, tokens per second, the card's memory over the run, and all failures."""
 
 import contextlib
 import json
@@ -15,39 +15,39 @@ from host_memory import HostMemory, tree
 from memory_watch import MemoryWatch
 from plans import first_line
 
-# Types of events that come on their own, whatever the nodes do.
+# Types of events that arrive even without progress of the nodes.
 IDLE = ('"type":"memory"', '"type":"device"', '"type":"worker"')
 
 
 @dataclass
 class Run:
-    """One run to make. settings are configuration keys."""
+    """A run to make. settings are configuration keys."""
 
     name: str
     nodes: int
     rounds: int  # the first is warm-up and not counted
     settings: dict
     gpu_memory: int = 0  # bytes, 0: the whole card
-    model: str = ""  # a folder of weights; empty: the check's own
-    direct: bool = False  # without the engine host: each engine imports torch for itself
-    to_the_end: bool = False  # until swarm up ends by itself, after a checkpoint of every node; else it is stopped after the last round
+    model: str = ""  # a folder of weights; empty: the check's
+    direct: bool = False  # without the engine host: each engine imports torch itself
+    to_the_end: bool = False  # until swarm up ends by itself, after a checkpoint of every node; otherwise it is stopped after the last round
 
 
 @dataclass
 class Seen:
-    """What a run's events tell."""
+    """Data from a run's events."""
 
-    rounds: dict = field(default_factory=dict)  # number -> times of nodes' ends
+    rounds: dict = field(default_factory=dict)  # number -> times when nodes finished
     reports: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     deaths: list = field(default_factory=list)
     spawned: dict = field(default_factory=dict)  # node -> time of its process's first start
     loaded: dict = field(default_factory=dict)  # node -> time of its first load
-    generating: dict = field(default_factory=dict)  # node -> time of its first generating
-    self_tests: list = field(default_factory=list)  # one a load
+    generating: dict = field(default_factory=dict)  # node -> time of its first generation
+    self_tests: list = field(default_factory=list)  # one per load
     checkpoints: list = field(default_factory=list)  # seconds each
     budget: int = 0
-    measured: dict = field(default_factory=dict)  # bytes of a node by kind, the largest
+    measured: dict = field(default_factory=dict)  # maximum bytes of a node by kind
 
     def take(self, event):
         kind = event.get("type")
@@ -76,28 +76,34 @@ class Seen:
         return sum("out_of_memory" in death["cause"] for death in self.deaths)
 
     def done(self, nodes, rounds):
-        """Whether every node has done that many rounds."""
+        """Tells whether every node has done that many rounds."""
         return all(len(self.rounds.get(number, ())) >= nodes for number in range(rounds))
 
     def sampling_difference(self):
-        """(largest, mean) difference of log-probabilities between sampling and update; None where the rounds do not tell."""
+        """Returns the (largest, mean) difference of log-probabilities between sampling and update; None if the rounds
+        have none.
+        """
         largest = [r["sampling_logp_difference_max"] for r in self.reports if r.get("sampling_logp_difference_max") is not None]
         means = [r["sampling_logp_difference_mean"] for r in self.reports if r.get("sampling_logp_difference_mean") is not None]
         return max(largest, default=None), mean(means)
 
     def start_seconds(self):
-        """From a node's start to its model's load, the median of the nodes; None where none has loaded."""
+        """Returns the seconds from a node's start to its model's load, the median over nodes; None if no node has
+        loaded.
+        """
         took = [self.loaded[node] - began for node, began in self.spawned.items() if node in self.loaded]
         return statistics.median(took) if took else None
 
     def seconds_a_round(self, nodes):
-        """From the end of the first whole round to that of the last; None with fewer than two."""
+        """Returns the seconds per round from the end of the first complete round to that of the last; None with fewer
+        than two.
+        """
         ends = [max(times) for number, times in sorted(self.rounds.items()) if len(times) >= nodes]
         return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
 
 def command(program, python, home, model, items, device, work, run):
-    """The run's command line."""
+    """Returns the run's command line."""
     options = [
         program, "--home", str(home), "--python", python, "up", "-o", "json", "--config", "4loc4ext", "--model", str(model), "--name", run.name,
         "--nodes", str(run.nodes), "--rounds", str(run.rounds if run.to_the_end else run.rounds + 1000), "--device", device, "--seed", "1",
@@ -115,7 +121,9 @@ def command(program, python, home, model, items, device, work, run):
 
 
 def up(line, run, limit, logs, stall):
-    """Makes the run. Returns a dict of figures; raises RuntimeError with the program's own line where it failed. logs is a folder."""
+    """Runs it and returns a dict of figures. Raises RuntimeError with the program's own error line if it failed. logs
+    is a folder.
+    """
     watch, seen, began, started = MemoryWatch(), Seen(), time.monotonic(), time.time()
     said, cut = "", False
     try:
@@ -136,7 +144,7 @@ def up(line, run, limit, logs, stall):
             except child.Stopped as stopped:
                 said = str(stopped)
                 stop(process, events)
-            except BaseException:  # the check ends: the run's MPS daemons must not stay behind
+            except BaseException:  # the check ends: stop the run's MPS daemons, too
                 stop(process, events)
                 raise
             finally:
@@ -153,22 +161,22 @@ def up(line, run, limit, logs, stall):
 
 
 def stop(process, events):
-    """Stops a run at once, without its checkpoints: two SIGINT. What it still says is kept."""
+    """Stops a run at once, without checkpoints, with two SIGINT. Its remaining output is kept."""
     for _ in range(2):
         try:
             process.send_signal(signal.SIGINT)
         except ProcessLookupError:
             return
-        time.sleep(0.6)  # pending signals would be taken for one
+        time.sleep(0.6)  # two pending signals would count as one
     try:
         for text in child.follow(process, 10):
             events.write(text + "\n")
     except child.Stopped:
-        process.send_signal(signal.SIGQUIT)  # Go prints its goroutines: evidence of what hangs
+        process.send_signal(signal.SIGQUIT)  # Go prints its goroutines, which show where it hangs
 
 
 def finish(process):
-    """The exit code of a run that has ended, or is ended here."""
+    """Returns the exit code of a run that has ended, or ends it."""
     try:
         return process.wait(5)
     except subprocess.TimeoutExpired:
@@ -200,7 +208,7 @@ def figures_of(run, seen, watch, host, started):
 
 
 def plan_of(home):
-    """What the run's plan was, as its database has it; {} where there is none."""
+    """Returns the run's plan from its database; {} if there is none."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{home}/swarm.db?mode=ro", uri=True)) as database:
             row = database.execute("SELECT plan FROM runs ORDER BY started DESC LIMIT 1").fetchone()

@@ -1,4 +1,4 @@
-"""The section "swarm": real runs, under each way of sharing, precision and cap. Rows of what they gave are verdicts.py's."""
+"""The section "swarm": real runs with each way of sharing, precision and cap. verdicts.py makes their rows."""
 
 import dataclasses
 import shutil
@@ -9,17 +9,17 @@ import swarm
 import verdicts
 from context import GB
 
-RESERVE = 90.0  # seconds that the runs leave to the predecessor
-STOP = 15.0  # seconds to stop a run in
+RESERVE = 90.0  # seconds reserved for the predecessor
+STOP = 15.0  # maximum seconds to stop a run
 
 
 def runs(c):
-    """The runs to make, what matters most first."""
+    """Returns the runs to make, the most important first."""
     n = c.nodes
     if c.dry:
         return [swarm.Run("auto", n, 2, {"share": "auto"}, to_the_end=True), swarm.Run("lease", n, 3, {"share": "lease"}),
                 swarm.Run("lease-direct", n, 2, {"share": "lease"}, direct=True), *real(c, n, {})]
-    preset = {"cuda_graphs": "true", "micro_batch": 0}  # as configs/models/gpt2.yaml: the plan decides on micro-batches
+    preset = {"cuda_graphs": "true", "micro_batch": 0}  # as in configs/models/gpt2.yaml: the plan chooses micro-batches
     lease = {"share": "lease", **preset}
     if c.quick:
         return [swarm.Run("lease", n, 3, lease)]
@@ -71,7 +71,7 @@ def check_swarm(c):
 
 
 def make_run(c, run, items, limit):
-    """Under a cap, offload is added where the plan asks for it."""
+    """Makes a run. Under a cap, it adds offload if the plan requires it."""
     choices = [{}, {"optimizer_offload": "true"}, {"optimizer_offload": "true", "param_offload": "true"}] if run.gpu_memory else [{}]
     for i, more in enumerate(choices):
         home, name = c.scratch / f"home-{run.name}-{i}", f"swarm/{run.name}" + (f"-{i}" if i else "")

@@ -1,4 +1,6 @@
-"""The sections of a card, on facts as a card's children would tell them, and MPS's control program played by a script."""
+"""The sections of a card, with facts as a card's children would report them, and a script in place of MPS's control
+program.
+"""
 
 import os
 import sys
@@ -21,7 +23,7 @@ from stage import Stage  # noqa: E402
 
 @pytest.fixture
 def card(tmp_path):
-    """A check on a card whose children answer what the test says: card.answers, by the child's name."""
+    """A check on a card whose children return the test's answers: card.answers, by the child's name."""
     c = Stage()
     c.evidence, c.scratch, c.folder, c.device, c.threads, c.answers = Evidence(tmp_path / "e", tmp_path / "a.tar.gz"), tmp_path, tmp_path, "cuda", 0, {}
     c.left = lambda: 100.0
@@ -97,7 +99,7 @@ def test_primitives_of_a_card(card, monkeypatch, tmp_path):
 
 
 def fake_control(folder, monkeypatch):
-    """nvidia-cuda-mps-control as a script that writes down how it was called."""
+    """A script in place of nvidia-cuda-mps-control that records how it was called."""
     program = folder / "bin" / "nvidia-cuda-mps-control"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nif [ "$1" = -d ]; then echo started >>"$CUDA_MPS_LOG_DIRECTORY/control.log"; exit ${FAKE_CODE:-0}; fi\n'

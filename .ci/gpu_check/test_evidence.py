@@ -1,4 +1,4 @@
-"""The archive: what is in it, what is not, and how large it may be."""
+"""The archive: its content and its maximum size."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The parts of gpu-check that need no GPU: python3 -m pytest .ci/gpu_check. Whole runs of it are test_runs.py's."""
+"""The parts of gpu-check that need no GPU: python3 -m pytest .ci/gpu_check. test_runs.py has whole runs."""
 
 import json
 import sys
@@ -24,13 +24,13 @@ def test_gpt2_has_its_parameters():
 
 
 def test_flops_are_those_of_six_a_weight_and_token():
-    # 2 N a token forward and 4 N backward, for weights without embeddings, is the rule of thumb; attention and head
-    # come on top.
+    # The rule of thumb is 2 N per token forward and 4 N backward, for weights without embeddings. Attention and head
+    # are added to it.
     shape, rows, prompt, new = flops.GPT2, 64, 192, 256
     weights = 12 * shape.layers * shape.width**2
     update = flops.update(shape, rows, prompt, new)
     assert 6 * weights * rows * (prompt + new - 1) < update < 2.2 * 6 * weights * rows * (prompt + new - 1)
-    # Reading a prompt once and continuing it eight times costs less than eight times both.
+    # Processing a prompt once and continuing it eight times costs less than eight times both.
     assert flops.generate(shape, 4, prompt, 8, new) < 8 * flops.generate(shape, 4, prompt, 1, new)
     whole = flops.round_of(shape, 4, 4, 8, prompt, new)
     assert whole == flops.generate(shape, 4, prompt, 8, new) + update
@@ -87,7 +87,7 @@ def test_seconds_a_round_are_those_of_the_slowest_node():
     seen = swarm.Seen()
     for time, number in ((10, 0), (12, 0), (15, 1), (16, 1), (17, 2), (20, 2), (21, 3)):
         seen.take({"type": "round", "time": time, "round": {"round": number}})
-    assert seen.seconds_a_round(2) == 4.0  # rounds end at 12, 16 and 20; nobody finished the fourth
+    assert seen.seconds_a_round(2) == 4.0  # rounds end at 12, 16 and 20; no node finished the fourth
     assert swarm.Seen().seconds_a_round(2) is None
     assert seen.done(2, 3) and not seen.done(2, 4) and not seen.done(3, 1)
 

@@ -1,4 +1,4 @@
-"""Parity, on a card that lacks a precision, and the engine's own tests."""
+"""Parity on a card that lacks a precision, and the engine's own tests."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,8 @@ from stage import Stage  # noqa: E402
 
 
 class T4:
-    """An engine on a T4, over a real one on the CPU: bf16 is refused at load, as precision.check does there."""
+    """An engine on a T4, simulated by a real one on the CPU: bf16 is refused at load, as precision.check does there.
+    """
 
     def __init__(self, log=None):
         from engine_client import Engine

@@ -1,4 +1,4 @@
-"""Whole runs of gpu-check, without a GPU: dry runs, kills, hangs, and what it says where it can't run."""
+"""Whole runs of gpu-check without a GPU: dry runs, kills, hangs, and its errors where it can't run."""
 
 import importlib.util
 import json
@@ -54,7 +54,7 @@ def test_dry_run(tmp_path):
     kept = archived(out)
     assert {"swarm/lease/events.jsonl", "swarm/lease/up.stderr", "swarm/lease/home/swarm.db", "engine/engine.log"} <= kept
     assert any(name.endswith("coordinator.log") for name in kept) and not any("safetensors" in name for name in kept)
-    assert os.listdir(tmp_path) == ["out"]  # nothing is left in scratch
+    assert os.listdir(tmp_path) == ["out"]  # scratch is empty
 
 
 @torch
@@ -82,7 +82,7 @@ def test_what_was_found_before_a_kill_is_kept(tmp_path, number):
     assert process.returncode == 128 + number and found[-1]["verdict"] == "FAILED" and number.name in found[-1]["note"]
     assert number.name in table and not os.listdir(scratch)
     with tarfile.open(out / "gpu-check.tar.gz") as tar:
-        assert tar.extractfile("gpu-check/profile/profiled.log").read()  # of the section that was at work
+        assert tar.extractfile("gpu-check/profile/profiled.log").read()  # of the section in progress
 
 
 HANGS = """
@@ -137,7 +137,7 @@ def test_a_child_without_progress_is_stopped_and_what_it_said_stays(tmp_path):
 
 
 def test_a_run_whose_nodes_say_nothing_new_is_hung(tmp_path):
-    """Samples of memory and of the card come on their own, and are no progress."""
+    """Samples of memory and of the card arrive without progress and don't count as progress."""
     import swarm
 
     fake = tmp_path / "swarm"

@@ -1,4 +1,4 @@
-"""Runs of swarms against their targets."""
+"""Runs of swarms compared with their targets."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from stage import Stage  # noqa: E402
 
 
 def figures(**changes):
-    """Of a good run of eight nodes and three rounds."""
+    """Figures of a good run of eight nodes and three rounds."""
     found = {
         "settings": {}, "gpu_memory": 0, "seconds_per_round": 3.0, "rounds": 3, "loaded": 8, "load_seconds": 40.0, "self_test": 0.001,
         "sampling_logp_difference_max": 0.01, "sampling_logp_difference_mean": 0.001, "peak_total_bytes": 40 * 10**9, "exit_code": 0, "said": "",

@@ -1,10 +1,10 @@
-"""How long work takes on a device, which works on when its calls have returned."""
+"""The duration of work on a device, which continues after its calls have returned."""
 
 import time
 
 
 def wait(device):
-    """Returns when a CUDA device has done all its work."""
+    """Waits until a CUDA device has done all its work."""
     if device == "cuda":
         import torch
 
@@ -12,7 +12,7 @@ def wait(device):
 
 
 def seconds(work, device, repeats=3):
-    """The best of a few runs."""
+    """Returns the shortest of several runs, in seconds."""
     best = float("inf")
     for _ in range(repeats):
         wait(device)

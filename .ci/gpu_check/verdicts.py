@@ -1,11 +1,11 @@
-"""What the runs of a swarm gave, as rows: figures, and the issue's targets."""
+"""Rows for the runs of a swarm: figures, and the issue's targets."""
 
 import flops
 from context import GB
 
-DIFFERENCE = 0.05  # nats: beyond it sampler and trainer do not agree
-SECONDS = 4.0  # a round of eight nodes
-# Runs whose seconds a round may be the best way of sharing: TF32 and the whole card.
+DIFFERENCE = 0.05  # nats: above it, sampler and trainer disagree
+SECONDS = 4.0  # per round of eight nodes
+# Runs whose seconds per round may be the best way of sharing: TF32 and the whole card.
 BEST = ("auto", "mps", "static", "lease", "micro-batch-16", "micro-batch-32")
 
 
@@ -48,15 +48,18 @@ def report_run(c, run, figures):
 
 
 def beside_direct(report, hosted, direct):
-    """What the engine host saves: the figures of the run with it beside those of the run without. Without a target on a GPU, where every
-    process has a CUDA context of its own: how much of host memory that takes is what is to be learnt."""
+    """Reports what the engine host saves, with the figures of the run with it beside those of the run without.
+
+    On a GPU it has no target, because every process has its own CUDA context, whose share of host memory is to be
+    measured.
+    """
     for what, key in (("host memory", "host_peak_bytes"), ("a node's start", "start_seconds"), ("first generating", "first_generating_seconds")):
         both = hosted[key] and direct[key]
         report.add("swarm", f"{what}, with the engine host to without", hosted[key] / direct[key] if both else None, "ratio")
 
 
 def planned(c, run, figures):
-    """What the plan chose, and what it foresaw beside what was measured."""
+    """Reports the plan's choices, and its estimates beside the measurements."""
     plan, measured = figures.get("plan") or {}, figures.get("measured") or {}
     if not plan:
         return
@@ -83,7 +86,7 @@ def rates(c, run, figures, seconds):
 
 
 def agreement(c, run, figures):
-    """Do sampler and trainer agree? In reduced precision the figures have no target."""
+    """Compares sampler and trainer. In reduced precision the figures have no target."""
     exact = figures["settings"].get("precision", "tf32") in ("tf32", "fp32")
     for name, value in (("self-test of every load", figures["self_test"]), ("sampling_logp_difference/max", figures["sampling_logp_difference_max"])):
         if exact:
@@ -96,7 +99,7 @@ def agreement(c, run, figures):
 
 
 def report_failure(c, run, why):
-    """A run without figures. What a card cannot do is no failure of the program's: it is reported as refused."""
+    """Reports a run without figures. If the card lacks a capability, the run counts as refused, not as a failure."""
     precision = run.settings.get("precision", "")
     if precision == "bf16" and "needs an Ampere" in why:
         c.report.add("swarm", run.name, f"refused: {why}"[:160])
@@ -111,7 +114,7 @@ def report_failure(c, run, why):
 
 
 def report_targets(c):
-    """Targets between sections."""
+    """Reports targets that compare sections."""
     if not (c.wants("swarm") and c.nodes == 8 or c.best):
         return
     best, before = c.best.get("swarm"), c.best.get("predecessor")

@@ -3,9 +3,9 @@
 
     python3 docs/study/per_completions.py docs/study/paper.db.gz docs/study/corrected.db.gz
 
-A run's nodes generate I x G completions each a round. Between two evaluations the value is interpolated
-linearly. A cell is the mean over seeds, with the lowest and the highest seed. "-" means that a run ended
-before it had generated so many. Only the standard library is needed.
+A run's nodes generate I x G completions each per round. Values between two evaluations are interpolated linearly. A
+cell is the mean over seeds, with the lowest and the highest seed. "-" means that a run ended with fewer completions.
+Only the standard library is needed.
 """
 
 import gzip
@@ -17,7 +17,7 @@ AT = (12_800, 19_200, 38_400, 76_800)  # completions
 
 
 def interpolate(points, x):
-    """The value at x of a curve of (x, y) pairs in order of x, or None outside of it."""
+    """Returns the value at x of a curve of (x, y) pairs in order of x, or None outside of it."""
     for (x0, y0), (x1, y1) in zip(points, points[1:]):
         if x0 <= x <= x1:
             return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
