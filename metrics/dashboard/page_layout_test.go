@@ -179,8 +179,8 @@ func TestManyRunsAreGroupedByExperiment(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64 nodes, and a failed one,
-// with content in every view.
+// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64 nodes, and a failed one.
+// Every view has content.
 func walkedSwarm(t *testing.T) *swarm {
 	t.Helper()
 	s := newSwarm(t, walkedOptions)

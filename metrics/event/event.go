@@ -52,7 +52,7 @@ const (
 	StateEvaluating State = "evaluating" // answers held-out questions
 	StateCheckpoint State = "checkpoint"
 	StateDone       State = "done"    // all rounds
-	StateStopped    State = "stopped" // shut down in order before the last round
+	StateStopped    State = "stopped" // shut down gracefully before the last round
 	StateFailed     State = "failed"  // the process died; it may be restarted
 	StateGivenUp    State = "given_up"
 	StateAway       State = "away" // only a worker's node: silent for a while; the swarm does not wait for it, and it may return
@@ -62,7 +62,7 @@ const (
 const (
 	WorkerConnected State = "connected"
 	WorkerAway      State = "away" // silent for longer than its heartbeat allows
-	WorkerLeft      State = "left" // left in order
+	WorkerLeft      State = "left" // left gracefully
 	WorkerRevoked   State = "revoked"
 	WorkerBanned    State = "banned"
 )

@@ -64,7 +64,7 @@ type Options struct {
 	Runs   []store.Run // written in this order
 	Jobs   []string    // keys, written in this order; event files have no jobs
 	Tables []string    // for csv and jsonl, as returned by Tables
-	Force  bool        // also write into a folder that is not an export, beside its contents
+	Force  bool        // also write into a folder that is not an export, and keep its contents
 }
 
 // Folder writes runs below dir. Each file is written atomically, and replaces the file of an earlier export.

@@ -28,7 +28,7 @@ const (
 	subjectModels = "models" // with members.*
 )
 
-// facts are the settings of a run beside its configuration's keys.
+// facts are the settings of a run that are not keys of its configuration.
 var facts = []string{"nodes", "gpu", "weights", "swarm", "torch"}
 
 // SettingNames lists the settings that a comparison can be told to ignore: the configuration's keys, the facts of a

@@ -146,11 +146,11 @@ func role(p stats.Pair, key string) string {
 	return ""
 }
 
-// The facts of a run beside its configuration are also listed.
+// Facts of a run that are not part of its configuration are also listed.
 func TestEveryFactThatDiffersIsListed(t *testing.T) {
 	for key, x := range map[string]struct {
 		change func(*store.Totals)
-		role   string // role beside a difference in I/J
+		role   string // role if I/J differs as well
 		a, b   string
 	}{
 		"nodes":   {func(r *store.Totals) { r.NodesSeen = 8 }, stats.RoleConfounder, "4", "8"},

@@ -174,8 +174,8 @@ func TestRewardsThatAreNoNumbers(t *testing.T) {
 	require.NotContains(t, outline(page), "Inf")
 }
 
-// The report has at most 300 KB beside its data. The test only logs the time, because a limit in seconds would depend
-// on the machine's load.
+// The report has at most 300 KB in addition to its data. The test only logs the time, because a limit in seconds would
+// depend on the machine's load.
 func TestFourLongRunsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 64,000 rounds")

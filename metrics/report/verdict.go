@@ -18,7 +18,7 @@ type Verdict struct {
 	Foot  string
 }
 
-// verdict words a comparison. The outcomes come from the comparison.
+// verdict describes a comparison in words. The outcomes come from the comparison.
 func verdict(c stats.Comparison) Verdict {
 	if c.Study != nil {
 		return studyVerdict(*c.Study)
@@ -53,7 +53,7 @@ func verdict(c stats.Comparison) Verdict {
 	return v
 }
 
-// studyVerdict words the verdict of a study with the study's own texts.
+// studyVerdict returns the verdict of a study, in the study's own texts.
 func studyVerdict(s stats.Study) Verdict {
 	v := Verdict{Tone: "good", Lead: s.Verdict, Lines: s.Lines[1:]}
 	if s.Outcome == stats.StudyUndecided {
@@ -73,7 +73,7 @@ func nothing(c stats.Comparison) string {
 	return "no run has a held-out evaluation"
 }
 
-// against words the comparison of the best row with the baseline. It needs at least two rows.
+// against describes the comparison of the best row with the baseline. It needs at least two rows.
 func against(c stats.Comparison, best stats.Row) Verdict {
 	base := baselineOf(c)
 	if best.Name == c.Baseline {

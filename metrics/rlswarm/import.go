@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Outcomes of an import beside those of the store.
+// Outcomes of an import in addition to those of the store.
 const dryRun, Nothing = "dry_run", "nothing"
 
 // Imported reports the import of one experiment.

@@ -8,7 +8,7 @@ import (
 )
 
 // Caveat is a restriction that readers must know to interpret the numbers: one of the types below. metrics/wording
-// words it.
+// turns it into a sentence.
 type Caveat interface{ caveat() }
 
 // Caveats of a Comparison. Row is the name of a row.

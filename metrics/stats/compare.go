@@ -55,10 +55,10 @@ type Runs struct {
 // the group of the preset 8loc0ext. If the baseline is unknown, rows are ranked and nothing is decided. Otherwise rows
 // keep the order of the runs.
 //
-// Two rows are compared over the rounds that all of their runs have, and only if they differ in no setting, beside the
-// studied ones, that could cause the result. Improvements compare rewards per node-round; for runs with equal nodes
-// this equals a comparison of cumulative rewards. Intervals are over seeds, never over nodes: nodes of a swarm train on
-// each other's rollouts, and runs of one seed repeat each other.
+// Two rows are compared over the rounds that all of their runs have, and only if no other setting than the studied ones
+// could cause the result. Improvements compare rewards per node-round; for runs with equal nodes this equals a
+// comparison of cumulative rewards. Intervals are over seeds, never over nodes: nodes of a swarm train on each other's
+// rollouts, and runs of one seed repeat each other.
 //
 // metrics/wording sets verdicts, notes and a study's lines. The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {

@@ -32,7 +32,7 @@ func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Tot
 	return c
 }
 
-// TestReasonsAndCaveats checks the reasons of verdicts and notes. metrics/wording words them.
+// TestReasonsAndCaveats checks the reasons of verdicts and notes. metrics/wording has their texts.
 func TestReasonsAndCaveats(t *testing.T) {
 	base := experiment("base", 0, 8, 8.2, 7.8)
 	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.6, 8.9, 8.4), experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12),

@@ -185,7 +185,7 @@ func (l RunLine) at(places Values) Values {
 	return out
 }
 
-// Even returns the line's mean at evenly spaced places over its whole range. It returns at least 2 places.
+// Even returns the line's mean at evenly spaced places over its whole range. Fewer than 2 places count as 2.
 func (l RunLine) Even(places int) Values { return l.at(evenPlaces([]RunLine{l}, max(2, places))) }
 
 // Group is the runs of one row of a comparison. They are also one line of a curve.

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// steady returns a run of two nodes. The reward of a round is level plus a hundredth of the round's index. Each round
-// takes seconds.
+// steady returns a run of two nodes. The reward of a round is level plus a hundredth of the round's index. seconds is
+// the duration of a round.
 func steady(seed int64, rounds int, level, seconds float64) RunSeries {
 	run := store.Run{Run: fmt.Sprintf("e-%d", seed), Experiment: "e", Seed: seed, NumTrainSamples: 4, Started: 1000, PricePerHour: 3600, PriceCurrency: "$"}
 	s := RunSeries{Run: run, More: map[string][]store.RoundValue{}, Attempts: []store.Attempt{

@@ -6,7 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Needs lists the data that Compare needs beside the sums of whole runs. It is empty if all runs are equally long.
+// Needs lists the data that Compare needs in addition to the sums of whole runs. It is empty if all runs are equally
+// long.
 type Needs struct {
 	Sums  map[string][]int // by run: the numbers of first rounds that Runs.Sums must have
 	Evals []string         // runs for which Runs.EvalRounds must have every evaluation

@@ -31,7 +31,7 @@ type CompareOptions struct {
 	Window   int     // rounds of the moving average that must reach Target; 0: PaperWindow
 	Min      float64 // with HasMin: drop rows whose improvement over the baseline is unknown or below this ratio
 	HasMin   bool
-	Top      int  // keep this many rows beside the baseline, best first; 0: all
+	Top      int  // keep the baseline and this many rows, best first; 0: all
 	Pairs    bool // compare every pair, not only each row with the baseline
 	Tasks    bool // rewards by task
 
@@ -44,8 +44,8 @@ type CompareOptions struct {
 	// Differ lists the settings in which two runs differ. nil: compare the runs' own rows. It is called for many pairs.
 	Differ func(a, b store.Totals) []RunDifference
 
-	every   bool     // count unfinished runs beside finished ones
-	studied []string // settings under study, beside those of EffectSharing
+	every   bool     // count unfinished runs as well
+	studied []string // settings under study, in addition to those of EffectSharing
 	least   int      // seeds per side that a verdict needs; below 2: 2
 	planned int      // least number of tests to correct for; tests can still be missing
 

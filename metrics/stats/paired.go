@@ -12,7 +12,7 @@ import (
 )
 
 // PairedDifference is the mean difference between equal seeds. Equal seeds start with the same weights and draw the
-// same questions into the slots that both sides have, so that part of the variance between seeds cancels. Nodes train
+// same questions into the slots that both sides have. Part of the variance between seeds therefore cancels. Nodes train
 // on each other's rollouts and diverge within a few rounds, so that the canceled part is not known in advance. The
 // paired difference is shown beside Welch's test, which does not assume pairing.
 type PairedDifference struct {

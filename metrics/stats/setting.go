@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// setting holds the settings of a run's configuration beside I and J. A key that the run's program did not have is nil
-// or zero.
+// setting holds the settings of a run's configuration other than I and J. A key that the run's program did not have is
+// nil or zero.
 type setting struct {
 	Split               string   `json:"split"`
 	ZeroAdvantageFilter *bool    `json:"zero_advantage_filter"`

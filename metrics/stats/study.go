@@ -8,7 +8,7 @@ type StudyDesign struct {
 	Baseline string     // short name of the arm that gains are measured against; empty: the first arm
 	Seeds    int        // planned seeds per arm; 0: not specified
 	Arms     []StudyArm // in the study's order
-	Keys     []string   // settings that the study compares, beside SAPO's own; they may differ between arms
+	Keys     []string   // settings that the study compares, in addition to SAPO's own; they may differ between arms
 }
 
 // StudyArm is one experiment of a study.

@@ -64,7 +64,7 @@ func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 	return out
 }
 
-// arm returns the index of the arm with an experiment, or -1.
+// arm returns the index of the arm of an experiment, or -1 if the study has none.
 func (d StudyDesign) arm(experiment string) int {
 	return slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Experiment == experiment })
 }

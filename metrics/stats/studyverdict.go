@@ -221,8 +221,8 @@ func (s *Study) addArms(decided, beside Judgment) {
 	}
 }
 
-// Deciding returns the pair that prevents a verdict of best. This is the pair with the baseline if that is open, else
-// the pair with the next highest open arm.
+// Deciding returns the pair that prevents the outcome StudyBest. This is the pair with the baseline if that is open,
+// else the pair with the next highest open arm.
 func (j *Judgment) Deciding() (p Pair, ok bool) {
 	if len(j.Ranked) == 0 || len(j.Open) == 0 {
 		return Pair{}, false

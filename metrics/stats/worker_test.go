@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// One node each joined late, is away and has left, beside a node of the coordinator.
+// The run has a node of the coordinator, a late joiner, one that is away, and one that has left.
 func TestStatusOfASharedRun(t *testing.T) {
 	s := store.Snapshot{
 		Run: store.Run{Run: "r", Experiment: "e", State: store.RunRunning, Rounds: 20, Nodes: 1, Started: 100},

@@ -56,8 +56,8 @@ func roundsOnly(run string, nodes, node, round int) []event.Event {
 }
 
 // BenchmarkRecord measures the writer's rate from Record to the end of the last commit, in events/s. "ratio" compares
-// its time with that of writing the same events to the same tables by plain prepared statements, in transactions of the
-// same size, without lookups and waiting.
+// its time with a baseline that writes the same events to the same tables. The baseline uses plain prepared statements
+// in transactions of the same size, and neither looks up rows nor waits.
 func BenchmarkRecord(b *testing.B) {
 	for _, c := range []struct {
 		name   string

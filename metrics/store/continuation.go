@@ -13,9 +13,9 @@ func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*R
 	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' IS NULL", experiment, seed)
 }
 
-// FindImported returns the newest run of an experiment with that seed and number of rounds that was imported from
-// another home of this program and is done, or nil. Runs of another length do not count, because an imported run cannot
-// be resumed here.
+// FindImported returns the newest finished run of an experiment with that seed and number of rounds, imported from
+// another home of this program, or nil. Runs of another length do not count, because an imported run cannot be resumed
+// here.
 func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64, rounds int) (*Run, error) {
 	return r.newest(ctx, "experiment = ? AND seed = ? AND rounds = ? AND versions ->> '"+importedKey+"' = ? AND state = ?",
 		experiment, seed, rounds, FormatSwarm, RunDone)

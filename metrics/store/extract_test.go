@@ -266,7 +266,7 @@ func vacuumInto(t *testing.T, from, to string) {
 	require.NoError(t, db.Close())
 }
 
-// packed compresses a file and writes the result beside it.
+// packed compresses a file and writes the result next to it.
 func packed(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -197,7 +197,7 @@ func appendValue(to []byte, value any) []byte {
 	return fmt.Appendf(to, "%T %q\n", value, fmt.Sprint(value))
 }
 
-// freeText lists the columns with text for people. It may have any length and is shown as it is.
+// freeText lists the columns with text for display. Such text may have any length.
 var freeText = map[string]bool{
 	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
 	"evals.non_finite": true, "runs.model": true,

@@ -11,11 +11,11 @@ const maxRows = 8
 
 // insertion writes rows of one node's round into a table whose first columns are run, round and node.
 type insertion struct {
-	columns    int      // beside the first three
+	columns    int      // without the first three
 	statements []string // for 1 to maxRows rows: ?1 to ?3 are the shared columns, the others follow row by row
 }
 
-// newInsertion builds the statements from the text before VALUES, the number of columns beside the first three, and the
+// newInsertion builds the statements from the text before VALUES, the number of columns after the first three, and the
 // text after the rows.
 func newInsertion(head string, columns int, tail string) insertion {
 	i := insertion{columns: columns}

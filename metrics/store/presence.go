@@ -2,8 +2,8 @@ package store
 
 import "github.com/sapo-swarm/swarm/metrics/event"
 
-// There reports whether the swarm counts on the node: it has not given up. Another host's node must also not be away,
-// have left or have stopped.
+// There reports whether the swarm counts on the node: it has not given up. Another host's node must also be present:
+// not away, not left and not stopped.
 func (n Node) There() bool {
 	return n.State != event.StateGivenUp && n.Absent == "" && (n.Worker == "" || n.State != event.StateStopped)
 }

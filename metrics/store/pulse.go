@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pulse tracks the attempts that this process has started. The duration of an attempt comes from a monotonic clock, and
-// is added to the start time, as for the times of its events.
+// pulse tracks the attempts that this process has started. The current time of an attempt is its start plus the elapsed
+// time of a monotonic clock. Events of the attempt should use the same time.
 type pulse struct {
 	elapsed func() time.Duration // since a fixed moment
 	mu      sync.Mutex

@@ -1,7 +1,7 @@
 // Package store keeps all measurements in one SQLite file. It owns the schema and migrations, the single writer, and
-// the queries of all readers. It accepts events (metrics/event) and run descriptions, and returns rows. It computes no
-// statistics beyond the sums that it maintains, uses no configuration types, and must not import any other package of
-// this module except the leaves in internal.
+// the queries of all readers. It accepts events (metrics/event) and run descriptions, and returns rows. It maintains
+// sums and computes no other statistics. It uses no configuration types, and must import no package of this module
+// except metrics/event, its own subpackages and the leaves in internal.
 //
 // A Store writes. Several processes may open a Store on the same file; each transaction is immediate and waits for the
 // others. A Reader never writes, and any number of Readers may be open on the same host at the same time.
@@ -28,7 +28,7 @@ import (
 type Options struct {
 	MaxBatch       int           // events per transaction, default 1000
 	MaxDelay       time.Duration // an event waits at most this long for its transaction, default 0.5 s
-	Queue          int           // queued events before Record blocks, default 16384 (some 10 MB): many minutes of a swarm of 32
+	Queue          int           // queued events before Record blocks, default 16384 (some 10 MB): enough for many minutes of a swarm of 32 nodes
 	BusyTimeout    time.Duration // how long a write waits for another process's write before it fails, default 10 s
 	RetryDelay     time.Duration // first pause after a failed write, doubled up to 30 s; default 0.5 s
 	RetryFor       time.Duration // how long failed writes are retried, default 10 min
@@ -36,9 +36,9 @@ type Options struct {
 	SeenInterval   time.Duration // interval of heartbeats of running attempts and of checks of the write-ahead log, default 5 s
 	WALLimit       int64         // size of the write-ahead log, in bytes, above which it is checkpointed, default 16 MiB
 
-	// Warn receives problems that a run survives: an unsuitable file system, the first of a series of failed writes, a
-	// *Recovered for the first write that succeeds after them, and rejected events. Open and the writer's goroutine
-	// call it. It must not block, and may be nil.
+	// Warn receives problems that a run survives: a file system that may be unsuitable, the first of a series of failed
+	// writes, a *Recovered for the first write that succeeds after them, and rejected events. Open and the writer's
+	// goroutine call it. It must not block, and may be nil.
 	Warn func(error)
 
 	elapsed func() time.Duration // since a fixed moment; nil: this machine's monotonic clock
@@ -196,7 +196,7 @@ func (s *Store) prepare(ctx context.Context) error {
 func (s *Store) Path() string { return s.path }
 
 // Failed is closed when the writer has given up. Nothing is recorded afterwards, and Err returns the reason. A run
-// should then stop in order.
+// should then shut down gracefully.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Err returns the error of the newest write, or nil if it succeeded. While it is not nil, the writer is retrying or has

@@ -14,7 +14,7 @@ import (
 // Values of Node.Absent.
 const (
 	AbsentAway = "away" // silent for a while, or too far behind: the swarm does not wait for it, and it may return
-	AbsentLeft = "left" // it does not return by itself: it left in order, or its worker was revoked or banned
+	AbsentLeft = "left" // it does not return by itself: it left gracefully, or its worker was revoked or banned
 )
 
 // Worker is the last known state of another host that takes part in a run.

@@ -29,7 +29,7 @@ type Config struct {
 	Page string // URL of the run's dashboard; empty: none
 	Join string // instruction for joining, shown until a worker joins; empty: joining is not possible
 
-	// Interrupt requests an orderly stop on the first ctrl+c, or on q followed by s. It requests an immediate stop,
+	// Interrupt requests a graceful stop on the first ctrl+c, or on q followed by s. It requests an immediate stop,
 	// with now set, on the second ctrl+c. It must not block. If it is nil, q and ctrl+c leave the view and the run
 	// continues.
 	Interrupt func(now bool)

@@ -82,7 +82,7 @@ func jobFacts(j stats.Job) []string {
 	return facts
 }
 
-// savings lists the memory-saving steps beside a smaller batch.
+// savings lists the memory-saving steps other than a smaller batch.
 func savings(a stats.JobAttempt) string {
 	var steps []string
 	if a.GradientCheckpointing {

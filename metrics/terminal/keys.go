@@ -66,7 +66,7 @@ func (m *model) back() {
 	}
 }
 
-// interrupt handles ctrl+c. A view that does not control the run is closed. Otherwise the run stops in order, and
+// interrupt handles ctrl+c. A view that does not control the run is closed. Otherwise the run shuts down gracefully, or
 // immediately after a second ctrl+c.
 func (m *model) interrupt() tea.Cmd {
 	m.asking = false

@@ -66,7 +66,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 	return out
 }
 
-// heldOut describes the newest held-out reward beside the first one. It is empty without evaluations.
+// heldOut describes the newest held-out reward and the first one. It is empty without evaluations.
 func heldOut(rewards []HeldOut) string {
 	tell := func(h HeldOut) string {
 		if h.Round == 0 {

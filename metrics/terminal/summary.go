@@ -115,8 +115,7 @@ func summaryColumns(shared bool) []column {
 	return columns
 }
 
-// heldOutReward describes the newest evaluation beside the first of the same questions. It is empty without
-// evaluations.
+// heldOutReward describes the newest evaluation and the first of the same questions. It is empty without evaluations.
 func heldOutReward(x stats.Status) string {
 	if x.EvalReward == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// caveat words a note of a comparison.
+// caveat returns the text of a note of a comparison.
 func caveat(x stats.Caveat) string {
 	switch x := x.(type) {
 	case stats.NoBaseline:

@@ -34,7 +34,7 @@ func Comparison(c *stats.Comparison) {
 	}
 }
 
-// verdict words a pair's outcome, or the reason why there is none.
+// verdict describes a pair's outcome, or the reason why there is none.
 func verdict(p stats.Pair) string {
 	switch p.Reason.Kind {
 	case stats.ReasonDecided:
@@ -66,7 +66,7 @@ func fewSeeds(p stats.Pair) string {
 	return fmt.Sprintf("undecided: %s%s, at least %d more needed", who, units.Plural(n, "seed"), stats.EnoughSeeds-n)
 }
 
-// chance words an undecided p-value and how many more seeds would decide the pair.
+// chance describes an undecided p-value and the number of seeds that would decide the pair.
 func chance(p stats.Pair) string {
 	text, tests := fmt.Sprintf("undecided: p = %.2g", *p.PValue), p.Reason.Tests
 	if tests > 1 && stats.Significant(*p.PValue) {
@@ -95,7 +95,7 @@ func Over(p stats.Pair) string {
 	return fmt.Sprintf("over rounds 1-%d", rounds)
 }
 
-// Measure words a measure.
+// Measure returns the display name of a measure.
 func Measure(measure string) string {
 	switch measure {
 	case stats.MeasureEval:

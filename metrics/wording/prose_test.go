@@ -27,8 +27,8 @@ func TestACrashedRunSaysThatNobodyRecordedWhy(t *testing.T) {
 // sentence matches four consecutive words.
 var sentence = regexp.MustCompile(`(?:[A-Za-z']{2,}[,:]? ){3}[A-Za-z']{2,}`)
 
-// TestStatsHasNoProse checks that metrics/stats contains no sentences: metrics/wording words its results. Errors and
-// panics address programmers and are exempt.
+// TestStatsHasNoProse checks that metrics/stats contains no sentences: metrics/wording has the texts of its results.
+// Errors and panics address programmers and are exempt.
 func TestStatsHasNoProse(t *testing.T) {
 	files, err := filepath.Glob("../stats/*.go")
 	require.NoError(t, err)

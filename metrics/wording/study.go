@@ -29,7 +29,7 @@ func study(s *stats.Study) {
 	s.Verdict = s.Lines[0]
 }
 
-// judgment words a study's comparison by the measure that decides.
+// judgment describes a study's comparison by the measure that decides.
 type judgment struct{ *stats.Judgment }
 
 // lines returns the verdict and its evidence.
@@ -112,7 +112,7 @@ func (j judgment) lead() string {
 		j.label(best.Experiment), value, j.label(base.Experiment), j.why())
 }
 
-// above words by how much the best arm exceeds another: ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
+// above describes by how much the best arm exceeds another: ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
 func (j judgment) above(best, other stats.Row, role string) string {
 	by := "above"
 	if change := stats.Improvement(*best.Value, *other.Value); units.Finite(change) {
@@ -121,7 +121,7 @@ func (j judgment) above(best, other stats.Row, role string) string {
 	return fmt.Sprintf(", %s %s %s (%s)", by, role, j.label(other.Experiment), figure(other.Value))
 }
 
-// why words why the highest arm is not proven best.
+// why explains why the highest arm is not proven best.
 func (j judgment) why() string {
 	p, _ := j.Deciding()
 	if p.SeedsA > 0 && p.SeedsB > 0 {
@@ -135,7 +135,7 @@ func (j judgment) why() string {
 	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, stats.EnoughSeeds)
 }
 
-// gainLine words the evidence for an arm's gain over another.
+// gainLine describes the evidence for an arm's gain over another.
 func (j judgment) gainLine(role, a, b string) []string {
 	p, ok := j.Pair(a, b)
 	if !ok || p.Difference == nil {
@@ -161,7 +161,7 @@ func (j judgment) gainLine(role, a, b string) []string {
 	return append([]string{text}, j.pairedLine(a, b)...)
 }
 
-// pairedLine words the same gain for pairs of equal seeds.
+// pairedLine describes the same gain for pairs of equal seeds.
 func (j judgment) pairedLine(a, b string) []string {
 	p := stats.Paired(j.Values[a], j.Values[b])
 	if p == nil || p.PValue == nil || p.CILow == nil || p.CIHigh == nil {
@@ -235,7 +235,7 @@ func (j judgment) unvalued() []string {
 	return lines
 }
 
-// unequal words how runs differ in facts that all runs of a study should share. It is empty if they agree.
+// unequal describes how runs differ in facts that all runs of a study should share. It is empty if they agree.
 func unequal(list []stats.Inequality) string {
 	var facts []string
 	for _, x := range list {

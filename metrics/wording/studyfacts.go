@@ -50,7 +50,7 @@ func modelLine(m stats.StudyModel) string {
 	return text + ": " + verdict(m.Pair) + "."
 }
 
-// besideLine words the study's outcome by the measure that does not decide.
+// besideLine describes the study's outcome by the measure that does not decide.
 func besideLine(s stats.Study) []string {
 	b := s.Beside
 	if b == nil || b.Best == "" {
@@ -84,15 +84,15 @@ func besideLine(s stats.Study) []string {
 	return []string{text + "."}
 }
 
-// paperWords words each outcome. A pair that is decided the other way was not reproduced under these settings. That
-// does not contradict the paper, which used another model and learning rate.
+// paperWords has the text of each outcome. A pair that is decided the other way was not reproduced under these
+// settings. That does not contradict the paper, which used another model and learning rate.
 var paperWords = map[string]string{
 	stats.PaperConfirmed:    "confirmed",
 	stats.PaperContradicted: "not reproduced here (decided the other way)",
 	stats.PaperOpen:         "open",
 }
 
-// paperLines words how many pairs of the paper's order a measure confirms.
+// paperLines describes how many pairs of the paper's order a measure confirms.
 func paperLines(p *stats.StudyPaper, measure string) []string {
 	if p == nil {
 		return nil

@@ -15,8 +15,7 @@ const (
 
 	maxWorkers = 1024 // maximum exported workers per run
 
-	// deviceFresh is the maximum age in seconds of a GPU sample that counts as current: a few of the slots in which the
-	// database stores samples.
+	// deviceFresh is the maximum age of a current GPU sample, in seconds: several time slots of the database.
 	deviceFresh = 60
 )
 

@@ -20,10 +20,10 @@ type Permutation struct {
 	Error        float64 // standard error of P; 0 if the test is exact
 }
 
-// PermutationTest returns the probability of a difference of means at least as large as that of a and b if the values
-// are assigned to the two sides at random. It enumerates all arrangements if there are few. Otherwise it draws random
-// arrangements with a fixed seed and counts the observed one (Phipson and Smyth 2010). The order of values and sides
-// does not matter. P is NaN if a or b has fewer than two values.
+// PermutationTest returns the p-value of the difference of means of a and b: the probability of a difference at least
+// as large if values are assigned to the two sides at random. It enumerates all arrangements if there are few.
+// Otherwise it draws random arrangements with a fixed seed and counts the observed one (Phipson and Smyth 2010). The
+// order of values and sides does not matter. P is NaN if a or b has fewer than two values.
 func PermutationTest(a, b []float64) Permutation {
 	if len(a) < 2 || len(b) < 2 {
 		return Permutation{P: math.NaN()}

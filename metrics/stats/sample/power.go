@@ -33,7 +33,7 @@ func Power(noncentrality, freedom, level float64) float64 {
 	return quad.Fixed(beyond, max(0, 1-width), 1+width, points, nil, 0)
 }
 
-// SeedsNeeded returns the fewest seeds per side for which Welch's test at a level has a power of 0.8, assuming the
+// SeedsNeeded returns the fewest seeds per side for which Welch's test at a level has a power of 0.8. It assumes the
 // means and variances of a and b. ok is false if a side has fewer than two values, no value varies, the means are
 // equal, or more than 1000 seeds would be needed.
 func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {

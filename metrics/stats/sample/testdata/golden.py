@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes golden.json: what SciPy makes of samples on which metrics/stats is tested. Run by hand: /usr/bin/python3 golden.py"""
+"""Writes golden.json: SciPy's results for the samples of the tests of metrics/stats/sample. Run manually: /usr/bin/python3 golden.py"""
 import json
 import math
 import pathlib
@@ -8,7 +8,8 @@ import numpy as np
 import scipy
 from scipy import stats
 
-# Welch's examples as Wikipedia has them ("Welch's t-test", examples 1 and 2), Fisher's "Student's sleep data", and rewards as swarms give them.
+# Welch's examples from Wikipedia ("Welch's t-test", examples 1 and 2), Fisher's "Student's sleep data", and rewards
+# in the style of swarms.
 SAMPLES = {
     "wikipedia 1": (
         [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4],
@@ -59,7 +60,7 @@ def power(noncentrality, freedom, level):
 
 
 def pooled_power(difference, n):
-    """Of a test of two groups of n, both of standard deviation 1."""
+    """Power of a test of two groups of n values, both with standard deviation 1."""
     return power(difference * math.sqrt(n / 2), 2 * n - 2, 0.05)
 
 
@@ -70,7 +71,8 @@ golden = {
         {"noncentrality": d, "freedom": f, "level": level, "power": power(d, f, level)}
         for d in (0.5, 1.5, 2.8, 4.0) for f in (1.5, 2, 4, 10, 63.7) for level in (0.05, 0.05 / 3)
     ],
-    # The fewest a side for a chance of 0.8, of two groups of standard deviation 1: Cohen (1988), table 2.4.1, has 26 for d = 0.8 and 64 for 0.5.
+    # Fewest values per side for a power of 0.8, for two groups with standard deviation 1. Cohen (1988), table 2.4.1,
+    # has 26 for d = 0.8 and 64 for d = 0.5.
     "seeds": [{"difference": d, "n": next(n for n in range(2, 2000) if pooled_power(d, n) >= 0.8)} for d in (0.5, 0.8, 1.5, 3.0)],
 }
 path = pathlib.Path(__file__).with_name("golden.json")
