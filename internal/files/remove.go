@@ -47,7 +47,7 @@ func Aside(root *os.Root) ([]string, error) {
 	return aside, err
 }
 
-// EmptyAside removes whatever an interrupted Remove left in root.
+// EmptyAside removes what an interrupted Remove left in root.
 func EmptyAside(root *os.Root) error {
 	names, err := Aside(root)
 	for _, name := range names {

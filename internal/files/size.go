@@ -16,7 +16,7 @@ type Budget struct {
 	Until   time.Time // when to stop
 }
 
-// spend takes one entry from the budget and reports whether the budget allowed it.
+// spend uses up one entry of the budget and reports whether the budget allowed it.
 func (b *Budget) spend() bool {
 	b.Entries--
 	return b.Entries >= 0 && time.Now().Before(b.Until)

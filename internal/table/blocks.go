@@ -9,8 +9,8 @@ import (
 
 const (
 	blockIndent = 2
-	// widestKey is the width of the longest key that takes part in the alignment of values. The value of a longer
-	// key goes on its own line.
+	// widestKey is the width of the longest key that values are aligned to. The value of a longer key goes on its
+	// own line.
 	widestKey = 20
 )
 

@@ -13,9 +13,9 @@ const widestHang = 0.5
 var units = map[string]bool{"%": true, "B": true, "kB": true, "MB": true, "GB": true, "MiB": true, "GiB": true, "s": true, "h": true, "min": true, "W": true, "kWh": true, "°C": true}
 
 // Wrap breaks a line at spaces into lines of at most width cells; 0: no limit. It indents continuation lines to
-// where the text of the first line starts: after leading spaces, after "- ", "1. " or "[1] ", or after a key and
-// the two or more spaces behind it. A number stays with its unit. Wrap does not break a word that is wider than the
-// line, such as a path, so that users can copy it.
+// where the text of the first line starts. That is after leading spaces, after a list mark ("- ", "1. ", "[1] "),
+// or after a key and at least two spaces. A number stays with its unit. Wrap does not break a word that is wider
+// than the line, such as a path, so that users can copy it.
 func Wrap(line string, width int) []string {
 	line = strings.TrimRight(line, " ")
 	if width <= 0 || ansi.StringWidth(line) <= width {

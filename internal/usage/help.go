@@ -52,7 +52,7 @@ func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 	})
 }
 
-// paragraphs joins the lines of each paragraph, so that the terminal's width can break them anew. Indented lines
+// paragraphs joins the lines of each paragraph, so that they can be wrapped to the terminal's width. Indented lines
 // and headings stay as they are.
 func paragraphs(text string) string {
 	var out []string

@@ -104,7 +104,7 @@ func Start(args []string, environ ...string) (*Announcement, error) {
 	cmd := exec.Command(exe, args...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(append(os.Environ(), environ...), detachedEnv+"=1")
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write} // the first extra file is announceFD
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write} // becomes announceFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -63,7 +63,7 @@ func flagIn(w *typedWord, flags *pflag.FlagSet) (name string, takes bool) {
 		f := flags.Lookup(name)
 		return name, f != nil && f.NoOptDefVal == ""
 	}
-	// -vo json, -ojson: the first letter whose flag needs a value takes the rest of the word.
+	// -vo json, -ojson: the rest of the word is the value of the first flag that needs one.
 	for i, letter := range w.text[1:] {
 		f := flags.ShorthandLookup(string(letter))
 		if f == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// keepHost logs the engine host of a run, and records its process in the run's folder, so that a later process can
-// end it if this coordinator is killed. The returned function ends the watch and removes the record.
+// keepHost logs the engine host of a run and records its process in the run's folder. If this coordinator is
+// killed, a later process can end the engine host. The returned function ends the watch and removes the record.
 func keepHost(ctx context.Context, python *policy.Interpreter, dir string, logger *slog.Logger) func() {
 	host, err := python.Host()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node's name that leads out of its run's folder creates nothing there, whoever chose the name. A link in place
-// of the folder is not followed.
+// A node's name that leads out of its run's folder creates nothing there, regardless of who chose the name. A link
+// in place of the folder is not followed.
 func TestNodeFoldersStayInTheRun(t *testing.T) {
 	home := t.TempDir()
 	dir, outside := filepath.Join(home, "runs", "e-1"), filepath.Join(home, "outside")

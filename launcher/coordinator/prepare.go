@@ -270,7 +270,7 @@ func (c *Run) openTransport(ctx context.Context) (err error) {
 }
 
 // name chooses a new run's name and creates its folder. It returns the time of the experiment's last event, in Unix
-// seconds: the new run must be newer, whatever the host's clock says.
+// seconds: the new run must be newer, even if the host's clock was set back.
 func (c *Run) name(ctx context.Context) (last float64, err error) {
 	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.Config.Experiment}})
 	if err != nil {

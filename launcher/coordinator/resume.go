@@ -35,7 +35,7 @@ type Resume struct {
 	Fresh bool
 	Only  string // name of the run to continue, even if others are newer; empty: the newest
 	Sweep bool   // for a sweep: if this home has no such run, an imported finished run counts
-	Busy  bool   // for a sweep: continue the decision even if another process runs the experiment
+	Busy  bool   // for a sweep: decide even if another process is running the experiment
 
 	asked bool
 	Run   *store.Run // set by Take; nil: start a new run
@@ -212,9 +212,8 @@ func (r *Resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 	return last, r.fewer(snapshot.Nodes, rounds)
 }
 
-// done returns how many rounds a node has done. It counts the rounds in the database. If there may be more than
-// rounds, it also counts those that the node's journal would restore although the coordinator died before it
-// recorded them.
+// done returns how many rounds a node has done. It counts the rounds in the database. Above rounds, it also counts
+// those in the node's journal that a killed coordinator had not recorded, because they would be replayed.
 func (r *Resume) done(n store.Node, rounds int) int {
 	done := n.LastRound + 1
 	for round, err := range journal.Rounds(filepath.Join(r.Dir(), n.Node), max(done, rounds)) {

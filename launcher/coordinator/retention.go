@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	returnRounds = 64               // maximum rounds kept for a returning node of a worker: the maximum age of external rollouts
+	returnRounds = 64               // kept at most for a returning worker's node: the maximum age of external rollouts
 	strayRounds  = 2 * returnRounds // distance to the median of the workers' nodes from which a node no longer counts
 )
 

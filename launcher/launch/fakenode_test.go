@@ -50,7 +50,7 @@ type fakeNode struct {
 	stop     chan struct{}
 	lastID   int64
 	behaving string
-	attempt  int // 0 in a node's first process, 1 in its second; set only for behaviours that depend on it
+	attempt  int // 0 in a node's first process, 1 in its second; set only for behaviors that depend on it
 }
 
 func serveFakeNode() {
@@ -226,7 +226,7 @@ func (n *fakeNode) live() int {
 	return 0
 }
 
-// liveInMemory has the behaviours about memory and the GPU. done means that the process has ended.
+// liveInMemory has the behaviors about memory and the GPU. done means that the process has ended.
 func (n *fakeNode) liveInMemory() (code int, done bool) {
 	var attempts, cycles int
 	switch {
@@ -312,7 +312,7 @@ func (n *fakeNode) engine() int {
 	return cmd.Process.Pid
 }
 
-// liveHard has the behaviours of nodes with repeated failures. done means that the process has ended.
+// liveHard has the behaviors of nodes with repeated failures. done means that the process has ended.
 func (n *fakeNode) liveHard() (code int, done bool) {
 	var attempts int
 	tell := func(round int, replayed bool) {

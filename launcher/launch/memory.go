@@ -25,7 +25,7 @@ func newMemoryDeaths(crowded supervise.Policy) *memoryDeaths {
 // returns how long to wait for that memory. It returns false if a restart would be useless.
 func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	if l.crowdedOut() {
-		return m.crowded.Add(l.healthy, 0) // completed rounds do not free the neighbour's memory
+		return m.crowded.Add(l.healthy, 0) // completed rounds do not free the other process's memory
 	}
 	if l.rounds > 0 {
 		m.inARow = 0

@@ -18,9 +18,9 @@ const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL for a process 
 
 // Run runs every node of spec until all of them are done, given up or stopped. It leaves no process behind.
 //
-// sink gets each event with its run and node set: the nodes' own events, and spawn, exit, restart, giveup, the
-// queued state, warnings, and the memory_step of a node that leaves its GPU. Calls of sink are never concurrent and
-// must not block for long, because the nodes wait for them.
+// sink gets each event with its run and node set. These are the nodes' own events, and those of the launcher:
+// spawn, exit, restart, giveup, the queued state, warnings, and the memory_step of a node that leaves its GPU.
+// Calls of sink are never concurrent and must not block for long, because the nodes wait for them.
 //
 // When ctx ends, Run stops all nodes in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by
 // spec.Stop. Closing spec.Now cuts that short. The error then wraps the context's cause. If nodes were given up, it

@@ -33,7 +33,7 @@ type swarmTest struct {
 	on   func(event.Event) // called for each event, if set
 }
 
-// newSwarmTest plans n nodes with one behaviour, or with several as node_0=...;node_1=... .
+// newSwarmTest plans n nodes with one behavior, or with several as node_0=...;node_1=... .
 func newSwarmTest(t *testing.T, n int, behaviour string) *swarmTest {
 	t.Helper()
 	id := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
@@ -476,7 +476,7 @@ func TestKilledLaunchersEnginesAreSwept(t *testing.T) {
 	eventually(t, "the engines are gone", func() bool { return len(strays(t, id)) == 0 })
 }
 
-// A launcher that was suspended for a while must not take its nodes for silent.
+// A launcher that was suspended for a while must not treat its nodes as silent.
 func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 	launcher, id, said := otherLauncher(t, t.TempDir(), "holds a lease and beats")
 	nodes := strays(t, id)

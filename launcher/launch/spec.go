@@ -21,8 +21,8 @@ import (
 // deviceCPU is protocol.Start.Device for a node without a GPU.
 const deviceCPU = "cpu"
 
-// graceShared is a shorter grace that makes up for the time a Sharer may take before a kill, so that a stop takes
-// no longer with one.
+// graceShared is a shorter grace that makes up for the time a Sharer may take before a kill, so that a stop with a
+// Sharer is as short as one without.
 const graceShared = 14 * time.Second
 
 // ErrLost reports that some nodes were given up (exit code 4). Errors that wrap it are *LostError.
@@ -49,7 +49,7 @@ type Spec struct {
 	LeaseLimit   time.Duration    // warn about a lease held longer while others wait; default 15 min
 	StopLimit    time.Duration    // suspension (SIGSTOP) of a node before it is continued; 0: supervise's default
 	Stop         supervise.Ladder // by default at most 22 s in total, also with a Sharer
-	CPUFallback  bool             // a node that does not fit on its GPU continues on the CPU instead of leaving the swarm
+	CPUFallback  bool             // move a node that does not fit on its GPU to the CPU instead of giving it up
 
 	// Others returns the swarm's nodes on other hosts, and a channel that is closed when they change. For this
 	// host's own nodes in the list, only Absent and Ahead count. nil: no other hosts.
@@ -72,9 +72,9 @@ type Sharer interface {
 	// client cannot change, so with a Sharer a grown budget takes effect at the node's next start.
 	ClientEnv(index int, budget int64) []string
 
-	// BeforeKill is called before the first signal that may end a node within a kernel. pids are a node's process
-	// and all its descendants, some of which are clients. The service must detach these and ignore unknown pids.
-	// BeforeKill must return within supervise.AnnounceLimit.
+	// BeforeKill is called before the first signal that may end a node during a GPU kernel. pids are a node's
+	// process and all its descendants, some of which are clients. The service must detach these and ignore unknown
+	// pids. BeforeKill must return within supervise.AnnounceLimit.
 	BeforeKill(pids []int)
 }
 

@@ -141,7 +141,7 @@ func TestReplayIsNoStallAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A node that makes progress is restarted, whatever kills it.
+// A node that makes progress is always restarted.
 func TestNodeThatGetsOnIsNotGivenUp(t *testing.T) {
 	st := newSwarmTest(t, 1, "gets a round done in each of 40 attempts")
 	st.spec.Restarts.MaxRestarts = 1
@@ -280,7 +280,7 @@ func TestStopFitsASpotNotice(t *testing.T) {
 	}
 }
 
-// slowSharer takes the maximum time.
+// slowSharer uses the maximum time.
 type slowSharer struct{ fakeSharer }
 
 func (s *slowSharer) BeforeKill(pids []int) {

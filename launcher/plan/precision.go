@@ -8,7 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// Major compute capabilities. GPUs from Volta on have units for fp16, and those from Ampere on also for TF32.
+// volta and ampere are major compute capabilities. GPUs from Volta on have units for fp16, and those from Ampere on
+// also for TF32.
 const volta, ampere = 7, 8
 
 // decidePrecision turns precision auto into fp16 if every GPU is Volta or Turing, such as a T4. Otherwise it keeps

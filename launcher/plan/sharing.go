@@ -6,7 +6,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// auto tells which keys for the use of external rollouts were auto. A run records the resolved values.
+// auto records which keys for the use of external rollouts were auto. A run records the resolved values.
 type auto struct{ correction, filter bool }
 
 // decideSharing resolves auto for a new run. hosts means that other hosts may join.

@@ -18,7 +18,7 @@ type Turn struct{ file *os.File }
 
 var errTurnTaken = errors.New("another process is filling GPUs")
 
-// TakeTurn takes the turn, or returns errTurnTaken.
+// TakeTurn acquires the turn, or returns errTurnTaken.
 func TakeTurn() (*Turn, error) {
 	path := filepath.Join(os.TempDir(), "swarm-gpu-"+strconv.Itoa(os.Getuid())+".lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)

@@ -9,7 +9,7 @@ import (
 const (
 	pollEvery = 200 * time.Millisecond // between checks of growing logs
 	pollLog   = time.Millisecond       // added per log, so that a thousand logs cost no more CPU than two hundred
-	askEvery  = time.Second            // between checks of whether the run goes on
+	askEvery  = time.Second            // between checks of whether the run has ended
 )
 
 // Merge merges the logs of a run by time. A line without a time stays after the line before it. Run can be called

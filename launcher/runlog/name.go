@@ -1,6 +1,6 @@
 // Package runlog reads the logs of one run, even while they are written: each node's and the coordinator's, merged
 // by time. It handles rotation, truncation and files that appear late. It needs the run's folder and writes
-// nothing. The caller knows whether the run goes on and how to print lines.
+// nothing. The caller decides whether the run is over and how to print lines.
 package runlog
 
 import (

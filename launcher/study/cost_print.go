@@ -67,7 +67,7 @@ func deviceOf(x Cost) string {
 	return strings.Join(names, ", ")
 }
 
-// inAll returns the total with its origin, so that the number never stands alone.
+// inAll returns the total together with its origin.
 func inAll(x Cost) string {
 	if x.Seconds == nil {
 		return "in all    not known: do ten rounds of one of these first (swarm up --config 8loc0ext --rounds 10, with the same model), then ask again"

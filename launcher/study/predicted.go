@@ -13,7 +13,7 @@ import (
 )
 
 // profiledRate returns the rate from a swarm profile. The profile is of one node alone, with sequences of maximum
-// length, so the nodes of a GPU are assumed to take turns.
+// length, so nodes on the same GPU are assumed to take turns.
 func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if p.Plan.Device == fit.DeviceCUDA && len(p.Host.GPUs) == 0 {
 		return nil, nil // a hypothetical GPU

@@ -102,8 +102,8 @@ func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	return best, nil
 }
 
-// sameRate reports whether runs of b take as long as those of a for the same number of sequences. It is false for
-// an adaptive a: its rounds did other work than its configuration says.
+// sameRate reports whether runs of b take as long as those of a for the same number of sequences. It is false if a
+// has several models, or is adaptive, because its rounds then did other work than its configuration says.
 func sameRate(a, b configs.Config) bool {
 	of := func(c configs.Config) any {
 		return [...]any{

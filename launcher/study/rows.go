@@ -135,7 +135,7 @@ func similarPace(item *Item, runs []store.Totals) *float64 {
 	return nil
 }
 
-// workOf returns the settings that determine how long a round takes.
+// workOf returns the settings that determine the duration of a round.
 func workOf(c configs.Config) any {
 	return [...]any{
 		c.Model, c.Models, c.NumTrainSamples, c.NumTransplantTrees, c.Split, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations,

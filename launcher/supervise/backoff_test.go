@@ -85,7 +85,7 @@ func TestBackoffStaysInBounds(t *testing.T) {
 	})
 }
 
-// A process that completes a round per attempt is restarted forever, whatever kills it and however soon.
+// A process that completes a round per attempt is always restarted, however soon it dies.
 func TestProgressIsNeverGivenUpOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{MaxRestarts: rapid.IntRange(1, 10).Draw(t, "restarts")}
@@ -102,7 +102,7 @@ func TestProgressIsNeverGivenUpOn(t *testing.T) {
 	})
 }
 
-// Without progress, the number of restarts in quick succession is bounded, whatever was completed before.
+// Without progress, the number of restarts in quick succession is bounded, even if rounds were completed before.
 func TestFruitlessLivesAreGivenUpOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{MaxRestarts: rapid.IntRange(0, 20).Draw(t, "restarts")}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// variables are those that a service keeps from the environment of its installation, besides SWARM_…: they decide
-// which Python, GPU and models swarm up finds. The list has no secrets such as HF_TOKEN.
+// variables are kept from the environment in which a service is installed, besides SWARM_…. They decide which
+// Python, GPU and models swarm up finds. The list has no secrets such as HF_TOKEN.
 var variables = []string{
 	"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_DATA_HOME", "XDG_CACHE_HOME",
 	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "TMPDIR",

@@ -117,7 +117,7 @@ func pathText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
-// invitationText is a coarse check; swarm join parses the invitation fully. An empty text is valid: the swarm
+// invitationText is a coarse check. swarm join parses the invitation fully. An empty text is valid: the swarm
 // shares a folder.
 func invitationText(text string) bool {
 	if text == "" {

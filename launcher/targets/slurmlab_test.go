@@ -134,8 +134,7 @@ func answer(program string, args ...string) string {
 }
 
 // A real Slurm accepts the job, gives each worker a GPU and runs it. Near the time limit only that task is queued
-// again, and it continues with its home. Preemption takes the machine away, and the worker continues later. scancel
-// ends everything.
+// again, and it continues with its home. After preemption, the worker continues later. scancel ends everything.
 func TestSlurmRunsTheJob(t *testing.T) {
 	slurmLab(t)
 	s := slurmJob(t, "", func(s *Spec) { s.GPUs, s.GPUType, s.Workers = 1, "t4", 1 })

@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// Targets.
+// Values of Spec.Target.
 const (
 	Slurm      = "slurm"
 	Kubernetes = "kubernetes"

@@ -92,8 +92,8 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	return d, nil
 }
 
-// ListenBeside is Listen for a page of a run. It returns nil if no address is set. If another run uses the default
-// port, it takes any free port.
+// ListenBeside is Listen for a page of a run. It returns nil if no address is set. If the default port is in use,
+// it uses any free port.
 func ListenBeside(ctx context.Context, o Options) (*Service, error) {
 	if o.Listen == "" {
 		return nil, nil

@@ -76,7 +76,7 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 // ConnectOptions name the swarm to join and the worker's identity.
 type ConnectOptions struct {
 	Invitation          membership.Invitation // over a network
-	CAFile, Credentials string                // files: the CA of the coordinator's certificate; the credentials of a NATS cluster
+	CAFile, Credentials string                // files: CA of the coordinator's certificate; credentials of a NATS cluster
 
 	Shared, Experiment string // through a folder
 	Compat             bool   // also write files that rl-swarm's nodes read
