@@ -1,4 +1,4 @@
-// Package charset finds out what the terminal's locale can show, converts text to ASCII if necessary, and removes
+// Package charset determines what the terminal's locale can show, converts text to ASCII if necessary, and removes
 // terminal control sequences from untrusted text.
 package charset
 

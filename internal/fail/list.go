@@ -29,8 +29,8 @@ func (e *ListError) lines() []string {
 	return lines
 }
 
-// Parted cuts e's list off text that ends in e.Error(), and returns the list's lines separately. It returns other
-// texts whole.
+// Parted removes e's list from text that ends in e.Error(), and returns the list's lines separately. It returns
+// other texts unchanged.
 func (e *ListError) Parted(text string) (what string, lines []string) {
 	before, found := strings.CutSuffix(text, e.Error())
 	if !found {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Claim is a lock file that names the process that holds it. The kernel releases the lock when the process ends,
-// however it ends. The file stays.
+// Claim is a lock file that names the process that holds it. The kernel releases the lock when the process ends, in
+// whatever way. The file stays.
 type Claim struct{ file *os.File }
 
 // HeldError reports that another process holds a lock file.
@@ -21,8 +21,8 @@ type HeldError struct {
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by process %s", e.Path, e.Holder) }
 
-// ClaimPatience is how long TakeClaim retries. A process that checks whether the lock is held holds it for an
-// instant itself.
+// ClaimPatience is the time for which TakeClaim retries, because a process that only checks the lock also holds it
+// for an instant.
 const ClaimPatience = 200 * time.Millisecond
 
 // TakeClaim locks the file at path until Release. It creates the file and its folder if they are missing. It

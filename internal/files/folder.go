@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// MakeFolder creates the folder dir and its missing parents, and syncs the parents of the folders it creates.
-// Otherwise a power cut could lose a new folder's name and with it everything inside, even if synced. MakeFolder
-// leaves an existing folder alone.
+// MakeFolder creates the folder dir and its missing parents, and syncs the parent of each folder that it creates.
+// Without these syncs, a power cut could lose the new folder's name and all of its content, even content that was
+// synced. MakeFolder leaves an existing folder alone.
 func MakeFolder(dir string, mode os.FileMode) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.IsDir() {

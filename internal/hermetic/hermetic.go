@@ -85,7 +85,7 @@ func configures(name string) bool {
 	return slices.Contains(foreign, name) || strings.HasPrefix(name, "SWARM_") || strings.HasPrefix(name, "HF_")
 }
 
-// keep returns variables that point at what Go and Python find below the user's home by default.
+// keep returns variables for the places below the user's home where Go and Python find their files by default.
 func keep() map[string]string {
 	kept := map[string]string{}
 	if home, err := os.UserHomeDir(); err == nil && os.Getenv("PYTHONUSERBASE") == "" {

@@ -57,8 +57,8 @@ func kilobytes(value []byte) (int64, bool) {
 	return kib << 10, err == nil && kib >= 0 && kib < 1<<50
 }
 
-// ThreadTime returns the processor time that the calling thread has used. Callers that stay on their thread measure
-// the cost of reading with it.
+// ThreadTime returns the processor time that the calling thread has used. A caller that is locked to its thread
+// measures the cost of reading with it.
 func ThreadTime() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {

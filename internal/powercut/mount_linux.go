@@ -26,7 +26,7 @@ const mountPoint = "SWARM_POWERCUT_MOUNT"
 const serverPatience = time.Minute
 
 // Serve serves a file system until stdin closes, and exits, in a process that Mount has started. In any other
-// process it returns at once. A TestMain whose package calls Mount starts with it.
+// process it returns at once. If a package calls Mount, its TestMain starts with Serve.
 func Serve() {
 	dir := os.Getenv(mountPoint)
 	if dir == "" {

@@ -13,7 +13,7 @@ type Trial struct {
 	At        []int  // numbers of changes after which to cut
 	Random    int    // number of cuts at random places
 	Seed      uint64 // for the random places and the changes kept
-	Journaled bool   // try only file systems with a journal, for programs of others that do not sync folders
+	Journaled bool   // try only file systems with a journal; for third-party programs that do not sync folders
 }
 
 // Try cuts the power at many places and calls check with a temporary folder of what survives. Every second cut
@@ -48,7 +48,7 @@ func (l Log) Try(t *testing.T, trial Trial, check func(t *testing.T, changes int
 	}
 }
 
-// Promise is a value that a program had confirmed as durable after the given number of changes.
+// Promise is a value that a program had reported as durable after the given number of changes.
 type Promise struct {
 	Changes int
 	Value   int

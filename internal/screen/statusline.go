@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// StatusLine reports progress of long work. On a terminal it rewrites one line. Elsewhere it prints a line at most
-// every so often.
+// StatusLine reports progress of long work. On a terminal it rewrites one line. Elsewhere it prints a new line at
+// most once per interval.
 type StatusLine struct {
 	out     io.Writer
 	inPlace bool

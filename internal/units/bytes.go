@@ -36,8 +36,8 @@ func BytesIn(n int64, unit string) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/GiB)
 }
 
-// BytesMeasured is Bytes for a measurement in a narrow column. It returns – for a value that is not positive, which
-// was not measured. From 100 GB on it omits decimals.
+// BytesMeasured is Bytes for a measurement in a narrow column. It returns – if n is 0 or negative, which means not
+// measured. From 100 GB on it omits decimals.
 func BytesMeasured(n int64) string {
 	switch {
 	case n <= 0:

@@ -4,7 +4,7 @@ package units
 const maxName = 60
 
 // Nearest returns the name in known that the user probably meant. It returns "" if name is known, if no known name
-// is close, and if several are equally close. The bound is one edit for names up to 3 bytes, two up to 8, and a
+// is close, or if several are equally close. The bound is one edit for names up to 3 bytes, two up to 8, and a
 // third of the length beyond. Upper and lower case count as equal, and so do - and _.
 func Nearest(name string, known []string) string {
 	return NearestWithin(name, known, func(string) int {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// GB and GiB are in bytes.
+// Number of bytes in a GB and in a GiB.
 const (
 	GB  = 1e9
 	GiB = 1 << 30
@@ -17,7 +17,7 @@ const (
 const SizeForms = "a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096"
 
 const (
-	maxBare   = 4096 // largest number without a unit that means GB: nvidia-smi's MiB are larger
+	maxBare   = 4096 // larger numbers need a unit, because nvidia-smi's MiB are larger
 	leastSize = 1e6  // bytes; a smaller number needs a unit
 	mostSize  = 1e15 // bytes
 )

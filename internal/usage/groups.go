@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manyFlags is the maximum number of own flags that a command's help lists without groups. Above it, help shows
-// groups, and some of them only with --help-all.
+// manyFlags is the number of own flags above which a command's help shows groups, and some of them only with
+// --help-all.
 const manyFlags = 15
 
 // helpAllFlag is the flag that shows help with every flag.

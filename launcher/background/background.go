@@ -88,9 +88,9 @@ func (c *Console) Announce(a Announcement) error {
 }
 
 // Start runs this command again in a session of its own and waits for its announcement. Until then the copy writes
-// to this process's output, and Start passes signals on to it. If the copy ends first, the announcement is nil and
-// the error holds its exit code, or is nil. args are the command's arguments without secrets, because others can
-// read them. environ is added to the copy's environment.
+// to this process's output, and Start passes signals on to it. If the copy ends first, the announcement is nil, and
+// the error has the copy's exit code if that is not 0. args are the command's arguments without secrets, because
+// others can read them. environ is added to the copy's environment.
 func Start(args []string, environ ...string) (*Announcement, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -121,8 +121,8 @@ func Start(args []string, environ ...string) (*Announcement, error) {
 	return nil, endedEarly(cmd.Wait())
 }
 
-// awaitAnnouncement reads the announcement, or nil if the process ends without one. It passes signals on meanwhile.
-// stopped reports whether it passed any.
+// awaitAnnouncement reads the announcement, or returns nil if the process ends without one. It passes signals on to
+// the process meanwhile. stopped reports whether there were any.
 func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Process) (a *Announcement, stopped bool) {
 	told := make(chan *Announcement, 1)
 	go func() {
@@ -161,8 +161,8 @@ func endedEarly(err error) error {
 	return fail.Exit(exit.ExitCode())
 }
 
-// Write prints what runs in the background, and how to watch it, read its log and stop it. program is how this user
-// types the program's name.
+// Write prints what runs in the background, and how to watch it, read its log and stop it. program is the program's
+// name as this user types it.
 func (a *Announcement) Write(out io.Writer, program string) error {
 	var b strings.Builder
 	name, watch := a.Run, "attach "

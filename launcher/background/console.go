@@ -49,8 +49,8 @@ func (c *Console) Streams(stdout, stderr io.Writer) (out, err io.Writer) {
 	return stream{c, stdout}, stream{c, stderr}
 }
 
-// Terminal implements plainlog.Writer. It reports whether a terminal shows the output, which ends when the log
-// opens.
+// Terminal implements plainlog.Writer. It reports whether a terminal shows the output, which is false once the log
+// is open.
 func (s stream) Terminal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *Console) open(path string) error {
 	return c.redirect()
 }
 
-// rotated reports whether stderr still goes to a file that the log has been rotated away from.
+// rotated reports whether stderr still goes to the rotated file instead of the current log.
 func (c *Console) rotated() bool {
 	var now, is unix.Stat_t
 	if unix.Stat(c.path, &now) != nil || unix.Fstat(2, &is) != nil {

@@ -91,7 +91,7 @@ func TestSecretsAreMaskedAndComeBack(t *testing.T) {
 	require.Equal(t, []string{"up", "--home=/h", "--webhook=" + hook, "--nodes=3", "--only-run=r-1"}, words, "a new value does, and stands there once")
 }
 
-// Variables of the current shell decide nothing that the original ones did not.
+// Variables of the current shell have no effect on a resumed run, except those that had one before.
 func TestAResumedRunHasTheVariablesThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	c := store.Command{Environment: []string{"SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=1", "SWARM_JOIN=" + masked}}

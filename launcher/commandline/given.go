@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Given returns the flags that the user set, as arguments --NAME=VALUE, with one argument per value of a list. It
-// skips names for which leaveOut is true. value, unless nil, transforms each value.
+// Given returns the flags that the user set as arguments --NAME=VALUE, one per value of a list. It skips names for
+// which leaveOut is true. value, unless nil, transforms each value.
 func Given(f *pflag.FlagSet, leaveOut func(name string) bool, value func(flag *pflag.Flag, text string) string) (args []string) {
 	f.Visit(func(flag *pflag.Flag) {
 		if leaveOut(flag.Name) {

@@ -17,7 +17,7 @@ import (
 
 // Advice finds commands for the user to type next.
 type Advice struct {
-	Program string // how this user types the program's name and its home
+	Program string // the program's name and its home, as this user types them
 	Grammar Grammar
 	Sources Sources
 }
@@ -45,7 +45,7 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 			nodes++
 		}
 	}
-	// Leave out the keys in which the two presets differ: they are what is compared.
+	// Leave out the keys in which the two presets differ, because the comparison is about them.
 	compared := map[string]any{}
 	for _, name := range []string{stats.BaselinePreset, cfg.Preset} {
 		if values, err := configs.Experiment(name); err == nil {

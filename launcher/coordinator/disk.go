@@ -40,7 +40,7 @@ func CheckpointBytes(p plan.Planned) int64 {
 }
 
 // CheckDisk rejects a run whose checkpoints do not fit on the disk. Each node keeps two and writes a third, if it
-// has enough rounds. Checkpoints in dir, the folder of a resumed run, already exist and count as free.
+// has enough rounds. Existing checkpoints in dir, the folder of a resumed run, need no further space.
 func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	usage, err := disk.Usage(string(home))
 	if err != nil {
@@ -85,7 +85,7 @@ type diskBudget struct {
 	warned bool
 }
 
-// newDiskBudget watches the disk of a coordinator's run. Spare checkpoints are the older of two checkpoints, in
+// newDiskBudget watches the disk of a coordinator's run. Of two checkpoints of a node, the older one is a spare, in
 // this run and in runs that have ended.
 func newDiskBudget(c *Run, warn func(string), stop func(error)) *diskBudget {
 	return &diskBudget{

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// As a disk fills up, there is a warning, then spare checkpoints are dropped, then the run stops in order, each
-// once and at its threshold.
+// As the disk fills up, diskBudget warns, then drops spare checkpoints, then stops the run, each once and at its
+// threshold.
 func TestADiskThatFills(t *testing.T) {
 	t.Parallel()
 	const wave = 100 << 20

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// share starts MPS if the plan says so. If auto chose it and the proof fails, the run continues without it. The
+// share starts MPS if the plan uses it. If auto chose it and the proof fails, the run continues without it. The
 // plan then has the decision and its reason.
 func (c *Run) share(ctx context.Context) (err error) {
 	if c.p.Plan.Share != fit.ShareMPS {

@@ -26,7 +26,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Host is what a run needs from its process.
+// Host has the process's settings and streams for a run.
 type Host struct {
 	plan.Host
 	Version     string // of this program
@@ -35,7 +35,7 @@ type Host struct {
 	Interactive bool   // stdin and stdout are a terminal that can show the live view
 	Background  bool   // stdout and stderr are the run's log
 	Verbose     bool   // log more
-	Program     string // how this user types the program's name and its home
+	Program     string // the program's name and its home, as this user types them
 }
 
 // Options configure a run to train.
@@ -48,7 +48,7 @@ type Options struct {
 	PriceCurrency string
 
 	Admission *workers.Admission // with --listen, --nats or --shared: admits other hosts' nodes
-	Worker    *workers.Worker    // swarm join: this host's part in another host's swarm
+	Worker    *workers.Worker    // swarm join: this host's part in the swarm of another host
 
 	Command      store.Command          // the command that began the run
 	KeepSecrets  func(dir string) error // stores the command's secrets in the run's folder
@@ -171,7 +171,7 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	return c, c.record()
 }
 
-// equipment is what this program's nodes need besides their configuration. A user's trainer needs none.
+// equipment has the model's weights and the engine for this program's nodes. A user's trainer needs neither.
 type equipment struct {
 	modelDirs map[string]string // by model key
 	engineDir string

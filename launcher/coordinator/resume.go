@@ -33,7 +33,7 @@ type Resume struct {
 	Logger *slog.Logger
 
 	Fresh bool
-	Only  string // name of the run to continue, even if others are newer; empty: the newest
+	Only  string // name of the run to continue; empty: the newest
 	Sweep bool   // for a sweep: if this home has no such run, an imported finished run counts
 	Busy  bool   // for a sweep: decide even if another process is running the experiment
 
@@ -64,8 +64,8 @@ func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	return nil
 }
 
-// withoutFolders reduces the paths in a configuration to their last element, as in runs imported from another home.
-// Checksums compare the files' content.
+// withoutFolders reduces the paths in a configuration to their last element, as in imported runs. Checksums compare
+// the files' content.
 func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -175,8 +175,8 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 // Kept returns the configuration of the run that Take has found.
 func (r *Resume) Kept() (configs.Config, bool) { return r.Fixed, r.Run != nil }
 
-// still rejects the decision if another process has run the experiment since, as during a long wait for a GPU. The
-// caller holds the experiment's lock.
+// still rejects the decision if another process has run the experiment since the decision, as during a long wait
+// for a GPU. The caller holds the experiment's lock.
 func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	if r.Fresh {
 		return nil

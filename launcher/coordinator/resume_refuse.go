@@ -17,9 +17,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// otherwise lists the differences between the command and the run that are known before planning: settings that
-// affect training, and nodes, device and precision if the command names them. `auto` and `max` mean the run's
-// values. Only this function decides, for up and sweep, whether a run matches a command.
+// otherwise lists the differences between the command and the run that are known before planning. These are
+// settings that affect training, and nodes, device and precision if the command names them. `auto` and `max` mean
+// the run's values. Only this function decides, for up and sweep, whether a run matches a command.
 func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
 	settings := plan.Keeping(c, r.Fixed)
 	if r.Run.Imported() {
@@ -137,7 +137,7 @@ func (r *Resume) Refuse(differences ...configs.Difference) error {
 	return r.differs("values", func(what string) error { return fail.List(what+" another configuration", lines) })
 }
 
-// differs returns the error for a command that differs from the run. text completes the start of its sentence, and
+// differs returns the error for a command that differs from the run. text completes the sentence that it gets, and
 // things names the values to keep.
 func (r *Resume) differs(things string, text func(what string) error) error {
 	what, try := fmt.Sprintf("run %s can't go on with", r.Run.Run),

@@ -268,13 +268,13 @@ func (c *Run) next() []string {
 		}
 		next = append(next, goesOn)
 	}
-	// Comparing it with other runs is up to the coordinator.
+	// Only the coordinator can compare the run with others.
 	return append(next, c.h.Program+" status "+c.run, c.h.Program+" eval "+c.run)
 }
 
 const goesOnNote = "   (continues from here)"
 
-// Next returns the commands to type after a run of this host. program is how this user types the program's name.
+// Next returns the commands to type after a run of this host. program is the program's name as this user types it.
 func Next(program string, summary stats.Summary, goesOn func(run string, c *stats.Command) string, baseline func(stats.Summary) string) []string {
 	var next []string
 	if summary.State != store.RunDone {

@@ -181,8 +181,8 @@ func TestMemoryDeaths(t *testing.T) {
 	}
 }
 
-// Whichever nodes leave a pool, in any order, the total of budgets stays the same (except for rounding), and the
-// leases grow by the memory held between phases.
+// Nodes may leave a pool in any order: the sum of the budgets stays the same (except for rounding), and the leases
+// grow by the memory held between phases.
 func TestLeavingSharesWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		byBytes := rapid.Bool().Draw(t, "by bytes")

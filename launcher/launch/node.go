@@ -85,7 +85,7 @@ func (n *node) pause(ctx context.Context, next remedy) bool {
 }
 
 // awaitTurn waits until the node may load and its pool is open. It returns the outage that may close the pool next.
-// If the pool is lost, it returns at once with the outage that lost it. The error means that ctx has ended.
+// If the pool is lost, it returns at once with the outage that caused the loss. The error means that ctx has ended.
 func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 	for {
 		if err := n.turn.Wait(ctx); err != nil {
@@ -220,7 +220,7 @@ func (n *node) sendMembers() {
 	}
 }
 
-// secondLook is how long a process that seems stuck still has to report. Events from a time when this program
+// secondLook is the time that a process that seems stuck still has to report. Events from a time when this program
 // itself was suspended are read first.
 const secondLook = 2 * time.Second
 

@@ -44,7 +44,7 @@ func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	if spec.Faults == nil || !n.pool.isGPU() {
 		settle = 0
 	}
-	if l.outage.strikes(ctx, settle) { // the fault caused the end, whatever the process reported
+	if l.outage.strikes(ctx, settle) { // the fault caused the end, even if the process reported another cause
 		r.cause, r.message = event.CauseDevice, l.outage.message
 		if lost, err := l.outage.await(ctx); err == nil && lost != "" {
 			r.message, r.leave, r.elsewhere, r.free = lost, true, true, false

@@ -30,7 +30,7 @@ type swarmTest struct {
 	spec Spec
 	mu   sync.Mutex
 	seen []event.Event
-	on   func(event.Event) // called for each event, if set
+	on   func(event.Event) // if set, called for each event
 }
 
 // newSwarmTest plans n nodes with one behavior, or with several as node_0=...;node_1=... .
@@ -213,7 +213,7 @@ func TestGivingUp(t *testing.T) {
 			result, err := st.run(t, t.Context())
 			var lost *LostError
 			if !errors.Is(err, ErrLost) || !errors.As(err, &lost) || lost.Remaining != 2 || !strings.Contains(err.Error(), "node_1: ") ||
-				// the text of an unknown cause is left out beside a message
+				// besides a message, an unknown cause is not printed
 				strings.Contains(err.Error(), "("+tt.cause+")") != (tt.cause != event.CauseUnknown) {
 				t.Fatalf("error %v", err)
 			}

@@ -35,7 +35,7 @@ type Spec struct {
 	Args  []string   // its arguments, such as "node"
 	Env   []string   // added to this process's environment
 	Files []*os.File // inherited by each node, starting with descriptor 3
-	// one per node, in loading order; Dir also gets log.txt and pid.json; Transient 0: the plan's
+	// one per node, in loading order. Dir also gets log.txt and pid.json. Transient 0: the plan's
 	Starts []protocol.Start
 	Plan   fit.Plan // leases are per pool in Rooms, or Slots without Rooms; node i gets Environment(i)
 
@@ -44,7 +44,7 @@ type Spec struct {
 	Crowded supervise.Policy
 	// for nodes that cannot reach the exchange; default: 12 restarts, from 1 s to 5 min apart
 	CutOff       supervise.Policy
-	LoadTimeout  time.Duration    // loading without a new state, a lease or its return; default 10 min
+	LoadTimeout  time.Duration    // loading without progress (a new state, a lease or its return); default 10 min
 	StallTimeout time.Duration    // no event after loading, although nodes send one at least every 10 s; default 2 min
 	LeaseLimit   time.Duration    // warn about a lease held longer while others wait; default 15 min
 	StopLimit    time.Duration    // suspension (SIGSTOP) of a node before it is continued; 0: supervise's default
@@ -110,7 +110,7 @@ type LostError struct {
 	Remaining int
 }
 
-// Error groups the nodes by cause, because nodes on one machine usually share it.
+// Error groups the nodes by reason, because nodes on one machine usually fail for the same reason.
 func (e *LostError) Error() string {
 	var reasons []string
 	nodes := map[string][]string{}

@@ -161,7 +161,7 @@ func TestNodeThatOnlyTellsAgainIsGivenUp(t *testing.T) {
 	wantState(t, result.Nodes[0], event.StateGivenUp, 2)
 }
 
-// A node that made progress is restarted at once, as often as that happens. A node that never ran well waits.
+// A node that made progress is restarted at once, every time. A node that never ran well waits.
 func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
 	st := newSwarmTest(t, 1, "gets a round done in each of 5 attempts")
 	st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: time.Hour, Cap: time.Hour}
@@ -245,7 +245,7 @@ func TestFailureLog(t *testing.T) {
 	}
 }
 
-// For any failures, the main cause is one of the most frequent, and its message was reported with it.
+// For any failures, the main cause is one of the most frequent causes, and its message belongs to it.
 func TestMainCauseIsTheMostFrequent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := failureLog{most: rapid.IntRange(1, 9).Draw(t, "most")}

@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// silence is the time without news in the database, in seconds, after which a coordinator on another host counts as
-// dead. A living coordinator writes every few seconds.
+// silence is the time without news in the database after which a coordinator on another host counts as dead, in
+// seconds. A living coordinator writes every few seconds.
 const silence = 120
 
 // Identity names the process that runs, or ran, a run.

@@ -110,7 +110,7 @@ const (
 	measuredFor     = 3 * time.Second
 )
 
-// Measure fills in the folders and their sizes, as far as that takes at most measuredFor.
+// Measure fills in the folders and their sizes. It stops measuring after measuredFor.
 func Measure(home layout.Home, runs []Listed) error {
 	root, err := RunsRoot(home)
 	if root == nil {

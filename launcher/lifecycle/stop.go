@@ -29,8 +29,8 @@ const (
 	killWait     = 5 * time.Second        // for a killed process to disappear
 )
 
-// AskedFile is a file in the folder of a run that has been asked to stop. It names the process that was asked. A
-// second signal to that process would mean an immediate stop, which typing swarm down twice does not mean.
+// AskedFile is a file in the folder of a run that has been asked to stop. It names the process that was asked.
+// Without it, a second swarm down would send a second signal, which means an immediate stop.
 const AskedFile = "stopping.json"
 
 // Stop is a run that is being stopped.
@@ -202,7 +202,7 @@ func (s *Stop) Describe(ctx context.Context, reader *store.Reader) string {
 	return fmt.Sprintf("%s at round %d of %d, nodes %s", s.Run.Run, status.Round, status.Rounds, strings.Join(order, ", "))
 }
 
-// serviceOf returns the systemd service in which a process runs, if it has a name of swarm's.
+// serviceOf returns the systemd service in which a process runs, if the service belongs to swarm.
 func serviceOf(pid int) string {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {

@@ -30,7 +30,7 @@ type Hooks struct {
 	CommandFile, WebhookFile string // files with the command and the URL that only their owner may read; empty: none
 }
 
-// Process has what the hooks need from the process that is ending.
+// Process provides the streams and settings of the process that is ending.
 type Process struct {
 	Stderr io.Writer
 	Logger *slog.Logger
@@ -94,7 +94,7 @@ const (
 
 // Finish calls the webhook, then runs the command unless a signal stopped the run. Call it after everything is
 // recorded and closed, because the command may shut down the machine. A failure is only a warning: the run's exit
-// code stays the same. A signal ends whatever is in progress.
+// code stays the same. A signal ends the webhook call or the command.
 func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return

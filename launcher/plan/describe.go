@@ -23,7 +23,7 @@ func Describe(host gpu.Host, r fit.Request) fit.Request {
 	return r
 }
 
-// closed returns why a GPU's compute mode prevents nodes from sharing it, or "".
+// closed returns the reason why a GPU's compute mode prevents nodes from sharing it, or "".
 func closed(g gpu.GPU, share string) string {
 	switch {
 	case g.Mode == gpu.ModeProhibited:

@@ -49,7 +49,7 @@ type Resume interface {
 	Kept() (configs.Config, bool)
 }
 
-// Host is what planning needs from its process.
+// Host provides the home, the streams and the interpreter for planning.
 type Host struct {
 	Home    layout.Home
 	Logger  *slog.Logger

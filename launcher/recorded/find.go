@@ -33,8 +33,8 @@ func (w Wanted) ofRun() string {
 	return ""
 }
 
-// Find returns the model with that name: a folder, a run's node, or a model without a run. The choice is set for a
-// run's node.
+// Find returns the model with that name: a folder, a run's node, or a model without a run. For a run's node it also
+// returns how the node was chosen.
 func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name string) (*Subject, stats.Choice, error) {
 	var choice stats.Choice
 	ofRun := w.ofRun()

@@ -53,7 +53,7 @@ func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snap
 	if err != nil {
 		return verify.Report{}, err
 	}
-	jobs := 1 // a GPU is only certain to fit one
+	jobs := 1 // a GPU is only sure to fit one
 	if plan.EngineDevice(v.p.Plan) == fit.DeviceCPU {
 		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.Plan.Threads))
 	}

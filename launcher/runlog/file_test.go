@@ -27,7 +27,7 @@ func drained(t require.TestingT, l *logFile) []string {
 	}
 }
 
-// A follower of a log gets every line once and in order, however the log is written, rotated and polled. The log is
+// A follower of a log gets every line once and in order, for any pattern of writes, rotations and polls. The log is
 // the one that nodes write. The follower polls at least once per rotation: two rotations in 200 ms would mean 64
 // MiB.
 func TestFollowedLogLosesNothing(t *testing.T) {

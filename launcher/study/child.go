@@ -18,8 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
-// Escalation if the run continues after the sweep was told to stop. childTerm is longer than an orderly stop may
-// take. SIGTERM then reaches a run that never got the stop, and one that hangs.
+// Times of the escalation if a run continues after the sweep was told to stop. childTerm is longer than an orderly
+// stop may take. SIGTERM then reaches a run that never got the stop, and one that hangs.
 const (
 	childTerm = 26 * time.Second // until SIGTERM
 	childKill = 15 * time.Second // until SIGKILL

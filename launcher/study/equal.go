@@ -21,7 +21,7 @@ type fact struct {
 	has   string // value for the item's existing or future run
 }
 
-// compare sets the item's facts. fresh is the plan of a new run, unless err says that none is possible at the
+// compare sets the item's facts. fresh is the plan of a new run, and err the reason if none is possible at the
 // moment. inputs are those of a new run. used are those of the item's run.
 func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
 	i.facts = []fact{

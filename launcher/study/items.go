@@ -21,7 +21,7 @@ import (
 // Item is one run of a sweep: a configuration with a seed.
 type Item struct {
 	Source
-	p     plan.Planned        // with the item's seed; without a plan if the run is done
+	p     plan.Planned        // with the item's seed; has no plan if the run is done
 	dir   string              // folder of the run to continue; empty: none
 	done  bool                // nothing was left to do when the sweep began
 	r     *coordinator.Resume // the existing run, as of the last check
@@ -148,8 +148,8 @@ func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*it
 	return c, nil
 }
 
-// item checks one seed of a configuration as swarm up will. busy means that a run of the sweep uses memory at the
-// moment that will be free by then.
+// item checks one seed of a configuration as swarm up will. busy means that a run of the sweep currently uses
+// memory that will be free by then.
 func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
 	item := &Item{Source: c.Source, p: c.p, correction: c.p.Config.ExternalCorrection, filter: c.p.Config.ExternalFilter}
 	item.p.Config.Seed = seed

@@ -10,12 +10,12 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// Host is what a sweep needs from its process.
+// Host has the process's settings and streams for a sweep.
 type Host struct {
 	plan.Host
 	Stdin        io.Reader
 	Stdout       io.Writer
-	Program      string // how this user types the program's name and its home
+	Program      string // the program's name and its home, as this user types them
 	Began        string // environment variable (NAME=VALUE) that passes the original command to a run
 	EnsureModels func(ctx context.Context, p plan.Planned) (map[string]string, error)
 }

@@ -187,8 +187,8 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 }
 
 // loadingOf returns the seconds that a run loaded before its first round, or 0 if unknown. others are the seconds
-// of the first round and its evaluation. A run with several attempts may have been interrupted in its first round,
-// and the pause would count as loading.
+// of the first round and its evaluation. A run with several attempts may have been interrupted in its first round.
+// Its pause would count as loading, so loadingOf returns 0.
 func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 	if first.Round != 0 || t.Attempts > 1 {
 		return 0

@@ -27,7 +27,7 @@ import (
 type Sweep struct {
 	host    Host
 	items   []*Item
-	judge   *Judge // nil: named configurations, which swarm compare compares
+	judge   *Judge // nil: named configurations, for swarm compare
 	price   plan.Price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal
@@ -299,8 +299,8 @@ func (s *Sweep) Folder() string { return s.folder }
 // Runs returns the number of runs.
 func (s *Sweep) Runs() int { return len(s.items) }
 
-// Turn does run n (from 0), unless it is done, and returns its exit code. The error is a stop, or means that the
-// database cannot be read or the run cannot be started.
+// Turn does run n (from 0), unless it is done, and returns the run's exit code. The error is a stop, or means that
+// the database cannot be read or the run cannot be started.
 func (s *Sweep) Turn(ctx context.Context, n int) (code int, err error) {
 	err = s.turn(ctx, n, s.items[n])
 	return s.items[n].code, err

@@ -27,7 +27,7 @@ type Exit struct {
 	Message string
 	Tail    string // end of its stderr
 
-	KernelKills int64 // of any process by the kernel's out-of-memory killer, shortly before the end; -1: unknown
+	KernelKills int64 // kills of any process by the kernel's out-of-memory killer shortly before the end; -1: unknown
 }
 
 // Verdict is the classification of an Exit.
@@ -109,8 +109,8 @@ func goCrash(tail string) bool {
 // symptom is a text in the log of a failed process and the cause that it shows.
 type symptom struct{ text, cause string }
 
-// symptoms are in order of precedence, because torch has "CUDA out of memory" and "can't allocate memory" inside
-// longer messages.
+// symptoms are in order of precedence. The order matters because a longer message of torch may contain "CUDA out of
+// memory" and "can't allocate memory".
 var symptoms = []symptom{
 	{"cuda out of memory", event.CauseOutOfMemory},
 	{"torch.cuda.outofmemoryerror", event.CauseOutOfMemory},

@@ -15,8 +15,8 @@ const (
 )
 
 // kin are processes that a child, directly or indirectly, started in groups of their own: a node's engine and its
-// ranks. Normally they end when the child ends, because their stdin closes. A suspended or hanging one would stay
-// with all its memory. The pid file names them for a later launcher.
+// ranks. Normally they end when the child ends, because their stdin closes. A suspended or hanging process would
+// stay with all its memory. The pid file names the kin for a later launcher.
 type kin struct {
 	mu     sync.Mutex
 	path   string // of the pid file; empty: none

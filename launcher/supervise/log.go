@@ -47,7 +47,7 @@ func (l *Log) open() error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 { // created by an earlier version
-		_ = file.Chmod(0o600) // fails if it belongs to another user
+		_ = file.Chmod(0o600) // fails if the file belongs to another user
 	}
 	l.file, l.size = file, info.Size()
 	return nil

@@ -81,7 +81,7 @@ func (c *Child) End(ctx context.Context, l Ladder, hurry <-chan struct{}) error 
 	return c.killed(l.Kill, nil)
 }
 
-// insist sends SIGTERM and closes stdin, then sends SIGKILL.
+// insist sends SIGTERM and closes stdin, and later sends SIGKILL.
 func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.mu.Lock()
 	c.exit.Forced = true

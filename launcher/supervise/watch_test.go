@@ -80,8 +80,8 @@ func TestKillMeter(t *testing.T) {
 	}
 }
 
-// The kernel kills a process that exceeds its control group's memory. That counts as lack of host memory, a plain
-// kill -9 does not.
+// If the kernel kills a process that exceeds its control group's memory, the cause is lack of host memory. A plain
+// kill -9 has another cause.
 func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")

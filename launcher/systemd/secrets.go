@@ -14,7 +14,7 @@ import (
 // arguments of its process.
 type Secrets struct {
 	Home   layout.Home
-	Unit   string            // unit's name
+	Unit   string            // name of the unit
 	Values map[string]string // by flag, such as webhook
 }
 

@@ -16,7 +16,7 @@ import (
 // mark is the first line of every unit that swarm writes. swarm replaces or removes only files with this line.
 const mark = "# Written by swarm service install; swarm service remove takes it away."
 
-// Verify has systemd-analyze, if it is installed, check a unit's text before the installation.
+// Verify checks a unit's text with systemd-analyze before the installation, if systemd-analyze is installed.
 func (m Manager) Verify(ctx context.Context, name, text string) error {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		return nil

@@ -112,7 +112,7 @@ func number(text string, low, high int) bool {
 	return err == nil && n >= low && n <= high && strconv.Itoa(n) == text
 }
 
-// pathText reports whether text is valid on a line of every file format that the targets use.
+// pathText reports whether text is valid within a line of every file format that the targets use.
 func pathText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }

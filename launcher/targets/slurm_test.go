@@ -130,8 +130,8 @@ func TestSlurmTimeLimitKeepsTheHomeAndQueuesTheTaskAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}
-	// After a kill with the machine, the worker continues from the home that was kept before, without the outbox,
-	// which meanwhile continued elsewhere.
+	// After a kill together with its machine, the worker continues from the saved home. It does not use the saved
+	// outbox, because the outbox continued elsewhere meanwhile.
 	cmd := batch(t, s, "2")
 	require.NoError(t, cmd.Start())
 	running(t, s, "2")
@@ -221,7 +221,7 @@ func TestScriptsPassBashAndShellcheck(t *testing.T) {
 			t.Log("no shellcheck here: bash -n alone")
 			continue
 		}
-		// Mere remarks of shellcheck, such as on a quoted $, are intended.
+		// Remarks of shellcheck below a warning, such as on a quoted $, are about intended code.
 		out, err = exec.Command("shellcheck", "--severity=warning", path).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}

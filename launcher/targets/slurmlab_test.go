@@ -88,7 +88,8 @@ func slurmLab(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
-// requeued bounds the wait for a requeued job whose update to an early start comes while it is still ending.
+// requeued bounds the wait for a requeued job. The wait is long if the update to an early start comes while the job
+// is still ending.
 const requeued = 3 * time.Minute
 
 func freePort(t *testing.T) int {

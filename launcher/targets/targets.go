@@ -32,7 +32,7 @@ const (
 	maxGPUs      = 64
 )
 
-// StopSeconds is how long swarm join may take to stop in order.
+// StopSeconds is the maximum duration of an orderly stop of swarm join.
 const StopSeconds = 25
 
 // DefaultImage provides Python and PyTorch for a container that swarm is mounted into. Its C library is new enough

@@ -25,7 +25,7 @@ type runFolders struct {
 	texts map[string]*runText // of recently requested runs
 }
 
-// run returns a run from the database. note says why its folder cannot be read, if so.
+// run returns a run from the database. If its folder cannot be read, note gives the reason.
 func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snapshot, note string, err error) {
 	reader, err := lifecycle.OpenReader(ctx, f.home)
 	if err != nil {

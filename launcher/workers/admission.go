@@ -122,8 +122,8 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	}
 }
 
-// Others returns the workers' nodes. It leaves out this host's own nodes: they always wait for each other, whatever
-// the admission server reports about them, so that equal seeds give equal results.
+// Others returns the workers' nodes. It leaves out this host's own nodes: they always wait for each other, even if
+// the admission server reports them as absent. That way equal seeds give equal results.
 func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	members, changed := a.server.Members()
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
@@ -154,13 +154,13 @@ func (a *Admission) Observe(e event.Event) {
 	}
 }
 
-// farewell is how long workers have to learn of the end and deliver the rest, over a network.
+// farewell is the time that workers have to learn of the end and deliver the rest, over a network.
 const farewell = 30 * time.Second
 
 // Settle waits for workers' nodes after this host's own are done, at most barrier_deadline. It waits for nodes in
-// step, about a round behind at a barrier, and for nodes that can finish within the deadline. Folder status lags: a
-// node shown rounds behind may already be finished. Other nodes may be far behind. Nobody pays for a GPU that waits
-// for them, so they are told to stop.
+// step, which are about a round behind at a barrier, and for nodes that can finish within the deadline. Folder
+// status lags: a node shown rounds behind may already be finished. Other nodes may be far behind. They are told to
+// stop, because waiting for them would keep a paid GPU idle.
 func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	config := a.run.Config
 	if config.Async() {

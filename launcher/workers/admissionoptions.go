@@ -84,8 +84,8 @@ func listenAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// readNATS reads the cluster's URLs from the file that --nats-file names. Other users can read a process's
-// arguments and a unit.
+// readNATS reads the cluster's URLs from the file that --nats-file names. A file keeps them secret: other users can
+// read a process's arguments and a unit.
 func (o *Options) readNATS() error {
 	if o.NATSFile == "" {
 		return nil

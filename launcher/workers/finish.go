@@ -12,7 +12,7 @@ import (
 // hostInterval is how often a host without nodes checks whether the others' nodes are done.
 const hostInterval = time.Second
 
-// lookShare bounds the time for database checks to 1/lookShare of the coordinator's time.
+// lookShare bounds the time spent on database checks to 1/lookShare of the total.
 const lookShare = 20
 
 // lookAnyway is the maximum time between database checks if no worker reports that it is done.

@@ -45,7 +45,7 @@ func TestARunIsDoneByItsRecordedRounds(t *testing.T) {
 	}
 }
 
-// Whatever workers claim, a run is not done before a node has all its rounds recorded.
+// A run is not done before a node has all its rounds recorded, regardless of what workers claim.
 func TestNoLieEndsARun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rounds = 5

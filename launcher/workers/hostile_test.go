@@ -196,8 +196,8 @@ func meet(t *rapid.T, o ConnectOptions) {
 	clean(t, said.String())
 }
 
-// Whatever a coordinator answers, over a network or through a folder, a worker's paths stay inside its home and its
-// output cannot control the terminal.
+// For all answers of a coordinator, over a network or through a folder, a worker's paths stay inside its home and
+// its output cannot control the terminal.
 func TestAHostileCoordinatorReachesNothing(t *testing.T) {
 	config, err := json.Marshal(configs.Default())
 	require.NoError(t, err)

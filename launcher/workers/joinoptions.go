@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Default times to wait for the coordinator. Through a folder, everything takes as long as the synchronization.
+// Default times to wait for the coordinator. Through a folder, each answer needs a synchronization.
 const (
 	DefaultWait = time.Minute
 	FolderWait  = 10 * time.Minute

@@ -40,9 +40,10 @@ type Listed struct {
 	Once     bool    `json:"once"`
 	Used     bool    `json:"used"`
 
-	Uses       int     `json:"uses,omitempty"`       // for an invitation: maximum number of workers; 0: no limit
-	Workers    int     `json:"workers,omitempty"`    // for an invitation: number of workers admitted with it
-	Expires    float64 `json:"expires,omitempty"`    // 0: never; for a worker: extended while it is heard of
+	Uses    int `json:"uses,omitempty"`    // for an invitation: maximum number of workers; 0: no limit
+	Workers int `json:"workers,omitempty"` // for an invitation: number of workers admitted with it
+	// 0: never; a worker's expiry moves on while the worker is in contact
+	Expires    float64 `json:"expires,omitempty"`
 	Invitation string  `json:"invitation,omitempty"` // for a worker: the invitation that it used; empty: unknown
 }
 

@@ -45,7 +45,7 @@ type hostTransport interface {
 type busTransport struct {
 	server      *natsbus.Server
 	run         string
-	credentials string // credentials file for another's server
+	credentials string // credentials file for a server of another process
 }
 
 // Local opens the message bus of a run without other hosts.

@@ -226,7 +226,7 @@ func (w *Worker) Observe(e event.Event) {
 	}
 }
 
-// lastWords is how long a slow connection to the coordinator may delay the end of a run.
+// lastWords is the maximum time that a slow connection to the coordinator may delay the end of a run.
 const lastWords = 20 * time.Second
 
 // patience returns how long to wait for the coordinator. A folder needs time for its synchronization.
@@ -253,7 +253,7 @@ func (w *Worker) Settle(now <-chan struct{}) {
 	w.serving.Wait()
 }
 
-// briefly is how long a failed command tries to report that it leaves.
+// briefly is the maximum time that a failed command spends on reporting that it leaves.
 const briefly = 2 * time.Second
 
 // Close closes the worker. Without Settle, it reports that it leaves if the coordinator answers soon.
@@ -264,7 +264,7 @@ func (w *Worker) Close() {
 		}
 	}
 	if w.uplink != nil {
-		if w.client == nil { // its hello occupies a slot, which this frees before the silence limit does
+		if w.client == nil { // its hello occupies a slot, and this frees the slot before the silence limit
 			ctx, cancel := context.WithTimeout(context.Background(), briefly)
 			defer cancel()
 			_, _ = w.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: w.welcome.Run, Process: w.process, Time: event.Now(), Left: true})

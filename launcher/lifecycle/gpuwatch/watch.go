@@ -90,7 +90,7 @@ func (w *Watch) Close() {
 	}
 }
 
-// View is Look in a form for people.
+// View is Look, formatted for people.
 func (w *Watch) View(ctx context.Context) (terminal.GPUStatus, error) {
 	document, err := w.Look(ctx)
 	if err != nil {
