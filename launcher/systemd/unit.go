@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
-// Unit is a service that keeps one swarm up running. systemd starts it at boot and again after a crash.
+// Unit is a service that keeps one `swarm up` running. systemd starts it at boot and again after a crash.
 type Unit struct {
 	Name        string // DefaultName, or a result of UnitName
 	System      bool   // of the machine rather than of a user
