@@ -30,8 +30,8 @@ class Up:
             stdout=subprocess.PIPE, text=True, env=dict(os.environ, BENCH_HOME=home))
 
     def until(self, rounds, before=None):
-        """Returns the seconds from the start until every node has done that many rounds more than before, which maps
-        nodes to rounds.
+        """Returns the seconds from the start until every node has done that many new rounds. before maps nodes to the
+        rounds already done.
         """
         for line in self.child.stdout:
             self.see(line)

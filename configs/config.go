@@ -118,7 +118,7 @@ const (
 // Values of Config.ExternalCorrection.
 const (
 	CorrectionAuto       = "auto"       // importance if a new run takes others' rollouts, else none. Planning resolves it: no run is stored with it
-	CorrectionNone       = "none"       // treat others' completions as one's own, as in the paper
+	CorrectionNone       = "none"       // treat others' completions like the node's own, as in the paper
 	CorrectionImportance = "importance" // weight by the ratio of this policy's likelihood to the sampling policy's
 	CorrectionTapered    = "tapered"    // TOPR: raised completions count in full, lowered ones by their likelihood under this policy
 	CorrectionFTIS       = "ftis"       // F-TIS: truncated ratios; drop completions to be lowered that are far from this policy

@@ -182,7 +182,7 @@ func (k Key) EnvironmentName() string {
 func (k Key) Usage() string { return usages()[k.Name] }
 
 // DefaultText returns the key's default for a flag's help: the program's value, or "the model's" if a model preset
-// sets the key. It is empty for false, for an empty text, and for keys whose default is nil.
+// sets the key. It is empty for false, for an empty text, and for MixtureKey.
 func (k Key) DefaultText() string {
 	if slices.Contains(modelKeys(), k.Name) {
 		return "the model's"

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Recipe says how to train a small base model from scratch on a task set's questions and answers. Besides,
-// pretraining needs only a shape, tasks and a seed.
+// Recipe holds the settings for training a small base model from scratch on a task set's questions and answers.
+// Pretraining needs only these, a shape, tasks and a seed.
 type Recipe struct {
 	Steps        int     `yaml:"steps" json:"steps"`
 	Batch        int     `yaml:"batch" json:"batch"`                 // questions per step

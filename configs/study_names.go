@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ExperimentNames returns the recorded names of the study's experiments, in the study's order, when run with a model
-// (a preset, its Hugging Face id, or a folder; "" is nano).
+// ExperimentNames returns the recorded names of the study's experiments with a model, in the study's order. model is
+// a preset, its Hugging Face id, or a folder; "" is nano.
 func (s Study) ExperimentNames(model string) []string {
 	var names []string
 	for _, e := range s.Experiments {

@@ -24,7 +24,7 @@ class Evidence:
     def __init__(self, folder, archive):
         self.folder, self.archive = Path(folder), Path(archive)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._homes = {}  # name -> folder of a running run
+        self._homes = {}  # name -> home of a run in progress
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._seen = None

@@ -2,7 +2,7 @@
 every prompt, one after another, and one update of all sequences at once with every logit in memory. N processes do it
 side by side, like its nodes.
 
-    predecessor.py --model DIR --device cuda ...      one such node: says "loaded", waits for a line, does a round, prints JSON
+    predecessor.py --model DIR --device cuda ...      one such node: prints "loaded", waits for a line, does a round, prints JSON
 
 Their updates take turns, which favors the predecessor: side by side they ran out of memory.
 """

@@ -22,7 +22,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// comparedRun is a run to write into a database. It has all planned rounds unless left says how many are missing.
+// comparedRun is a run to write into a database. left is the number of missing rounds.
 type comparedRun struct {
 	experiment string
 	seed       int64

@@ -26,9 +26,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// resumedHome is a home with the run paused-1 of 12 rounds, which this process runs: an attempt of 60 s with rounds
-// of 10 s, half an hour of pause, and an attempt of 50 s with rounds of 4 s. The last record is a minute old, of
-// which 10 s count. That makes 120 s of work. 6 rounds of 4 s are left, one of which may already be done.
+// resumedHome is a home with the run paused-1 of 12 rounds. This process runs it. Its first attempt took 60 s, with
+// rounds of 10 s. After half an hour of pause, the second attempt took 50 s, with rounds of 4 s. The last record is a
+// minute old, of which 10 s count. That makes 120 s of work. 6 rounds of 4 s are left, and one of them may already be
+// done.
 func resumedHome(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()

@@ -145,8 +145,8 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherQuestions(t *testing.T) {
 	}
 }
 
-// If auto would give new runs other nodes, or another device, than an existing run has, the sweep says so and starts
-// nothing.
+// With auto, new runs may get other nodes, or another device, than an existing run. Then the sweep reports the
+// difference and starts nothing.
 func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) {
 	t.Parallel()
 	config := func(name string, more ...string) []string { return append([]string{"--config", name}, more...) }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is learned does not depend on how many nodes compute at a time, the number of threads, the number of sequences
-// at a time, or when state is saved.
+// Results do not depend on the number of nodes that compute at a time, the number of threads, the number of sequences
+// at a time, or the times of checkpoints.
 func TestScheduleDoesNotShow(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)

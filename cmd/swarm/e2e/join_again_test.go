@@ -68,8 +68,8 @@ func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
 	require.Equal(t, workedRounds(t, anna, "e-1.anna-1"), workedRounds(t, home, "e-1"))
 }
 
-// A revoked worker is told so, and whom to ask, because the same command would be refused. A home that only joined
-// says where the swarm's workers are listed.
+// A revoked worker gets an error that says so and whom to ask, because the same command would be refused again. A
+// home that only joined names the place where the swarm's workers are listed.
 func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

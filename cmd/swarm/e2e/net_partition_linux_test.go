@@ -26,7 +26,7 @@ func roughWay() netlab.Conditions {
 	return netlab.Conditions{Delay: 30 * time.Millisecond, Jitter: 15 * time.Millisecond, Loss: 0.01, RateBytes: 1 << 20}
 }
 
-// A swarm on three hosts with slow and lossy links survives cuts in one and both directions, the death of the
+// A swarm on three hosts has slow and lossy links. It survives cuts in one and both directions, the death of the
 // coordinator, and that of a worker's machine. No node's training pauses longer than the barrier's deadline plus one
 // round. Afterward the coordinator's database has every round of every worker's node, once, equal to the worker's own
 // database.

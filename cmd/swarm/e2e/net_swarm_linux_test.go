@@ -298,8 +298,8 @@ func longestPause(moments []time.Time, from, to time.Time) time.Duration {
 	return max(longest, to.Sub(last))
 }
 
-// sameEverywhere checks that the coordinator's database has the same rows for a worker's nodes as the worker's own,
-// to the last bit, and no others: every round arrived, once.
+// sameEverywhere checks that the coordinator's rows for a worker's nodes equal those of the worker's own database, to
+// the last bit. So every round arrived, once.
 func (s *netSwarm) sameEverywhere(worker string) {
 	s.t.Helper()
 	run := s.local(worker)
