@@ -75,7 +75,7 @@ func (a *attacker) run(t *testing.T, messages int, memory *memorySeries) {
 		group.Go(func() {
 			for n := range work {
 				if a.unanswered() > messages/100+8 {
-					continue // the others would only take long
+					continue // skip the rest, which would only take time
 				}
 				name := names[n%len(names)]
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a request without an answer by then counts as unanswered
