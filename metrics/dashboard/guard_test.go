@@ -23,7 +23,7 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-// A name that its owner resolves to this machine (DNS rebinding) must not read what localhost serves.
+// A page whose name resolves to this machine (DNS rebinding) must not read data of the server.
 func TestHostMustBeAnAddressOrLocalhost(t *testing.T) {
 	s := newSwarm(t)
 	for host, code := range map[string]int{

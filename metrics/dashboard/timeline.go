@@ -65,7 +65,7 @@ func level(e event.Event) string {
 		return "warning"
 	case event.TypeLeave:
 		if e.Cause == "" {
-			return "warning" // its absence is noticed
+			return "warning" // the swarm misses the node
 		}
 	case event.TypeWorker:
 		if e.State != event.WorkerConnected && e.State != event.WorkerLeft {

@@ -93,8 +93,8 @@ type Event struct {
 
 	Worker string `json:"worker,omitempty"` // owner of the node; empty: the coordinator's host
 
-	// Replayed marks a round that the node reported before and reports again from its journal. Time is the time of the
-	// first report. The database records a replayed event only if the round is missing.
+	// Replayed marks an event that the node repeats from its journal. Time is the time of the first report. The
+	// database records the event only if its round or evaluation is missing.
 	Replayed bool `json:"replayed,omitempty"`
 
 	State      State       `json:"state,omitempty"`

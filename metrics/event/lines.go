@@ -15,7 +15,7 @@ const MaxLine = 4 << 20
 // ErrLineTooLong is returned by Reader.Read for a line above its limit. The stream is unusable afterwards.
 var ErrLineTooLong = errors.New("line too long")
 
-// Writer writes one JSON object a line. It is safe for concurrent use.
+// Writer writes one JSON object per line. It is safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -39,7 +39,7 @@ func (w *Writer) Write(v any) error {
 	return nil
 }
 
-// Reader reads one JSON object a line.
+// Reader reads one JSON object per line.
 type Reader struct {
 	r   *bufio.Reader
 	max int

@@ -28,7 +28,8 @@ func Evaluations(ctx context.Context, reader *store.Reader, run store.Run, ks ..
 	return stats.NewEvaluations(run, evals, ks...), nil
 }
 
-// Tasks reads a run's rewards by task: over the whole run, and over its rounds in at most steps steps.
+// Tasks reads a run's rewards by task: over the whole run, and over its rounds, divided into at most the given number
+// of steps.
 func Tasks(ctx context.Context, reader *store.Reader, run store.Run, steps int) (stats.TaskTable, error) {
 	snapshot, err := reader.Snapshot(ctx, run.Run)
 	if err != nil {

@@ -21,9 +21,9 @@ type Choice struct {
 }
 
 // BestNode chooses one of the nodes in among, which must not be empty. It takes the node with the highest held-out
-// reward at the newest evaluated round after round 0. Without such an evaluation it takes the node with the highest
-// mean reward in recent, else the first node. Ties go to the node that is earlier in among. Non-finite rewards count as
-// 0.
+// reward at the newest evaluated round. Round 0 does not count. Without such an evaluation it takes the node with the
+// highest mean reward in recent, else the first node. Ties go to the node that is earlier in among. Non-finite rewards
+// count as 0.
 func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) Choice {
 	newest := 0
 	member := map[string]bool{}

@@ -9,8 +9,8 @@ import (
 // KeepExtremes chooses at most points indices, ascending, of equally long series with a common x, so that a drawing of
 // these points shows all extremes. It divides x into buckets of equal width. Of each bucket it keeps the lowest and
 // highest finite value of every series, and it always keeps the first and the last index. points determines the width
-// of the buckets. If a single bucket already exceeds points, it keeps all indices of that bucket, so that no extreme is
-// lost. With points below 1 it keeps all indices.
+// of the buckets. If the extremes of a single bucket exceed points, it returns more than points indices, so that no
+// extreme is lost. With points below 1 it keeps all indices.
 func KeepExtremes(series [][]float64, points int) []int {
 	n := 0
 	if len(series) > 0 {

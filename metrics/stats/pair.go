@@ -81,7 +81,7 @@ const (
 	ReasonNoEvaluation             // a side has no held-out evaluation
 	ReasonFewSeeds                 // a side has too few seeds for a verdict; MoreSeeds has the missing number
 	ReasonConstant                 // the runs do not vary, so there is no p-value
-	ReasonChance                   // the p-value is too high; MoreSeeds is nil where the difference is too small for MaxSeeds
+	ReasonChance                   // the p-value is too high; MoreSeeds is nil if the difference is too small for MaxSeeds
 )
 
 // side holds the values of a group, one per seed.
@@ -117,9 +117,9 @@ func (p Pair) withoutStatistics() Pair {
 	return p
 }
 
-// decide sets the corrected p-value and the outcome of every pair. Each side needs at least least seeds. missing is the
-// reason to report for a side without values. The correction covers at least the planned tests: tests without a p-value
-// yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
+// decide sets the corrected p-value and the outcome of every pair. least is the number of seeds that each side needs.
+// missing is the reason to report for a side without values. The correction covers at least the planned tests: tests
+// without a p-value yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
 func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0

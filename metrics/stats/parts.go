@@ -48,7 +48,7 @@ const (
 	settingLength = 40 // characters per setting
 )
 
-// partName lists the settings that distinguish a part of an experiment from its other parts: nodes 8.
+// partName lists the settings that distinguish a part of an experiment from its other parts, for example "nodes 8".
 func (o CompareOptions) partName(parts []group, i int) string {
 	var texts []string
 	more := 0

@@ -48,7 +48,7 @@ type Row struct {
 	Target                   *TargetRow `json:"target,omitempty"`
 
 	Name           string          `json:"name"`            // unique, used for baseline and pairs: the experiment's name, or that of a part
-	Part           string          `json:"part"`            // settings that distinguish this part of the experiment: nodes 8. Empty: the experiment is whole
+	Part           string          `json:"part"`            // settings that distinguish this part of the experiment, for example nodes 8; empty: the experiment is whole
 	RoundsCompared *Span           `json:"rounds_compared"` // rounds that the figures cover, in common with the baseline; null: none
 	Differs        []RowDifference `json:"differs"`         // settings that differ from the baseline
 	Measure        string          `json:"measure"`         // measure of value: see Pair.Measure

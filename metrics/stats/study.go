@@ -4,7 +4,7 @@ package stats
 type StudyDesign struct {
 	Name     string     // name of its preset
 	Model    string     // model of its runs
-	Question string     // that it asks
+	Question string     // that the study answers
 	Baseline string     // short name of the arm that gains are measured against; empty: the first arm
 	Seeds    int        // planned seeds per arm; 0: not specified
 	Arms     []StudyArm // in the study's order
@@ -38,12 +38,12 @@ type Study struct {
 	Name      string `json:"name"`
 	Model     string `json:"model"`
 	Question  string `json:"question"`
-	Measure   string `json:"measure"`   // that decides
+	Measure   string `json:"measure"`   // that decides the outcome
 	Outcome   string `json:"outcome"`   // best, better, undecided; of models better, worse, mixed, undecided
 	Verdict   string `json:"verdict"`   // the first of Lines
 	Best      string `json:"best"`      // arm with the highest mean, significant or not; empty: no arm has a value
 	RunnerUp  string `json:"runner_up"` // arm with the second-highest mean
-	Baseline  string `json:"baseline"`  // arm
+	Baseline  string `json:"baseline"`  // name of the arm
 	Seeds     int    `json:"seeds"`     // counted seeds of the arm with the fewest
 	MoreSeeds *int   `json:"more_seeds"`
 	StudyGain        // Best over Baseline; null if they are the same arm

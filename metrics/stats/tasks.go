@@ -51,5 +51,5 @@ func NewTaskTable(run string, totals []store.TaskTotal) TaskTable {
 	return out
 }
 
-// TaskSteps returns the number of rounds per step that divides rounds into at most steps steps.
+// TaskSteps returns the number of rounds per step if rounds are divided into at most the given number of steps.
 func TaskSteps(rounds, steps int) int { return max(1, (rounds+max(1, steps)-1)/max(1, steps)) }

@@ -73,7 +73,7 @@ func (row *WorkerRow) addNode(n store.Node) {
 	}
 }
 
-// ratio returns part / whole, NaN if whole and part are 0.
+// ratio returns part / whole. It is not finite if whole is 0.
 func ratio(part, whole int) Value { return Value(float64(part) / float64(whole)) }
 
 // addWorkers counts the workers.

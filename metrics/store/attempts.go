@@ -17,7 +17,7 @@ type Attempt struct {
 	Started float64 // Unix seconds
 	Seen    float64 // last heartbeat of the coordinator
 	Ended   float64 // 0: it is running, or died without recording an end
-	State   string  // running, crashed, or one of a run's
+	State   string  // running, crashed, or a final state of a run
 	Message string
 	Host    string
 	PID     int

@@ -14,7 +14,7 @@ import (
 // starts a new outbox.
 const maxOutboxes = 64
 
-// ErrGap reports a delivery that does not continue the events received so far.
+// ErrGap reports a delivery that would leave a gap after the recorded events.
 var ErrGap = errors.New("events are missing before this delivery")
 
 // Delivery is a sequence of a worker's events, numbered within its outbox.

@@ -16,8 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// annas returns events of a worker's nodes for which duplicates would be visible: restarts and reapplied updates are
-// sums.
+// annas returns events of a worker's nodes. Counting one twice would show in sums of restarts and reapplied updates.
 func annas(n int) []event.Event {
 	events := make([]event.Event, n)
 	for i := range events {

@@ -40,7 +40,7 @@ func givenDatabase(t *testing.T, version int, edit func(string) string) string {
 
 func unchanged(text string) string { return text }
 
-// A file may have any readable schema of this program. This includes every study in the documentation.
+// A file may have any readable schema of this program. The studies in the documentation are such files.
 func TestOurOwnSchemasAreImported(t *testing.T) {
 	steps, err := sqlite.Migrations()
 	require.NoError(t, err)

@@ -57,8 +57,8 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	return reader, nil
 }
 
-// openPacked opens a compressed database of at most most bytes. It writes nothing if the content does not begin like a
-// database of this program.
+// openPacked opens a compressed database. most bounds its unpacked size in bytes. It writes nothing if the content does
+// not begin like a database of this program.
 func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Reader, error) {
 	stream, err := gzip.NewReader(in)
 	if err != nil {
@@ -100,7 +100,7 @@ func named(err error, path string) error {
 	return err
 }
 
-// unpack writes the stream to a file. It fails if the stream exceeds most bytes, and stops when ctx ends.
+// unpack writes the stream to a file. most bounds its size in bytes. It stops when ctx ends.
 func unpack(ctx context.Context, from io.Reader, path string, most int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

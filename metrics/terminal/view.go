@@ -171,7 +171,8 @@ func alive(x stats.Status) string {
 	return fmt.Sprintf("%d/%s", x.NodesAlive, nodes)
 }
 
-// over reports whether all nodes have finished, so that absent nodes are not missing.
+// over reports whether the run has finished all rounds, or has ended in another state than lost. Absent nodes are then
+// not missing.
 func over(x stats.Status) bool {
 	return x.State != store.RunRunning && x.State != store.RunLost || x.Rounds > 0 && x.Round >= x.Rounds
 }

@@ -45,7 +45,7 @@ func PermutationTest(a, b []float64) Permutation {
 	return x.sampled(least)
 }
 
-// arranging holds the values of both sides. The first side of an arrangement has first values.
+// arranging holds the values of both sides. The field first is the number of values of the first side.
 type arranging struct {
 	all    []float64
 	first  int
