@@ -28,7 +28,7 @@ type figuresDocument struct {
 	Study   *stats.Study   `json:"study,omitempty"` // with --study
 }
 
-// tellFigures prints the figures' paths, if nothing else is written, and a study's verdict.
+// tellFigures prints the figures' paths and a study's verdict. It is called if no report is written.
 func (o *reportOptions) tellFigures(ctx context.Context, out io.Writer, reader *store.Reader, files []figures.File) error {
 	var study *stats.Study
 	if o.Study != nil {

@@ -31,7 +31,7 @@ func killEngineHost(s *storm, f fault) error {
 }
 
 // stopEngineHost stops the engine host without continuing it: its coordinator must do that. It also kills an engine,
-// so that a start happens which must not wait for the host.
+// whose replacement must start without waiting for the host.
 func stopEngineHost(s *storm, f fault) error {
 	pid, err := engineHostProcess(s)
 	if err != nil {
