@@ -73,7 +73,7 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 	}
 	require.Equal(t, []string{"rounds", "completions", "tokens", "seconds", "money"}, AxisNames())
 
-	// Both runs cover seconds 4 to 16. At 10 seconds the slow run is half way between its rounds 1 and 2.
+	// Both runs cover seconds 4 to 16. At 10 seconds the slow run is halfway between its rounds 1 and 2.
 	c, err := NewExperimentCurve("e", "reward", []RunSeries{steady(1, 8, 0.1, 2), steady(2, 8, 0.1, 4)}, CurveOptions{Window: 1, Per: "seconds"})
 	require.NoError(t, err)
 	require.InDeltaSlice(t, []float64{4, 16}, []float64{c.X[0], c.X[len(c.X)-1]}, 1e-12)
