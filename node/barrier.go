@@ -71,7 +71,8 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 	deadline := n.deadline()
 	barrier := exchange.Barrier{Deadline: max(0, deadline-time.Since(began))}
 	if !n.Mode.Remote {
-		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, despite floating-point error
+		// 0.55 x 20 is 11, despite floating-point error.
+		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9))
 		barrier.Limit = max(0, barrierLimit*deadline-time.Since(began))
 	}
 	return n.gatherWhile(ctx, round, peers, barrier, changed, func(members []protocol.Member) []string { return n.roster(round, members).present })

@@ -41,7 +41,9 @@ func launchEngine(
 		defer cancel()
 		e, err := policy.Start(ctx, options)
 		if errors.Is(err, policy.ErrEngineGone) || errors.Is(err, policy.ErrEngineStalled) {
-			return launched{}, err // the coordinator has seen this interpreter import torch, so the engine was killed or ran short of something: a retry may succeed
+			// The coordinator has seen this interpreter import torch, so the engine was killed or ran short of
+			// something: a retry may succeed.
+			return launched{}, err
 		}
 		if err != nil {
 			return launched{}, &Failure{event.CausePython, err}

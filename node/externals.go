@@ -29,7 +29,8 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 		return g, errors.New("its question does not fit the context")
 	}
 	for _, c := range r.Completions {
-		decoded := c.Decode(n.Tokens, n.Config.MaxCompletionLength) // reward the truncated text that is trained on, not an answer beyond it
+		// Reward the truncated text that is trained on, not an answer beyond it.
+		decoded := c.Decode(n.Tokens, n.Config.MaxCompletionLength)
 		if len(decoded.IDs) == 0 {
 			return g, errors.New("an empty completion")
 		}

@@ -123,7 +123,8 @@ func TestHeldOutQuestionOfAPeerIsRefused(t *testing.T) {
 		two := []exchange.Completion{{Text: "<answer>1</answer>"}, {Text: "2"}}
 		return exchange.Rollout{Question: item.Question, Answer: item.Answer, Metadata: metadata, Completions: two}
 	}
-	external := func(r exchange.Rollout) error { // as from a member trusted by its key: the stream check of other members would refuse the question first
+	// As from a member trusted by its key: the stream check of other members would refuse the question first.
+	external := func(r exchange.Rollout) error {
 		_, err := n.external(task.Item{Question: r.Question, Answer: r.Answer, Metadata: r.Metadata}, r)
 		return err
 	}

@@ -115,7 +115,8 @@ func TestHonestRolloutsAreTaken(t *testing.T) {
 	receiver := judgingNode(t, func(c *configs.Config) { c.EvalQuestions = 0 })
 	rapid.Check(t, func(rt *rapid.T) {
 		sender := *receiver
-		sender.Context = rapid.IntRange(140, 240).Draw(rt, "context") // context of the sender's model: it skips questions that do not fit
+		// Context of the sender's model: it skips questions that do not fit.
+		sender.Context = rapid.IntRange(140, 240).Draw(rt, "context")
 		sender.HeldOut = &HeldOut{questions: map[string]bool{}}
 		skipped := rapid.IntRange(0, 6).Draw(rt, "held out by its own evaluation")
 		id, round := rapid.StringMatching(`[a-z]{1,8}_[0-9]`).Draw(rt, "node"), rapid.IntRange(0, 1<<20).Draw(rt, "round")

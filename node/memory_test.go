@@ -107,7 +107,8 @@ type free struct {
 
 func unlimited(t *testing.T, start protocol.Start) free {
 	t.Helper()
-	start.Python = limited(t, start.Python, ":") // not a fork, like an engine under a limit: a fork has another address space
+	// Not a fork, like an engine under a limit: a fork has another address space.
+	start.Python = limited(t, start.Python, ":")
 	l := beginSlow(t, start)
 	pid := l.loaded().EnginePID
 	f := free{loaded: proc(pid, "VmSize"), anonymous: proc(pid, "RssAnon")}
@@ -302,7 +303,8 @@ func TestKernelKillsTheEngine(t *testing.T) {
 	}
 	free := unlimitedOnce(t)
 	start := memoryAssignment(t, "tight", nil)
-	python, limit := start.Python, free.anonymous+free.grown/2 // on a CPU most of an update is gradients and moments: no batch size fits
+	// On a CPU most of an update is gradients and moments: no batch size fits.
+	python, limit := start.Python, free.anonymous+free.grown/2
 	start.Python = limited(t, python, "echo $$ >"+memoryGroup(t, limit))
 	for _, hope := range []string{"tries the same once more", "takes less at a time"} {
 		l := beginSlow(t, start)

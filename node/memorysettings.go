@@ -31,7 +31,7 @@ type memorySettings struct {
 	Update                pace `json:"update"`
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
 	OptimizerOffload      bool `json:"optimizer_offload"`
-	FellIn                int  `json:"fell_in"` // round, from 1, of the kernel's last kill of the engine for its memory; 0: never
+	FellIn                int  `json:"fell_in"` // round, from 1, in which the kernel last killed the engine for its memory; 0: never
 }
 
 // assignmentHash is a hash of the assignment's settings on which memorySettings depend.

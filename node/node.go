@@ -58,7 +58,7 @@ type Node struct {
 	Context int          // the model's context length in tokens
 	OnGPU   bool         // the policy computes on a GPU; affects messages only
 	Journal Journal      // nil: the node keeps no journal
-	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only questions that task.HeldOut recognizes
+	HeldOut *HeldOut     // questions never to train on; nil: only those that task.HeldOut recognizes by their metadata
 	Warn    func(string) // sends a warning to the user; nil: the log only
 
 	Validation *HeldOut // questions that judge a bandit's splits; nil: no bandit
@@ -79,5 +79,5 @@ type Mode struct {
 	Remote       bool // the node is on another host than the coordinator: it trains alone while it cannot reach the swarm
 
 	Recovered *RecoveredRound            // completions of the round in which a previous process died; nil: none
-	Decided   func(round int) sapo.Split // returns a round's adaptive I and J if they are already decided; nil: the node decides
+	Decided   func(round int) sapo.Split // a round's adaptive I and J that are already decided; nil: the node decides
 }

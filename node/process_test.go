@@ -456,7 +456,8 @@ func TestMemorySettings(t *testing.T) {
 
 	require.NoError(t, server.CreateStream(t.Context(), "thrifty"))
 	start := assignment(t, server, "thrifty", t.TempDir(), func(c *configs.Config) {
-		c.OptimizerOffload, c.ParamOffload, c.ClearCacheEveryNRounds, c.Precision = true, true, 1, "fp16" // fp16 means fp32 on a CPU
+		// Fp16 means fp32 on a CPU.
+		c.OptimizerOffload, c.ParamOffload, c.ClearCacheEveryNRounds, c.Precision = true, true, 1, "fp16"
 	})
 	start.TrimAfter = true
 	l := begin(t, start)

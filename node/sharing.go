@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	sharingPart  = 2000 // sampling uses at most 1/2000 of a core, because the kernel walks the processes' page tables for each sample
+	sharingPart  = 2000 // sampling uses at most 1/2000 of a core, because each sample walks page tables in the kernel
 	earlySamples = 2    // samples without that limit, while other engines still start and change what is shared
 )
 

@@ -20,7 +20,7 @@ import (
 // Errors that callers distinguish.
 var (
 	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or an earlier call killed it
-	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped, idle, or exceeds the time limit of a call
+	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped or idle, or a call took too long
 	ErrProtocol      = errors.New("the engine does not keep the protocol") // an invalid answer
 )
 
@@ -422,7 +422,8 @@ func (e *Engine) decode(resp answer, open bool, result any) error {
 	switch {
 	case !open:
 		if e.exit == nil && e.failed != nil {
-			return fmt.Errorf("%w: it exited unexpectedly, after: %v", ErrEngineGone, e.failed) // not %w: an *Error means that the engine still runs
+			// Not %w: an *Error means that the engine still runs.
+			return fmt.Errorf("%w: it exited unexpectedly, after: %v", ErrEngineGone, e.failed)
 		}
 		if e.exit == nil {
 			return fmt.Errorf("%w: it exited unexpectedly", ErrEngineGone)

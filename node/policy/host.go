@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	hostStopPatience = 5           // checks, one a second, of a stopped host before it is continued, and again before it is killed
+	hostStopPatience = 5           // seconds that a host may be stopped before it is continued, and again before it is killed
 	hostSteady       = time.Minute // after this run time, a host's death resets the restart wait
 	hostFirstWait    = time.Second // before the first restart of a dead host; it doubles up to hostLongestWait
 	hostLongestWait  = 30 * time.Second
@@ -31,7 +31,7 @@ type HostOptions struct {
 	Python string    // interpreter that can import torch
 	Dir    string    // folder that holds the engine package (see Extract)
 	Env    []string  // the host's environment; engines with another value of a variable that torch reads at import are not forked
-	Stderr io.Writer // the host's log; nil: none
+	Stderr io.Writer // the host's environment; an engine must have equal values of variables that torch reads at import
 }
 
 // HostHello describes a host.

@@ -22,7 +22,7 @@ import (
 const HostVariable = "SWARM_ENGINE_HOST"
 
 const (
-	forkLimit   = 2 * time.Second // for a fork, which takes milliseconds; it is also the cost of a start while the host is stopped
+	forkLimit   = 2 * time.Second // for a fork, which takes milliseconds; a stopped host delays a start by this
 	statusGrace = time.Second     // from an engine's end to the host's report of its status
 )
 
@@ -69,7 +69,8 @@ func InheritHost(environ []string) *HostClient {
 	if !left {
 		unix.CloseOnExec(fd)
 	}
-	_ = unix.SetNonblock(own, false) // otherwise os.File.Fd, which passes it to a child, would make the socket blocking for all that share it
+	// Otherwise os.File.Fd, which passes it to a child, would make the socket blocking for all that share it.
+	_ = unix.SetNonblock(own, false)
 	client, err := newHostClient(os.NewFile(uintptr(own), "engine host"))
 	if err != nil {
 		return nil

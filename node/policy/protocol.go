@@ -31,7 +31,7 @@ const (
 	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
 	KindModel       = "model"         // the model directory is unreadable or has an unknown architecture
 	KindDevice      = "device"        // the device does not exist
-	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers on this machine
+	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers here
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
 	KindCheckpoint  = "checkpoint"    // cannot write or read a checkpoint
 	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
@@ -85,8 +85,8 @@ func (h HelloResult) Interpreter(now Memory) int64 {
 
 // LoadParams loads a model with a fresh Adam optimizer.
 type LoadParams struct {
-	ModelDir              string  `json:"model_dir"`   // folder with config.json and *.safetensors; with RandomInit, config.json suffices
-	RandomInit            bool    `json:"random_init"` // initialize from Seed as GPT-2 does (normal 0.02, residual projections scaled)
+	ModelDir              string  `json:"model_dir"`   // folder with config.json, and *.safetensors unless RandomInit
+	RandomInit            bool    `json:"random_init"` // initialize from Seed like GPT-2 (normal 0.02, residual projections scaled)
 	Seed                  int64   `json:"seed"`
 	Device                string  `json:"device"`    // "cpu", "cuda", "cuda:N"
 	Precision             string  `json:"precision"` // fp32 tf32 bf16 fp16 (cpu: fp32), float64 for tests
@@ -98,8 +98,8 @@ type LoadParams struct {
 	WeightDecay           float64 `json:"weight_decay"`      // decoupled (AdamW); 0 is Adam
 	MemoryCapBytes        int64   `json:"memory_cap_bytes"`  // CUDA allocator cap, 0 none
 	SelfTest              bool    `json:"self_test"`         // compare log-probabilities of the generate and the update path
-	OptimizerOffload      bool    `json:"optimizer_offload"` // keep Adam's moments on the host, and move them to the device in pieces during the step
-	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host; the next call that needs them moves them back
+	OptimizerOffload      bool    `json:"optimizer_offload"` // keep Adam's moments on the host; steps move them through the device in pieces
+	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host, the next call that needs them back
 	CUDAGraphs            bool    `json:"cuda_graphs"`       // decode in CUDA graphs; CUDA only
 	// Ranks > 1 is the number of data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on
 	// the CPU (gloo). They share the work of generate and update. Results equal those of one rank.
@@ -115,7 +115,7 @@ type LoadResult struct {
 	EOSTokenID         int     `json:"eos_token_id"`   // from config.json, -1 if it names none
 	Seconds            float64 `json:"seconds"`
 	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // largest |difference| of log-probabilities, in nats
-	SelfTestLimit      float64 `json:"self_test_limit"`        // largest difference that rounding explains; above it, a load in full precision fails
+	SelfTestLimit      float64 `json:"self_test_limit"`        // largest difference that rounding explains; in full precision a load above it fails
 	Memory             Memory  `json:"memory"`
 }
 
@@ -129,7 +129,7 @@ type GenerateParams struct {
 	TopP           float64 `json:"top_p"`           // 1: off
 	EOSTokenID     int     `json:"eos_token_id"`    // -1: none
 	Seed           int64   `json:"seed"`            // the completions are a function of weights, prompts, options and Seed
-	MicroBatch     int     `json:"micro_batch"`     // maximum completions decoded at a time, 0: all; changes memory, not the samples
+	MicroBatch     int     `json:"micro_batch"`     // most completions decoded at a time, 0: all; does not change the samples
 }
 
 // GenerateResult holds P·G completions, generation g of prompt p at index p·G+g.
@@ -170,7 +170,7 @@ type UpdateParams struct {
 	Epsilon       float64    `json:"epsilon"`      // lower clip range
 	EpsilonHigh   float64    `json:"epsilon_high"` // upper clip range
 	Delta         float64    `json:"delta"`        // bound of the ratio where the advantage is negative, above 1 + EpsilonHigh; 0: none
-	Beta          float64    `json:"beta"`         // weight of the KL to the weights as loaded (k3 estimator); 0: none, and no reference is kept
+	Beta          float64    `json:"beta"`         // weight of the KL to the weights as loaded (k3 estimator); 0: none
 	NumIterations int        `json:"num_iterations"`
 	// LossType is TRL's: "bnpo" (mean over all completion tokens of the batch), "grpo" (mean over sequences of
 	// their token means) or "dr_grpo" (sum over tokens / (B · MaxCompletionLength)).

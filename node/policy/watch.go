@@ -13,7 +13,7 @@ import (
 const (
 	defaultStallLimit = 5 * time.Minute
 	watchPeriod       = time.Second
-	stopPatience      = 5 * time.Second        // time that an engine may be stopped before it is continued, and again before it is killed
+	stopPatience      = 5 * time.Second        // allowed stop before the engine is continued, and again before it is killed
 	leastWork         = 500 * time.Millisecond // processor time that counts as progress
 	clockTick         = 10 * time.Millisecond  // resolution of /proc's times: USER_HZ is 100 on every Linux that Go runs on
 )
@@ -47,7 +47,8 @@ func (w *watch) look(now time.Time) error {
 		return nil
 	}
 	if gap := now.Sub(w.seen); w.seen.IsZero() || gap > 5*w.every+stopPatience/2 {
-		w.stopped, w.continued, w.worked = time.Time{}, false, now // no check for long: this process was stopped, or the machine slept
+		// No check for long: this process was stopped, or the machine slept.
+		w.stopped, w.continued, w.worked = time.Time{}, false, now
 	}
 	w.seen = now
 	if err := w.lookForStop(processes, now); err != nil {

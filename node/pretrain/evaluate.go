@@ -21,7 +21,7 @@ const (
 type Evaluation struct {
 	Reward     float64 `json:"reward"`      // sampled at temperature 1, mean over tasks: where SAPO starts
 	FormatRate float64 `json:"format_rate"` // share of those completions with tags
-	Knows      float64 `json:"knows"`       // greedy reward after the opening tag, mean over tasks: what the model knows without the format
+	Knows      float64 `json:"knows"`       // greedy reward after the opening tag, mean over tasks: knowledge without the format
 	Tasks      []Score `json:"tasks"`
 }
 

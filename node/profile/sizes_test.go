@@ -21,7 +21,8 @@ func TestSizesOfAProfile(t *testing.T) {
 		_, err := ParseSizes(text)
 		require.ErrorContains(t, err, "whole numbers from 1, such as 1,4,16", text)
 	}
-	for _, text := range []string{"4", "4,4", "1,64", "1,2,65"} { // one size, the same size twice, one size for each phase, more than a round has
+	// One size, the same size twice, one size for each phase, more than a round has.
+	for _, text := range []string{"4", "4,4", "1,64", "1,2,65"} {
 		sizes, err := ParseSizes(text)
 		require.NoError(t, err)
 		require.ErrorContains(t, CheckSizes(text, sizes, c), "numbers from 1 to 64", text)

@@ -9,11 +9,11 @@ type Start struct {
 	Node          string          `json:"node"`          // node_0 ...
 	Index         int             `json:"index"`         // 0 ...
 	Members       []Member        `json:"members"`       // all nodes of the swarm, itself included
-	From          int             `json:"from"`          // first round if nothing is recovered: a late joiner starts with the swarm's round
+	From          int             `json:"from"`          // first round if nothing is recovered; a late joiner starts with the swarm's round
 	GenerateOnly  bool            `json:"generate_only"` // share rollouts, do not train
 	Dir           string          `json:"dir"`           // the node's folder: checkpoints, journal
 	Evaluated     []int           `json:"evaluated"`     // rounds with an evaluation of this node in the database
-	Recorded      int             `json:"recorded"`      // rounds of this node in the database, from 0 without a gap: the node reports later journaled ones again
+	Recorded      int             `json:"recorded"`      // rounds of this node in the database, from 0 without a gap; the node reports later ones again
 	Config        json.RawMessage `json:"config"`        // configs.Config
 	Python        string          `json:"python"`
 	EngineDir     string          `json:"engine_dir"` // folder that holds the engine package
@@ -22,11 +22,11 @@ type Start struct {
 	Device        string          `json:"device"` // cpu, cuda:0
 	Threads       int             `json:"threads"`
 	BudgetBytes   int64           `json:"budget_bytes"`   // device memory, 0: none
-	OthersBytes   int64           `json:"others_bytes"`   // device memory that the plan leaves to other nodes and to earlier processes
+	OthersBytes   int64           `json:"others_bytes"`   // device memory that the plan leaves to other nodes and processes
 	Transient     Transient       `json:"transient"`      // the plan's estimate for the phases
 	Ranks         int             `json:"ranks"`          // data-parallel ranks, cuda:0 and up; 0 is 1
-	GenerateBatch int             `json:"generate_batch"` // completions that the plan allows to decode together; 0: all of a round
-	TrimAfter     bool            `json:"trim_after"`     // free cached memory after each phase, because the plan does not include it
+	GenerateBatch int             `json:"generate_batch"` // completions to decode together by the plan; 0: all of a round
+	TrimAfter     bool            `json:"trim_after"`     // free cached memory after each phase, because the plan excludes it
 	Exchange      Exchange        `json:"exchange"`
 	Leased        bool            `json:"leased"` // request a lease before computing
 }

@@ -15,9 +15,9 @@ const (
 	PurposeGenerate  Purpose = "generate"  // sampling of completions
 	PurposeExternals Purpose = "externals" // which external rollouts to use
 	PurposePeers     Purpose = "peers"     // which of many peers a node gathers from
-	PurposeHeldOut   Purpose = "held_out"  // held-out questions; independent of the round, and in an evaluation also of the experiment
+	PurposeHeldOut   Purpose = "held_out"  // held-out questions; independent of the round, in an evaluation also of the experiment
 	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; independent of experiment, node and round
-	PurposeValidate  Purpose = "validate"  // held-out questions that judge a split; independent of experiment, node and round
+	PurposeValidate  Purpose = "validate"  // held-out questions for splits; independent of experiment, node and round
 	PurposeSplit     Purpose = "split"     // which split of I and J to try
 	PurposePretrain  Purpose = "pretrain"
 )

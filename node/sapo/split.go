@@ -46,7 +46,7 @@ func (s SplitEMA) Next(budget int) Split { return splitOf(budget, int(math.Round
 
 // Constants of the bandit.
 const (
-	banditDiscount = 0.95 // weight of a credit after one more: about the last twenty count, because gains fade as training saturates
+	banditDiscount = 0.95 // weight of a credit after one more: about the last twenty count, because gains fade
 	banditPrior    = 1    // weight of the mean of all credits in each arm, in credits
 )
 

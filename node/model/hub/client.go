@@ -28,7 +28,7 @@ type Client struct {
 	Progress func(Progress) // called about every second, from the goroutine that called Pull; may be nil
 
 	transport http.RoundTripper
-	idle      time.Duration                              // timeout without a byte, after which the client closes the connection
+	idle      time.Duration                              // a connection without a byte for this long is closed
 	pause     func(context.Context, time.Duration) error // waits between attempts
 	free      func(dir string) (int64, error)            // free bytes of the disk
 }

@@ -61,7 +61,8 @@ class Task:
 
     def __init__(self, function, arguments):
         self._function, self._arguments = function, arguments
-        self._claim = _thread.allocate_lock()  # the owner decides: the thread to run the function, or the caller to run without it
+        # The owner decides: the thread to run the function, or the caller to run without it.
+        self._claim = _thread.allocate_lock()
         self._busy = _thread.allocate_lock()  # held until the function has returned; releasing a lock needs no memory
         self._busy.acquire()
         self._begun = _thread.allocate_lock()

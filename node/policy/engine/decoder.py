@@ -18,9 +18,12 @@ from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 # and so the rounding of sums, depend on sizes. The constants below were found by experiment with torch 1.13
 # and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
 LEAST = 16  # rows of a matrix product; fewer are padded with zeros
-SMALL = 1_000_000  # multiplications up to which OpenBLAS has other kernels, some of which round the head's layout differently
+# Multiplications up to which OpenBLAS has other kernels, some of which round the head's layout differently.
+SMALL = 1_000_000
 VECTORS = 64  # columns that torch's sums take at a time; it sums the rest in another order
-_MOST = 128  # maximum padding of the head's products in rows; a model that needs more is so small that all its products are small
+# Maximum padding of the head's products in rows; a model that needs more is so small that all its products are
+# small.
+_MOST = 128
 TINY = 400  # multiplications below which torch.bmm does not call BLAS
 
 

@@ -60,7 +60,9 @@ class Session:
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
         if self._load is not None:
-            memory.thaw()  # not at the first load: collecting the objects that the engine host froze would copy every page that forks share
+            # Not at the first load: collecting the objects that the engine host froze would copy every page that
+            # forks share.
+            memory.thaw()
         self._forget()
         memory.trim()
         self._device, self._cap = device, request.memory_cap_bytes

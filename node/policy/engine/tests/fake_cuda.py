@@ -101,7 +101,8 @@ class FakeCuda(FakeTensorMode):
 
     def _sending(self, make):
         def tensor(data, dtype=None, device=None):
-            with unset_fake_temporarily():  # torch would keep the number of a one-element tensor, and need the driver to send it
+            # Torch would keep the number of a one-element tensor, and need the driver to send it.
+            with unset_fake_temporarily():
                 real = make(data, dtype=dtype)
             made = torch.empty(real.shape, dtype=real.dtype, device=device)
             if _on_device(made) and self.host == FIXED:

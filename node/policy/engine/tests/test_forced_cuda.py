@@ -94,7 +94,8 @@ def test_what_is_sampled_is_what_is_scored(make_model, config, limit):
 def test_bfloat16_scores_and_updates_are_near_single_precisions(make_model, monkeypatch, config, kind):
     """Through autocast on the CPU: the same casts as on a card, with other kernels."""
     enabled = torch.is_autocast_cpu_enabled
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: enabled())  # without a device argument, torch answers for CUDA
+    # Without a device argument, torch answers for CUDA.
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: enabled())
     if kind == "cuda" and tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 0):
         pytest.skip("torch 1.13 has no SDPA to take bfloat16 on a CPU")
     request, scores, norms, steps = Update(PROMPTS, ROWS, learning_rate=0.01), [], [], []

@@ -119,7 +119,8 @@ def test_on_a_device_a_pass_weighs_what_attention_pads_and_repeats(model):
     assert len(passes) == 2
     for batch in passes:
         assert 3 * len(batch.ids) + len(batch.rows) * (767 + max(batch.lengths)) <= 4 * batching.POSITIONS["cuda"]
-    assert [batching._cost(request, [[row]], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # a row alone costs its positions
+    # A row alone costs its positions.
+    assert [batching._cost(request, [[row]], True) for row in (0, 1)] == [767 + 256, 767 + 1]
 
 
 def test_the_mask_is_cast_once(model):

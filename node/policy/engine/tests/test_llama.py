@@ -232,7 +232,8 @@ def test_model_directory(make_model, monkeypatch, tmp_path, config, dtype, prefi
     if not prefix:
         stored = {name[6:] if name.startswith("model.") else name: tensor for name, tensor in stored.items()}
     if config.tied:
-        stored["lm_head.weight"] = torch.zeros(29, 24, dtype=dtype)  # an explicit copy of the tied head, which must be ignored
+        # An explicit copy of the tied head, which must be ignored.
+        stored["lm_head.weight"] = torch.zeros(29, 24, dtype=dtype)
     shards = {"a.safetensors": sorted(stored)[::2], "b.safetensors": sorted(stored)[1::2]}
     for shard, names in shards.items():
         weights.write(str(tmp_path / shard), {name: stored[name] for name in names}, {"format": "pt"})
