@@ -30,7 +30,7 @@ type attempt struct {
 	saved     int // rounds in the newest checkpoint
 }
 
-// openAttempt opens the node's folder and locks its journal: no other process can write there until close.
+// openAttempt opens and locks the node's folder: no other process can write there until close.
 func openAttempt(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *slog.Logger) (*attempt, error) {
 	start := model.start
 	log, err := journal.Open(start.Dir, logger)

@@ -108,9 +108,9 @@ func (n *Node) gatherWhile(
 	return received, err
 }
 
-// look returns the newest rollouts that absent members have shared, of any of their rounds, since the node's last
-// look. Either side may be far behind for good, and both can still learn from each other. Rollouts that look cannot
-// fetch within the rest of the deadline count as not shared.
+// look returns the newest rollouts that absent members have shared, of any of their rounds, since the node shared
+// its previous round. Either side may be far behind for good, and both can still learn from each other. Rollouts
+// that look cannot fetch within the rest of the deadline count as not shared.
 func (n *Node) look(ctx context.Context, round int, absent []string, began time.Time) []*exchange.Received {
 	if len(absent) == 0 {
 		return nil

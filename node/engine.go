@@ -24,7 +24,7 @@ type launched struct {
 }
 
 // launchEngine returns a function that starts an engine for an assignment and loads its model. trouble receives a
-// message when an engine had a problem that was mended and continues.
+// message after the client has fixed a problem of an engine that continues.
 func launchEngine(
 	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {

@@ -71,8 +71,8 @@ var evaluationPoints = []point{
 	{Type: event.TypeEval, Round: 5, Before: true},
 }
 
-// A node that is killed at every point around its evaluations reports each of them once, with the same results as a
-// node that is never killed.
+// A node that is killed at every point around its evaluations reports each of them once, with the same results as
+// without kills.
 func TestKilledAroundEvaluations(t *testing.T) {
 	t.Parallel()
 	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), evaluating)

@@ -30,9 +30,9 @@ type rung struct {
 }
 
 // patience lists the waits before each attempt to free cached memory. Memory that other processes hold often comes
-// back within seconds, while a smaller batch slows the rest of the run. The node keeps its lease meanwhile, because
-// another node of this swarm would need memory for its work too, and the nodes that already compute will finish
-// without a successor.
+// back within seconds, while a smaller batch slows the rest of the run. The node keeps its lease meanwhile. Another
+// node of this swarm would need memory for its work too. The nodes that already compute will finish, and no node
+// takes their place.
 var patience = []time.Duration{0, time.Second, time.Second, 2 * time.Second, 4 * time.Second}
 
 // fallsApart is the number of rounds within which a second kill of the engine is no longer treated as chance.

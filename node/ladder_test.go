@@ -199,7 +199,8 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// The free memory decides how far down the ladder an update goes, and with what its next process begins.
+// The free memory decides how far down the ladder an update goes, and the settings with which the next process
+// begins.
 func TestLadder(t *testing.T) {
 	cleared := slices.Repeat([]string{"update clear_cache 16"}, len(patience))
 	halved := append(slices.Clone(cleared), "update halve_micro_batch 8", "update halve_micro_batch 4", "update halve_micro_batch 2", "update halve_micro_batch 1")

@@ -7,7 +7,7 @@ import (
 
 // leaseHost is the Host of a node whose memory is governed. Before each lease it applies a new budget, and its
 // request names the bytes that the phase needs. If the nodes' phases do not all fit at once, it frees cached memory
-// before it releases the lease, so that the next node can use that memory.
+// before it releases the lease, for the next node.
 type leaseHost struct {
 	*Link
 	governed *governed

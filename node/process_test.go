@@ -210,8 +210,8 @@ func TestTwoNodesLive(t *testing.T) {
 		require.GreaterOrEqual(t, memory.PeakRSSBytes, memory.RSSBytes/2)
 		if hostmem.Told() {
 			require.Greater(t, memory.PSSBytes, int64(5<<20))
-			// Of memory that the engine shares only with its host, half counts as its own. With the race detector,
-			// much of this process's memory is private.
+			// Half of the memory that the engine shares only with its host counts as its own. With the race
+			// detector, much of this process's memory is private.
 			require.Greater(t, memory.RSSBytes-memory.PSSBytes, int64(90<<20), "the engine shares its host's pages")
 			require.GreaterOrEqual(t, memory.PeakPSSBytes, memory.PSSBytes)
 			require.Less(t, memory.PeakPSSBytes, memory.PeakRSSBytes)

@@ -8,8 +8,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// recent collects what an async node learns from: rollouts of any round that arrived since the node shared its
-// round max_staleness rounds ago. It does not wait, so no peer is late. The caller passes errors to stopped.
+// recent collects the rollouts that an async node learns from. They may be of any round, and arrived after the node
+// shared its round max_staleness rounds back. recent does not wait, so no peer is late. The caller passes errors to
+// stopped.
 func (n *Node) recent(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	members, _ := n.Host.Members()
 	peers := n.roster(round, members).present

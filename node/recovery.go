@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// Replay applies a journaled update without generating anything, and returns the round's original report with the
-// new update's figures. A generate-only round has no update to apply.
+// Replay applies a journaled update without generating anything, and returns the report that the round would have
+// sent. A generate-only round has no update to apply.
 func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, error) {
 	report := logged.Trained.Report
 	if report.GenerateOnly {

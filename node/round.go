@@ -64,7 +64,7 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.logTrained(round, training, external, m); err != nil {
 		return event.Round{}, err
 	}
-	// Other policies sampled the external completions, so their sampling difference says nothing.
+	// Other policies sampled the external completions: a sampling difference there would mean nothing.
 	if m.step, err = n.update(ctx, round, training.WithSampling(sampledWith(own...)), event.StateUpdating); err != nil {
 		return event.Round{}, err
 	}
@@ -110,8 +110,9 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 	return groups, nil
 }
 
-// question returns the question of a node's seeded stream for slot i of a round, at a try: a question that does not
-// fit is drawn again. It does not depend on the round's split, which a peer that checks the question does not know.
+// question returns the question of a node's seeded stream for slot i of a round, at a try. A question that does not
+// fit is drawn again at the next try. The result does not depend on the round's split, because a peer that checks
+// the question does not know the split.
 func (n *Node) question(node string, round, i, try int) (task.Item, error) {
 	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
 }

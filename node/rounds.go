@@ -13,7 +13,7 @@ import (
 // evaluates when due and writes checkpoints in the background. At the end, or on a stop, it writes a last
 // checkpoint before it returns.
 func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
-	// The last process died before it wrote it.
+	// The last process died before it wrote the checkpoint.
 	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) {
 		if err := l.beginCheckpoint(ctx, first, n.Mode.Recovered != nil); err != nil {
 			return err

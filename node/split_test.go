@@ -37,8 +37,8 @@ var splitPoints = []point{
 	{Type: event.TypeState, State: event.StateSharing, Round: 8},
 }
 
-// A node that decides its I and J itself and is killed around every decision has the same splits, rewards and
-// weights as one that is not, under either rule. I and J have the same sum in every round.
+// A node that decides its I and J itself is killed around every decision. Under either rule it has the same splits,
+// rewards and weights as a node that is not killed. I and J have the same sum in every round.
 func TestKilledAroundSplits(t *testing.T) {
 	for split, least := range map[string]int{configs.SplitBandit: 4, configs.SplitRewardEMA: 3} {
 		t.Run(split, func(t *testing.T) {

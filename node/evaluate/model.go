@@ -38,7 +38,7 @@ type Checkpoint struct {
 	Round int    // 0: the initial weights; -1: the newest checkpoint
 }
 
-// Placement is the launcher's decision where the model runs.
+// Placement is the launcher's decision on where the model runs.
 type Placement struct {
 	Device         string // for messages
 	OnGPU          bool

@@ -43,7 +43,7 @@ type Options struct {
 	// StallLimit is the maximum time without processor use during a call, except for calls that wait for disks. 0:
 	// five minutes.
 	StallLimit time.Duration
-	// OnTrouble receives a line when an engine had a problem that was mended and continues. It runs within a call
+	// OnTrouble receives a line after the client has fixed a problem of an engine that continues. It runs within a call
 	// and must not call the engine. May be nil.
 	OnTrouble func(string)
 	// BeforeKill is called with the pid of an engine before it is killed, possibly inside a GPU kernel. It must
@@ -380,7 +380,7 @@ func (e *Engine) await(ctx context.Context, name string, sent <-chan error, resu
 			err, answers = e.decode(resp, open, result), nil
 		case broken := <-sent:
 			if sent = nil; broken != nil && answers != nil {
-				closed = time.After(e.opts.pipeGrace) // if the engine has ended, its exit status says more
+				closed = time.After(e.opts.pipeGrace) // a dead engine's exit status is more informative
 			}
 		case <-closed:
 			why = fmt.Errorf("%w: it closed its stdin", ErrProtocol)

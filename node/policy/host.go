@@ -30,8 +30,8 @@ const (
 type HostOptions struct {
 	Python string    // interpreter that can import torch
 	Dir    string    // folder that holds the engine package (see Extract)
-	Env    []string  // the host's environment; engines with another value of a variable that torch reads at import are not forked
-	Stderr io.Writer // the host's environment; an engine must have equal values of variables that torch reads at import
+	Env    []string  // the host's environment; an engine is forked only if the variables that torch reads at import are equal
+	Stderr io.Writer // the host's log; nil: none
 }
 
 // HostHello describes a host.

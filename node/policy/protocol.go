@@ -211,9 +211,9 @@ type UpdateResult struct {
 	ClipLow  float64 `json:"clip_ratio_low"`
 	ClipHigh float64 `json:"clip_ratio_high"`
 
-	// Over the ExternalTokens computed tokens of External sequences with OldLogprobs, in the first iteration: the
-	// share with a clipped weight, and the effective sample size of the weights as a share of the tokens. Both are
-	// 0 if there are none.
+	// These cover the first iteration of ExternalTokens tokens: the computed ones of External sequences with
+	// OldLogprobs. ExternalClipRatio is the share with a clipped weight. ExternalESS is the effective sample size
+	// of the weights, as a share of the tokens. Both are 0 without such tokens.
 	ExternalClipRatio float64 `json:"external_clip_ratio"`
 	ExternalESS       float64 `json:"external_ess"`
 	ExternalDropped   int     `json:"external_dropped"` // sequences that CorrectionFTIS dropped
@@ -256,8 +256,8 @@ type SaveParams struct {
 }
 
 // SavedParams requests the result of the background save. The answer is a SaveResult, with Pending if the file is
-// still being written and Wait is not set. An error is that of the save. The call is a bad request if there is no
-// background save, or if its result has already been returned.
+// still being written and Wait is not set. If the save failed, the answer is its error. The call is a bad request
+// if there is no background save, or if its result has already been returned.
 type SavedParams struct {
 	Wait bool `json:"wait"`
 }

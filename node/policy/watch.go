@@ -66,7 +66,7 @@ func (w *watch) lookForStop(processes []process, now time.Time) error {
 		}
 	}
 	if w.continued && used > w.wokenAt+clockTick {
-		w.stopped, w.continued = time.Time{}, false // it ran after the SIGCONT: a present stop is a new one
+		w.stopped, w.continued = time.Time{}, false // it ran after the SIGCONT, so a current stop is a new one
 	}
 	switch {
 	case found == nil:

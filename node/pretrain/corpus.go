@@ -1,6 +1,6 @@
 // Package pretrain makes base models. It trains a model from scratch, supervised, on question and answer text of a
 // task set. The answers come in mixed phrasings. Only a small part uses the <answer> tags that verifiers read. The
-// result therefore knows about half of the answers and mostly misses the format, like a real base model.
+// result therefore partly knows the answers and mostly misses the format, like a real base model.
 //
 // Supervised learning is the engine's ordinary update with every advantage 1. At ratio 1 the policy gradient equals
 // the gradient of the log-likelihood.

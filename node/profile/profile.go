@@ -1,6 +1,6 @@
 // Package profile measures a node's memory. It runs the node's real phases at maximum length with increasing
 // numbers of sequences at a time, and fits a line through the peaks. The caller provides an engine with a loaded
-// model. The package owns no engine and stores nothing. It imports node/policy only.
+// model. The package owns no engine and stores nothing. Of node it imports only node/policy.
 package profile
 
 import (
@@ -184,8 +184,8 @@ func (m *measurement) generate(ctx context.Context, size int) (policy.Memory, er
 	return result.Memory, err
 }
 
-// update takes one step with two forward passes of size sequences each, because memory of the first pass's gradient
-// is still held in the second.
+// update takes one step with two forward passes of size sequences each. The second pass runs while the first one's
+// gradient is in memory, as in a real update.
 func (m *measurement) update(ctx context.Context, size int) (policy.Memory, error) {
 	o := m.options
 	params := o.Update

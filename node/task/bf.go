@@ -97,8 +97,8 @@ func bfProgram(word string) string {
 	return b.String()
 }
 
-// bfAdd returns code that adds d to the current cell: |d| signs or, if that is shorter, a loop over the next cell
-// that adds b for a times, and a correction c.
+// bfAdd returns code that adds d to the current cell: |d| signs, or a loop over the next cell if that is shorter.
+// The loop adds b for a times, and a correction c follows.
 func bfAdd(d int) string {
 	sign, opposite := "+", "-"
 	if d < 0 {

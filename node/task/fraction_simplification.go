@@ -116,8 +116,8 @@ func formatFraction(numerator, denominator int, style string) string {
 	return fmt.Sprintf("%d/%d", numerator, denominator)
 }
 
-// Score is 1 for the fraction in lowest terms, 0.1 if it keeps one part of the question's fraction, 0.05 for any
-// other fraction and 0.01 for any other answer, null included. The style does not matter.
+// Score is 1 for the fraction in lowest terms and 0.1 if it keeps one part of the question's fraction. Any other
+// fraction scores 0.05, and any other answer 0.01, null included. The style does not matter.
 func (fractionSimplification) Score(item Item, answer *string) float64 {
 	var m struct {
 		Numerator             json.Number `json:"numerator"`

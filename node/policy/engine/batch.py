@@ -66,9 +66,9 @@ def _cost(request, parts, cuda):
     """Positions of a pass over parts, each with rows of one prompt: each prompt once, without its last
     token.
 
-    On CUDA the cost is in memory. Attention gives each row the prompt's keys and values, and a grid with as
-    many rows for each prompt and as many queries and results as the longest row. That is a quarter of what a
-    layer stores per position. A row alone costs its positions.
+    On CUDA the limit is memory, so attention's grid counts too. It has as many rows for each prompt as the
+    largest part, each as long as the longest prefix and row. Attention stores a quarter of what a layer
+    stores per position. A row alone costs its positions.
     """
     prefixes = [len(request.prompts[request.sequences[part[0]].prompt]) - 1 for part in parts]
     positions = sum(prefixes) + sum(_own(request, row) for part in parts for row in part)

@@ -21,11 +21,11 @@ class Graphs:
     replay it, until `drop`.
 
     All graphs share a memory pool, because no graph uses another one's tensors. One stream serves all
-    captures. cuBLAS keeps a workspace for each stream, and some versions of torch free the workspace of all
-    graphs of a stream together with one of them. So all graphs are dropped together.
+    captures. cuBLAS keeps a workspace for each stream. When one graph is dropped, some versions of torch free
+    that workspace for all graphs of the stream. So all graphs are dropped together.
 
     If a capture is impossible, that is reported once on stderr, and all Graphs of the process run functions
-    directly, because a failed capture leaves torch's allocator unusable for another one (memory.trim).
+    directly. A failed capture leaves torch's allocator unusable for another one (memory.trim).
     """
 
     _works = True

@@ -9,11 +9,11 @@ log-softmax is in float32 (float64 for a float64 model).
 import torch
 
 # Logits held at a time, and the part of them computed at a time, in elements. On a CPU the part fits the
-# cache. On CUDA it is all, because each part has about forty kernels. With b bytes an element, at most
-# (CHUNK + 2 · BLOCK) · b are held besides the results: 384 MiB on CUDA in fp32. A reduced dtype needs 64 MiB
-# more, because its logits exist twice for a moment. The chunk on CUDA is about 670 positions of GPT-2's
-# vocabulary. These are enough rows for products at full rate, with few passes over the head's gradient,
-# which each chunk reads and writes.
+# cache. On CUDA the part is the whole chunk, because each part has about forty kernels. With b bytes an
+# element, at most (CHUNK + 2 · BLOCK) · b are held besides the results: 384 MiB on CUDA in fp32. A reduced
+# dtype needs 64 MiB more, because its logits exist twice for a moment. The chunk on CUDA is about 670
+# positions of GPT-2's vocabulary. These are enough rows for products at full rate, with few passes over the
+# head's gradient, which each chunk reads and writes.
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 25}
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 25}
 

@@ -1,7 +1,7 @@
 """One engine's process, from its pipes to its end. Must not import torch before `run` does.
 
-An engine that its parent started and one that the engine host forked (host.py) both run this code, with the
-requests on fd 0, the answers on fd 1 and the log on fd 2.
+Both an engine that its parent started and one that the engine host forked (host.py) run this code. The
+requests are on fd 0, the answers on fd 1 and the log on fd 2.
 """
 
 from . import ending, pipe, protocol

@@ -293,7 +293,7 @@ class Session:
 
 
 def _saved(written, seconds):
-    """SaveResult of protocol.go. In a foreground save all of the seconds are pause."""
+    """SaveResult of protocol.go. In a foreground save, pause equals seconds."""
     return dict(written._asdict(), pending=False, pause=seconds, seconds=seconds)
 
 

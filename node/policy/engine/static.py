@@ -83,10 +83,10 @@ class StaticDecoder:
         self._sampler = BlockSampler(P * G, config.vocab_size, request, figures, device)
 
     def _counters(self, slot):
-        """Indices that a step which feeds own position `slot` reads and writes.
+        """Indices for a step that feeds own position `slot`.
 
         They are the slots of query, key and value in a cache, the column of the mask, and the number of the
-        token that it draws.
+        token that the step draws.
         """
         slots = ([0] if self._queries else []) + [self._queries + slot, self._queries + self._own + slot]
         return torch.tensor(slots + [self.shape.prompt_length + slot, slot + 1], device=self.model.device)
