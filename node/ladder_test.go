@@ -336,6 +336,7 @@ func testLadderUnderMPSHalvesAtOnce(t *testing.T) {
 	require.Zero(t, time.Since(began))
 }
 
+// A stop, or the end of the context, ends a wait for memory.
 func TestLadderStopsWaiting(t *testing.T) {
 	gone := errors.New("the launcher is gone")
 	for name, want := range map[string]error{"stopped": ErrStopped, "orphaned": gone} {
