@@ -23,12 +23,13 @@ type Config struct {
 	NumTransplantTrees int `mapstructure:"num_transplant_trees" yaml:"num_transplant_trees" json:"num_transplant_trees"`
 	NumGenerations     int `mapstructure:"num_generations" yaml:"num_generations" json:"num_generations"`
 
-	Model     string   `mapstructure:"model" yaml:"model" json:"model"`                        // a model preset's name or a Hugging Face directory
-	Models    string   `mapstructure:"models" yaml:"models,omitempty" json:"models,omitempty"` // different models for the nodes, such as nano=4,micro=4; empty: all nodes use model
-	Members   []Member `mapstructure:"-" yaml:"-" json:"members,omitempty"`                    // Models, resolved: not a key
-	Device    string   `mapstructure:"device" yaml:"device" json:"device"`                     // auto, cpu, cuda
-	Precision string   `mapstructure:"precision" yaml:"precision" json:"precision"`            // auto (tf32 on CUDA, fp16 on Volta and Turing, fp32 on a CPU), fp32, tf32, bf16, fp16
-	Tasks     Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+	Model     string       `mapstructure:"model" yaml:"model" json:"model"`                        // a model preset's name or a Hugging Face directory
+	Models    string       `mapstructure:"models" yaml:"models,omitempty" json:"models,omitempty"` // different models for the nodes, such as nano=4,micro=4; empty: all nodes use model
+	Members   []Member     `mapstructure:"-" yaml:"-" json:"members,omitempty"`                    // Models, resolved: not a key
+	Device    string       `mapstructure:"device" yaml:"device" json:"device"`                     // auto, cpu, cuda
+	Precision string       `mapstructure:"precision" yaml:"precision" json:"precision"`            // auto (tf32 on CUDA, fp16 on Volta and Turing, fp32 on a CPU), fp32, tf32, bf16, fp16
+	Tasks     Tasks        `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+	Nodes     NodeSettings `mapstructure:"nodes" yaml:"nodes,omitempty" json:"nodes,omitzero"`
 
 	// Sampling.
 	Temperature         float64 `mapstructure:"temperature" yaml:"temperature" json:"temperature"`

@@ -92,8 +92,8 @@ func (w walker) mapping(node *yaml.Node, prefix string) error {
 }
 
 func (w walker) entry(name string, key, value *yaml.Node) error {
-	if name == "tasks" {
-		return w.mapping(value, "tasks.")
+	if name == "tasks" || name == "nodes" {
+		return w.mapping(value, name+".")
 	}
 	known, err := FindKey(name)
 	if err != nil {

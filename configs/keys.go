@@ -229,6 +229,8 @@ var usages = sync.OnceValue(func() map[string]string {
 		"tasks.words":                 "`file` of words for the task bf, one a line",
 		"tasks.system_prompt":         "system `prompt`: " + strings.Join(systemPrompts(), ", "),
 		"tasks.mixture":               "tasks, weights and parameters",
+		"nodes.generate_only":         "nodes, from node_0 on, that share rollouts and do not train: teachers",
+		"nodes.tasks":                 "`tasks` that each node draws, in turn, such as bf+arc_1d,base_conversion (default: all)",
 		"temperature":                 "sampling temperature",
 		"top_k":                       "sample from the k most probable tokens, 0: all",
 		"top_p":                       "sample from the most probable tokens whose probabilities sum to this",

@@ -38,7 +38,10 @@ func Validate(c Config) error {
 			return &Error{Key: rule.key, Value: rule.value, Allowed: rule.allowed}
 		}
 	}
-	return validateMixture(c.Tasks)
+	if err := validateMixture(c.Tasks); err != nil {
+		return err
+	}
+	return validateNodeTasks(c)
 }
 
 // ValidateModel checks what depends on the model: prompt and completion must fit into its context together.
@@ -71,6 +74,7 @@ func checks(c Config) []check {
 		{"tasks.file", c.Tasks.File, !strings.ContainsFunc(c.Tasks.File, isControl), "a file's path"},
 		{"tasks.words", c.Tasks.Words, !strings.ContainsFunc(c.Tasks.Words, isControl), "a file's path"},
 		oneOf("tasks.system_prompt", c.Tasks.SystemPrompt, systemPrompts()),
+		whole("nodes.generate_only", int64(c.Nodes.GenerateOnly), 0, int64(max(0, c.SwarmSize-1))),
 		real("temperature", c.Temperature, 0, 100, false, true),
 		whole("top_k", int64(c.TopK), 0, 1_000_000),
 		real("top_p", c.TopP, 0, 1, false, true),

@@ -101,6 +101,32 @@ func TestForgedRolloutsAreRefused(t *testing.T) {
 	}
 }
 
+// A node draws from its own tasks alone, and its peers refuse a question of another task, though it scores like any.
+func TestSpecialistsDrawTheirOwnTasks(t *testing.T) {
+	general := judgingNode(t, nil)
+	n := judgingNode(t, func(c *configs.Config) { c.Nodes.Tasks = "basic_arithmetic,base_conversion+calendar_arithmetic" })
+	drawn := map[string]map[string]bool{}
+	for _, id := range []string{"node_0", "node_1", "node_2"} {
+		drawn[id] = map[string]bool{}
+		for round := range 30 {
+			item, err := n.question(id, round, 0, 0)
+			require.NoError(t, err)
+			drawn[id][item.Task()] = true
+		}
+	}
+	require.Equal(t, map[string]map[string]bool{
+		"node_0": {"basic_arithmetic": true}, "node_1": {"base_conversion": true, "calendar_arithmetic": true}, "node_2": {"basic_arithmetic": true},
+	}, drawn)
+
+	own, foreign := n.judgeBatch(sent(t, answers(t, n, "node_1", 5)), false), n.judgeBatch(sent(t, answers(t, general, "node_0", 5)), false)
+	require.Zero(t, own.rejected, own.reason)
+	for _, g := range own.groups {
+		require.Equal(t, []float64{1, 0}, g.rewards, "a task that the receiver never draws is scored all the same")
+	}
+	require.Positive(t, foreign.rejected)
+	require.Equal(t, errForeignQuestion.Error(), foreign.reason)
+}
+
 // A peer that is trusted by its key has no stream. The same forgeries pass, except held-out questions.
 func TestForeignMembersHaveNoStream(t *testing.T) {
 	n := judgingNode(t, nil)

@@ -61,6 +61,8 @@ type Node struct {
 	HeldOut *HeldOut     // questions never to train on; nil: only those that task.HeldOut recognizes by their metadata
 	Warn    func(string) // sends a warning to the user; nil: the log only
 
+	narrow map[string]*task.Set // parts of Tasks for nodes with tasks of their own, by task names
+
 	Validation *HeldOut // questions that judge a bandit's splits; nil: no bandit
 
 	Mode Mode // how the node departs from Algorithm 1

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -114,7 +115,24 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 // fit is drawn again at the next try. The result does not depend on the round's split, because a peer that checks
 // the question does not know the split.
 func (n *Node) question(node string, round, i, try int) (task.Item, error) {
-	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
+	return n.tasksOf(node).Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
+}
+
+// tasksOf returns what a node draws its questions from: all of Tasks, or the part that nodes.tasks gives it.
+// Evaluations and scores use all of them.
+func (n *Node) tasksOf(node string) *task.Set {
+	names := n.Config.TasksOf(node)
+	if names == nil {
+		return n.Tasks
+	}
+	key := strings.Join(names, "+")
+	if n.narrow == nil {
+		n.narrow = map[string]*task.Set{}
+	}
+	if n.narrow[key] == nil {
+		n.narrow[key] = n.Tasks.Only(names)
+	}
+	return n.narrow[key]
 }
 
 // heldOut reports whether a question belongs to the evaluation set or to the validation set.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
-	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
@@ -102,6 +101,6 @@ func TestAWorkerHasOneModel(t *testing.T) {
 
 func TestANodesIndexIsInItsName(t *testing.T) {
 	for name, want := range map[string]int{"node_0": 0, "node_17": 17, "anna_3": 0, "node_x": 0, "node_-1": 0, "node_007": 0, "7": 0} {
-		require.Equal(t, want, fit.NodeIndex(name), name)
+		require.Equal(t, want, configs.NodeIndex(name), name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
@@ -94,6 +95,6 @@ func NodeFolders(home layout.Home, run store.Run) ([]string, error) {
 			known = append(known, entry.Name())
 		}
 	}
-	slices.SortFunc(known, func(a, b string) int { return cmp.Or(fit.NodeIndex(a)-fit.NodeIndex(b), strings.Compare(a, b)) })
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(configs.NodeIndex(a)-configs.NodeIndex(b), strings.Compare(a, b)) })
 	return known, nil
 }

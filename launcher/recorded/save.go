@@ -14,7 +14,6 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
@@ -66,7 +65,7 @@ func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string)
 	if err := json.Unmarshal(run.Config, &config); err != nil {
 		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
 	}
-	base, err := model.Find(config.ModelOf(fit.NodeIndex(nodeName)))
+	base, err := model.Find(config.ModelOf(configs.NodeIndex(nodeName)))
 	if err != nil {
 		return Saved{}, err
 	}

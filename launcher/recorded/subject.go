@@ -51,7 +51,7 @@ func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, e
 		return nil, err
 	}
 	s.Model.Checkpoint = evaluate.Checkpoint{Run: run.Run, Node: name, Dir: h.Home.Path("runs", run.Run, name), Round: round}
-	*c = c.OfNode(fit.NodeIndex(name))
+	*c = c.OfNode(configs.NodeIndex(name))
 	if s.Preset, err = model.Find(c.Model); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
@@ -203,7 +204,7 @@ func (v *verification) modelDir(key string) string { return v.modelDirs[v.p.Of(k
 func (v *verification) settings(nodes []string) (map[string]verify.Setting, error) {
 	tokens, own := map[string]tokenizer.Tokenizer{}, map[string]verify.Setting{}
 	for _, node := range nodes {
-		config := v.p.Config.OfNode(fit.NodeIndex(node))
+		config := v.p.Config.OfNode(configs.NodeIndex(node))
 		if tokens[config.Model] == nil {
 			var err error
 			if tokens[config.Model], err = tokenizer.Open(v.p.Of(config.Model).Tokenizer, v.modelDir(config.Model)); err != nil {
@@ -217,7 +218,7 @@ func (v *verification) settings(nodes []string) (map[string]verify.Setting, erro
 
 // start starts a node's engine.
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
-	index := fit.NodeIndex(node)
+	index := configs.NodeIndex(node)
 	config := v.p.Config.OfNode(index)
 	assignment := protocol.Start{
 		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: plan.EngineDevice(v.p.Plan), Threads: v.p.Plan.Threads,

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -42,7 +41,7 @@ func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	if err := json.Unmarshal(run.Config, &t.config); err != nil {
 		return nil, fmt.Errorf("the configuration of %s: %w", run.Run, err)
 	}
-	t.config = t.config.OfNode(fit.NodeIndex(node))
+	t.config = t.config.OfNode(configs.NodeIndex(node))
 	key := run.Run + " " + t.config.Model // nodes of one run may have different models
 	if known := f.texts[key]; known != nil {
 		return known, nil

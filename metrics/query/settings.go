@@ -232,7 +232,7 @@ func effect(d configs.Difference) string {
 
 // questions reports whether a key affects the questions.
 func questions(key string) bool {
-	return key == "tasks.file" || key == "tasks.words" || key == configs.MixtureKey || strings.HasPrefix(key, configs.MixtureKey+".")
+	return key == "tasks.file" || key == "tasks.words" || key == configs.NodeTasksKey || key == configs.MixtureKey || strings.HasPrefix(key, configs.MixtureKey+".")
 }
 
 // factEffect returns the effect of a difference in a fact. fp32 and tf32 learn alike; 16-bit precision may not.

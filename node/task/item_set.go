@@ -105,6 +105,18 @@ func (s *Set) addScorers() error {
 	return nil
 }
 
+// Only returns the part of a mixture that has these tasks, with their weights. It scores the answers of all tasks, as s
+// does. A name that the mixture lacks is left out.
+func (s *Set) Only(names []string) *Set {
+	part := &Set{scorers: s.scorers}
+	for i, t := range s.tasks {
+		if slices.Contains(names, t.Name()) {
+			part.tasks, part.weights = append(part.tasks, t), append(part.weights, s.weights[i])
+		}
+	}
+	return part
+}
+
 // Draw returns the training item of a seed, never a held-out one. In a mixture each seed has its own fresh item. It
 // returns an error if the tasks' parameters leave no such item.
 func (s *Set) Draw(seed uint64) (Item, error) { return s.draw(seed, false) }
