@@ -27,6 +27,8 @@ type Cost struct {
 	PricePerHour  *float64 `json:"price_per_hour"`
 	PriceCurrency string   `json:"price_currency"`
 	Cost          *float64 `json:"cost"` // null: price or time unknown
+
+	Power Power `json:"power"`
 }
 
 // RunCost is the predicted cost of a run of one experiment. Unknown times are null.
@@ -92,6 +94,9 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 			total += float64(seeds) * *x.Seconds
 		}
 		out.Experiments = append(out.Experiments, x)
+	}
+	if out.Power, err = s.newPower(ctx, reader); err != nil {
+		return out, err
 	}
 	out.Runs = seeds * len(out.Experiments)
 	if known {
