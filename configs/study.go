@@ -35,9 +35,10 @@ type Study struct {
 	Measure     string                `yaml:"measure"`  // decides the verdict: MeasurePass or MeasureReward
 	Seeds       int                   `yaml:"seeds"`
 	Rounds      int                   `yaml:"rounds"`
-	Nodes       int                   `yaml:"nodes"`  // default of its experiments; 0: as many as fit
-	Set         map[string]any        `yaml:"set"`    // Config keys of all experiments
-	Models      map[string]StudyModel `yaml:"models"` // overrides by model preset
+	Nodes       int                   `yaml:"nodes"`     // default of its experiments; 0: as many as fit
+	Contrasts   [][2]string           `yaml:"contrasts"` // planned comparisons: names of experiments, the first against the second
+	Set         map[string]any        `yaml:"set"`       // Config keys of all experiments
+	Models      map[string]StudyModel `yaml:"models"`    // overrides by model preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
 	Grid        Grid                  `yaml:"grid"` // keys with several values: each experiment is run with each combination
 

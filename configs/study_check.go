@@ -52,6 +52,16 @@ func (s Study) check() error {
 	if _, err := s.Experiment(s.Baseline); err != nil {
 		return err
 	}
+	for _, names := range s.Contrasts {
+		for _, name := range names {
+			if _, err := s.Experiment(name); err != nil {
+				return err
+			}
+		}
+		if names[0] == names[1] {
+			return s.refuse("contrasts", names[0]+", "+names[1], "two different experiments")
+		}
+	}
 	return nil
 }
 

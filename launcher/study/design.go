@@ -10,7 +10,7 @@ import (
 
 // Design returns the design of a study with a model (empty: nano), without the compared keys.
 func Design(study configs.Study, model string) *stats.StudyDesign {
-	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds}
+	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds, Contrasts: study.Contrasts}
 	if !study.FixesModels() {
 		d.Model = configs.ModelName(model)
 	}

@@ -2,13 +2,14 @@ package stats
 
 // StudyDesign is the plan of a study: the experiments that answer its question, and the measure.
 type StudyDesign struct {
-	Name     string     // name of its preset
-	Model    string     // model of its runs
-	Question string     // that the study answers
-	Baseline string     // short name of the arm that gains are measured against; empty: the first arm
-	Seeds    int        // planned seeds per arm; 0: not specified
-	Arms     []StudyArm // in the study's order
-	Keys     []string   // settings that the study compares, in addition to SAPO's own; they may differ between arms
+	Name      string      // name of its preset
+	Model     string      // model of its runs
+	Question  string      // that the study answers
+	Baseline  string      // short name of the arm that gains are measured against; empty: the first arm
+	Seeds     int         // planned seeds per arm; 0: not specified
+	Arms      []StudyArm  // in the study's order
+	Contrasts [][2]string // planned comparisons: arms, the first against the second
+	Keys      []string    // settings that the study compares, in addition to SAPO's own; they may differ between arms
 }
 
 // StudyArm is one experiment of a study.
@@ -48,16 +49,17 @@ type Study struct {
 	MoreSeeds *int   `json:"more_seeds"`
 	StudyGain        // Best over Baseline; null if they are the same arm
 
-	OverRunnerUp *StudyGain   `json:"over_runner_up"` // gain of Best over RunnerUp
-	Beside       *StudyBeside `json:"beside"`         // outcome by the other measure
-	Paper        *StudyPaper  `json:"paper"`          // comparison with the paper's order; null: the study lacks its configurations
-	Models       []StudyModel `json:"models"`         // results by model of arms with several models
-	Arms         []StudyRow   `json:"arms"`
-	Pairs        []StudyPair  `json:"pairs"`
-	Failed       []StudyRun   `json:"failed"`     // ended before all nodes finished all rounds
-	Unfinished   []StudyRun   `json:"unfinished"` // running, stopped or crashed: may still finish
-	Missing      []StudyRun   `json:"missing"`    // not started, although another arm has the seed
-	Lines        []string     `json:"lines"`      // verdict and evidence as text, set by metrics/wording
+	OverRunnerUp *StudyGain      `json:"over_runner_up"` // gain of Best over RunnerUp
+	Beside       *StudyBeside    `json:"beside"`         // outcome by the other measure
+	Paper        *StudyPaper     `json:"paper"`          // comparison with the paper's order; null: the study lacks its configurations
+	Models       []StudyModel    `json:"models"`         // results by model of arms with several models
+	Arms         []StudyRow      `json:"arms"`
+	Pairs        []StudyPair     `json:"pairs"`
+	Contrasts    []StudyContrast `json:"contrasts"`  // planned comparisons
+	Failed       []StudyRun      `json:"failed"`     // ended before all nodes finished all rounds
+	Unfinished   []StudyRun      `json:"unfinished"` // running, stopped or crashed: may still finish
+	Missing      []StudyRun      `json:"missing"`    // not started, although another arm has the seed
+	Lines        []string        `json:"lines"`      // verdict and evidence as text, set by metrics/wording
 
 	Judgment *Judgment    `json:"-"` // comparison on which all of this is based
 	Unequal  []Inequality `json:"-"` // facts that all runs of a study should share, and do not

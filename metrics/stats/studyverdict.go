@@ -170,6 +170,7 @@ func newStudy(decided, beside Judgment, runs studyRuns, models []StudyModel) Stu
 		Models: models,
 		Paper:  newStudyPaper(decided, rewardOf(decided, beside)),
 	}
+	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
 	for _, p := range decided.Comparison.Pairs {
 		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.Values[p.A], decided.Values[p.B])})

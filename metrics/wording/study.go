@@ -42,6 +42,7 @@ func (j judgment) lines(s stats.Study) []string {
 		}
 		lines = append(lines, "The experiments by the mean over all nodes, whatever their model, which answers another question: "+j.lead())
 	}
+	lines = append(lines, contrastLines(s.Contrasts)...)
 	if len(j.Ranked) > 0 {
 		best, base := j.Ranked[0].Experiment, j.Design.BaselineArm().Experiment
 		if best != base {

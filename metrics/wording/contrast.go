@@ -1,0 +1,50 @@
+package wording
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// contrastLines are the planned comparisons of a study, a line each.
+func contrastLines(contrasts []stats.StudyContrast) []string {
+	var lines []string
+	for _, c := range contrasts {
+		lines = append(lines, contrastLine(c, len(contrasts)))
+	}
+	return lines
+}
+
+func contrastLine(c stats.StudyContrast, planned int) string {
+	lead := fmt.Sprintf("Planned: %s over %s", c.A, c.B)
+	if c.Difference == nil || c.SeedsA == 0 || c.SeedsB == 0 {
+		return fmt.Sprintf("%s: undecided, %s against %d.", lead, units.Plural(c.SeedsA, "finished seed"), c.SeedsB)
+	}
+	text := fmt.Sprintf("%s: %+.4f", lead, *c.Difference)
+	if c.Improvement != nil {
+		text += fmt.Sprintf(", %+.1f %%", 100**c.Improvement)
+	}
+	var facts []string
+	if c.CILow != nil && c.CIHigh != nil {
+		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *c.CILow, *c.CIHigh))
+	}
+	if c.PermutationPValue != nil {
+		test := "permutation test"
+		if c.Exact {
+			test = "exact permutation test"
+		}
+		fact := fmt.Sprintf("%s p = %s", test, pText(*c.PermutationPValue))
+		if planned > 1 && c.PValueHolm != nil {
+			fact += fmt.Sprintf(", %s corrected for %d planned comparisons", pText(*c.PValueHolm), planned)
+		}
+		facts = append(facts, fact)
+	}
+	facts = append(facts, fmt.Sprintf("%s against %d", units.Plural(c.SeedsA, "seed"), c.SeedsB))
+	text += " (" + strings.Join(facts, "; ") + "): " + c.Outcome
+	if c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !stats.Significant(*c.LeastPValue) {
+		text += fmt.Sprintf(", because so few seeds cannot give a corrected p below %s", pText(*c.LeastPValue))
+	}
+	return text + "."
+}
