@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/model/hub"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
 // HubName returns the hub's name and revision for NAME[@REVISION], with a preset's name or the hub's.
@@ -39,8 +40,8 @@ type Pulled struct {
 	Shape configs.Shape `json:"shape"`
 }
 
-// Pull downloads a model and checks that the engine can load it. It checks the architecture before it downloads the
-// weights, and the weights afterwards.
+// Pull downloads a model and checks that the engine can load it. It checks architecture, tokenizer and chat template
+// before it downloads the weights, and the weights afterwards.
 func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, error) {
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {
@@ -48,7 +49,10 @@ func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, e
 	}
 	progress := screen.NewStatusLine(stderr, 10*time.Second)
 	client.Progress = func(now hub.Progress) { progress.Say(pullText(id, now)) }
+	var text []byte
+	client.Ready = func(folder string) error { return checkTokenizer(id, folder, text) }
 	result, err := client.Pull(ctx, id, revision, func(config []byte) error {
+		text = config
 		if _, err := configs.ParseShape(config); err != nil {
 			return &configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: "config.json"}
 		}
@@ -64,6 +68,18 @@ func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, e
 	}
 	slices.Sort(result.Files)
 	return Pulled{result, shape}, nil
+}
+
+// checkTokenizer refuses a model with an unknown tokenizer or chat template. folder holds the model's small files.
+func checkTokenizer(id, folder string, config []byte) error {
+	m, err := configs.ParseModel(id, folder, config)
+	if err != nil {
+		return err
+	}
+	if _, err := tokenizer.Open(m.Tokenizer, folder); err != nil {
+		return &configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: tokenizer.File}
+	}
+	return nil
 }
 
 // Print shows the downloaded model and the command to train it.

@@ -25,6 +25,8 @@ type Client struct {
 	Token    string // sent to Endpoint only; empty: none
 	Offline  string // name of the variable that forbids connections; empty: allowed
 	Cache    string
+	// Ready sees the snapshot's folder with all files except the weights. An error ends the pull. nil: no check.
+	Ready    func(folder string) error
 	Progress func(Progress) // called about every second, from the goroutine that called Pull; may be nil
 
 	transport http.RoundTripper

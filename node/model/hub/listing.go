@@ -40,6 +40,9 @@ func SmallFiles() []string {
 	}
 }
 
+// ofWeights reports whether a file holds weights or their index. Pull downloads these last.
+func ofWeights(name string) bool { return name == indexName || strings.HasSuffix(name, ".safetensors") }
+
 // listing is the list of a model's files at one commit.
 type listing struct {
 	commit string

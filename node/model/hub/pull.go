@@ -60,7 +60,14 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 		return Result{}, err
 	}
 	result := Result{ID: id, Revision: revision, Commit: list.commit, Path: snapshot}
+	asked := c.Ready == nil
 	for _, file := range list.files {
+		if !asked && ofWeights(file.name) {
+			if err := c.Ready(snapshot); err != nil {
+				return Result{}, err
+			}
+			asked = true
+		}
 		if err := p.bring(ctx, file, filepath.Join(snapshot, file.name)); err != nil {
 			return Result{}, err
 		}

@@ -370,6 +370,26 @@ func TestPullFromNowhere(t *testing.T) {
 	}
 }
 
+// The check of the small files comes before the first byte of weights.
+func TestPullChecksBeforeTheWeights(t *testing.T) {
+	files := testFiles()
+	hub := hubtest.New(t, testID, files)
+	client := testClient(t, hub.URL)
+	refused := errors.New("refused")
+	client.Ready = func(folder string) error {
+		for name := range files {
+			_, err := os.Stat(filepath.Join(folder, name))
+			if there := err == nil; there == ofWeights(name) {
+				t.Errorf("%s is there: %v", name, there)
+			}
+		}
+		return refused
+	}
+	if _, err := client.Pull(t.Context(), testID, Main, accept); !errors.Is(err, refused) {
+		t.Errorf("%v, want the check's error", err)
+	}
+}
+
 func TestPullChoosesItsFiles(t *testing.T) {
 	shards := map[string][]byte{
 		"config.json": []byte("{}"), "model.safetensors.index.json": []byte("{}"),
