@@ -1,0 +1,68 @@
+"""P-values, intervals and P(improvement) of `swarm compare` beside SciPy's, statsmodels' and rliable's, on the studies' exports."""
+
+import glob
+import gzip
+import itertools
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+
+import numpy
+from rliable import metrics as rliable
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+PROGRAM = os.environ["SWARM_PROGRAM"]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOLERANCE = 1e-9
+
+
+def values(path):
+    """Held-out pass@1 after the last round: {experiment: [value of each seed]}."""
+    db = sqlite3.connect(":memory:")
+    with gzip.open(path) as file:
+        db.deserialize(file.read())
+    out = {}
+    for run, experiment in db.execute("SELECT run, experiment FROM runs WHERE state = 'done' ORDER BY experiment, seed"):
+        rows = db.execute("SELECT SUM(correct * 1.0) / SUM(questions * generations) FROM evals WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?)", (run, run))
+        out.setdefault(experiment, []).append(rows.fetchone()[0])
+    return out
+
+
+def expected(a, b):
+    """What the peers say of two samples."""
+    test = stats.ttest_ind(a, b, equal_var=False)
+    interval = test.confidence_interval(0.95)
+    exact = stats.permutation_test((a, b), lambda x, y: numpy.mean(x) - numpy.mean(y), permutation_type="independent", n_resamples=numpy.inf)
+    improvement = rliable.probability_of_improvement(numpy.array(a)[:, None], numpy.array(b)[:, None])
+    return {"difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
+            "permutation_p_value": exact.pvalue, "probability_of_improvement": improvement}  # fmt: skip
+
+
+def main():
+    scratch = sys.argv[1]
+    figures, differ = 0, []
+    for path in sorted(glob.glob(os.path.join(ROOT, "docs", "study", "*.db.gz"))):
+        study = os.path.basename(path).split(".")[0]
+        command = [PROGRAM, "--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path, "-o", "json"]
+        document = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        by_experiment, pairs = values(path), document["study"]["pairs"]
+        tested = [p for p in pairs if p["p_value"] is not None]
+        planned = len(document["study"]["arms"]) * (len(document["study"]["arms"]) - 1) // 2
+        corrected = multipletests([p["p_value"] for p in tested] + [1.0] * (planned - len(tested)), method="holm")[1]
+        for p, holm in itertools.zip_longest(tested, corrected[: len(tested)]):
+            want = dict(expected(by_experiment[p["a"]], by_experiment[p["b"]]), p_value_holm=holm)
+            for name, value in want.items():
+                figures += 1
+                if p[name] is None or abs(p[name] - value) > TOLERANCE * max(1, abs(value)):
+                    differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
+    for line in differ[:20]:
+        print(line)
+    note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""
+    print(json.dumps({"measured": f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g}", "verdict": "differs" if differ else "equal", "note": note}))
+
+
+if __name__ == "__main__":
+    main()
