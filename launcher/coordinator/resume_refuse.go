@@ -87,7 +87,7 @@ func (r *Resume) fewer(nodes []store.Node, rounds int) error {
 	return fail.Usage(fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.Run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds "+try)
 }
 
-// SameDone is same for a finished run. It checks only files that are available without a download.
+// SameDone applies the checks of same to a finished run. It checks only files that are available without a download.
 func (r *Resume) SameDone(ctx context.Context, p plan.Planned) error {
 	if p.Trainer.Command != "" {
 		return r.same(p.Trainer.Inputs())

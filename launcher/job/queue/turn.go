@@ -78,7 +78,8 @@ func preferred(a, b *account, has, had int64) bool {
 }
 
 // keeping returns the account to reserve for a ticket that fits none now. It prefers accounts where no later ticket
-// delays it, then the account that lacks the least memory. It returns nil if the end of any claims would not help.
+// delays it, then the account that lacks the least memory. It returns nil if no account would have room even
+// after all claims ended.
 //
 // A reserved account stays free of later tickets that delay it. So such an account always exists from the ticket's
 // arrival on, except for growing claims and processes outside the queue.
