@@ -30,6 +30,16 @@ func TestTasksOfTakesTurns(t *testing.T) {
 	}
 }
 
+// A swarm needs a node that trains.
+func TestTeachersAreFewerThanNodes(t *testing.T) {
+	c := Config{Nodes: NodeSettings{GenerateOnly: 2}}
+	for nodes, ok := range map[int]bool{1: false, 2: false, 3: true} {
+		if err := c.CheckNodes(nodes); (err == nil) != ok {
+			t.Errorf("%d nodes with 2 teachers: %v", nodes, err)
+		}
+	}
+}
+
 func TestNodeTasksAreChecked(t *testing.T) {
 	for _, text := range []string{",", "bf,", "bf+", "bf+bf", "nonsense", "bf;arc_1d", "+bf"} {
 		if _, err := ParseNodeTasks(text); err == nil {
