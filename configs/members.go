@@ -125,13 +125,9 @@ func (c Config) LimitMicroBatch(most int) Config {
 	return c
 }
 
-// CheckNodes refuses a number of nodes that leaves none to train beside the teachers, or that is not a multiple of the
-// sum of the models' counts. Models without counts allow any number.
+// CheckNodes refuses a number of nodes that is not a multiple of the sum of the models' counts. Models without counts
+// allow any number.
 func (c Config) CheckNodes(nodes int) error {
-	if teachers := c.Nodes.GenerateOnly; teachers > 0 && nodes <= teachers {
-		return &Error{Key: "nodes.generate_only", Value: strconv.Itoa(teachers), Remedy: fmt.Sprintf("the swarm has %s, so that no node would train. Try: --nodes %d, or fewer teachers",
-			units.Plural(nodes, "node"), teachers+1)}
-	}
 	turn := 0
 	for _, m := range c.Members {
 		turn += m.Nodes

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // NodeSettings are the settings in which the nodes of a swarm may differ.
@@ -84,6 +86,16 @@ func validateNodeTasks(c Config) error {
 		}
 	}
 	return nil
+}
+
+// CheckTeachers refuses a number of nodes of the coordinator's host that leaves none to train beside the teachers.
+func (c Config) CheckTeachers(nodes int) error {
+	teachers := c.Nodes.GenerateOnly
+	if teachers == 0 || nodes == 0 || nodes > teachers {
+		return nil
+	}
+	return &Error{Key: "nodes.generate_only", Value: strconv.Itoa(teachers), Remedy: fmt.Sprintf("the swarm has %s, so no node would train. Try: --nodes %d, or fewer teachers",
+		units.Plural(nodes, "node"), teachers+1)}
 }
 
 // NodeIndex returns the index in the name of a host's own node, such as 3 for node_3. It returns 0 for any other name.

@@ -33,8 +33,8 @@ func TestTasksOfTakesTurns(t *testing.T) {
 // A swarm needs a node that trains.
 func TestTeachersAreFewerThanNodes(t *testing.T) {
 	c := Config{Nodes: NodeSettings{GenerateOnly: 2}}
-	for nodes, ok := range map[int]bool{1: false, 2: false, 3: true} {
-		if err := c.CheckNodes(nodes); (err == nil) != ok {
+	for nodes, ok := range map[int]bool{0: true, 1: false, 2: false, 3: true} {
+		if err := c.CheckTeachers(nodes); (err == nil) != ok {
 			t.Errorf("%d nodes with 2 teachers: %v", nodes, err)
 		}
 	}

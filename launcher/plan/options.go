@@ -105,6 +105,11 @@ func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 	if err := out.Config.CheckNodes(out.Plan.Nodes); err != nil {
 		return out, err
 	}
+	if p.Base == nil { // a worker's nodes join those of the coordinator
+		if err := out.Config.CheckTeachers(out.Plan.Nodes); err != nil {
+			return out, err
+		}
+	}
 	if err := p.checkLag(out); err != nil {
 		return out, err
 	}
