@@ -13,8 +13,8 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "control", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
-		"sparse", "swarm-size",
+		"paper", "adaptive", "collapse", "control", "corrected", "corrections", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
+		"sparse", "sparse-tags", "specialists", "swarm-size",
 	}, Studies())
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)

@@ -125,7 +125,7 @@ func TestValidateAccepts(t *testing.T) {
 
 // Every scalar key has a rule, or is a boolean.
 func TestEveryKeyIsChecked(t *testing.T) {
-	checked := map[string]bool{MixtureKey: true, "gradient_checkpointing": true, "auto_batch_size": true, "optimizer_offload": true, "param_offload": true, "cuda_graphs": true, "cpu_fallback": true,
+	checked := map[string]bool{MixtureKey: true, NodeTasksKey: true, "gradient_checkpointing": true, "auto_batch_size": true, "optimizer_offload": true, "param_offload": true, "cuda_graphs": true, "cpu_fallback": true,
 		"zero_advantage_filter": true}
 	for _, c := range checks(Config{}) {
 		checked[c.key] = true

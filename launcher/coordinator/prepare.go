@@ -345,7 +345,7 @@ func (c *Run) assign(ctx context.Context, e equipment) error {
 		}
 		c.starts = append(c.starts, protocol.Start{
 			Protocol: protocol.Version, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
-			Recorded: recorded[id], Evaluated: evaluated[id],
+			Recorded: recorded[id], Evaluated: evaluated[id], GenerateOnly: i < c.p.Config.Nodes.GenerateOnly,
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.Of(key).Tokenizer, ModelDir: e.modelDirs[key],
 			Device: plan.EngineDevice(c.p.Plan), Threads: c.p.Plan.Threads, Ranks: c.p.Plan.Ranks(), Exchange: c.transport.Exchange(),
 		})

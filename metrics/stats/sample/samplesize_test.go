@@ -16,13 +16,13 @@ func TestPooledDeviation(t *testing.T) {
 	require.True(t, math.IsNaN(deviation))
 }
 
-// The sizes are those of statsmodels 0.14, TTestIndPower().solve_power(d, alpha=a, power=0.8), rounded up.
+// The sizes are the first at which the power by SciPy 1.10 (nct) is 0.8 or more.
 func TestSampleSize(t *testing.T) {
 	for _, c := range []struct {
 		effect, level float64
 		want          int
 	}{
-		{0.5, 0.05, 64}, {1, 0.05, 17}, {2, 0.05, 6}, {1, 0.005, 30},
+		{0.5, 0.05, 64}, {1, 0.05, 17}, {2, 0.05, 6}, {1, 0.005, 29},
 	} {
 		n, ok := SampleSize(c.effect*0.01, 0.01, c.level)
 		require.True(t, ok)
