@@ -39,7 +39,8 @@ type gate struct {
 	alive func(id uint64) bool              // reports whether a connection still exists
 
 	mu        sync.Mutex
-	workers   map[string][]uint64 // connections, by the worker's token
+	workers   map[string][]uint64 // connections, also closed ones, by the worker's token
+	dropped   map[string]bool     // workers whose closed connections were removed before their bytes were counted
 	enrolling []newcomer
 	life      time.Duration // maximum duration of a newcomer's connection; 0: enrolLife
 }
@@ -100,6 +101,12 @@ func (g *gate) note(worker string, id uint64) bool {
 				open = append(open, id)
 			}
 		}
+		if len(open) < len(known) {
+			if g.dropped == nil {
+				g.dropped = map[string]bool{}
+			}
+			g.dropped[worker] = true
+		}
 		g.workers[worker] = open
 		known = open
 	}
@@ -116,7 +123,16 @@ func (g *gate) forget(worker string) []uint64 {
 	defer g.mu.Unlock()
 	ids := g.workers[worker]
 	delete(g.workers, worker)
+	delete(g.dropped, worker)
 	return ids
+}
+
+// reset removes all workers' connections from the record. A new broker gives their ids to other connections.
+func (g *gate) reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.workers)
+	clear(g.dropped)
 }
 
 // all returns the connections of all workers.
@@ -129,11 +145,23 @@ func (g *gate) all() (ids []uint64) {
 	return ids
 }
 
-// connections returns a worker's recorded connections.
-func (g *gate) connections(worker string) []uint64 {
+// connections returns a worker's recorded connections. whole is false if closed ones were removed since the last call.
+func (g *gate) connections(worker string) (ids []uint64, whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.workers[worker])
+	whole = !g.dropped[worker]
+	delete(g.dropped, worker)
+	return slices.Clone(g.workers[worker]), whole
+}
+
+// remove removes closed connections of a worker from the record.
+func (g *gate) remove(worker string, closed []uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := slices.DeleteFunc(g.workers[worker], func(id uint64) bool { return slices.Contains(closed, id) })
+	if g.workers[worker] = left; len(left) == 0 {
+		delete(g.workers, worker)
+	}
 }
 
 // mayEnrol records a connection of enrolUser. It returns false if there are too many, from its address or in total.

@@ -121,6 +121,7 @@ func (s *Server) restart(ctx context.Context) error {
 	broker := s.current()
 	broker.Shutdown()
 	broker.WaitForShutdown()
+	s.gate.reset()
 	if err := discard(s.options.StoreDir); err != nil {
 		return err
 	}
