@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type DeliveryClient struct {
 	Members  func([]protocol.Member)     // the swarm has changed
 	Ended    func(state, message string) // the run has ended at the coordinator; called once
 	Trouble  func(error)                 // refusals and long silence, each reported once until it is over
-	Silence  time.Duration               // time after which silence is reported, and a delivery abandoned; 0: SilentAfter
+	Silence  time.Duration               // time after which silence is reported, and a delivery abandoned; 0: the larger of SilentAfter and three Intervals
 	Interval time.Duration               // between beats; 0: BeatInterval
 	Logger   *slog.Logger
 
@@ -93,13 +94,7 @@ func final(err error) bool {
 
 // beats sends a beat every Interval. It returns a final refusal.
 func (c *DeliveryClient) beats(ctx context.Context) error {
-	interval, silence := c.Interval, c.Silence
-	if interval == 0 {
-		interval = BeatInterval
-	}
-	if silence == 0 {
-		silence = max(SilentAfter, 3*interval)
-	}
+	interval, silence := c.pace()
 	var version int64
 	answered := time.Now()
 	ticker := time.NewTicker(interval)
@@ -128,6 +123,12 @@ func (c *DeliveryClient) beats(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// pace returns Interval and Silence, or their defaults.
+func (c *DeliveryClient) pace() (interval, silence time.Duration) {
+	interval = cmp.Or(c.Interval, BeatInterval)
+	return interval, cmp.Or(c.Silence, max(SilentAfter, 3*interval))
 }
 
 // beat sends one beat and passes on the answer. version is the version of the known roster.
@@ -282,8 +283,10 @@ func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Dur
 	return false, 0, ctx.Err()
 }
 
+// hand sends one delivery. It waits for the receipt for at most Silence, but at least callLimit.
 func (c *DeliveryClient) hand(ctx context.Context, d Delivery) (Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(callLimit, c.Silence)) // an answer through a synced folder takes minutes
+	_, silence := c.pace()
+	ctx, cancel := context.WithTimeout(ctx, max(callLimit, silence)) // an answer through a synced folder takes minutes
 	defer cancel()
 	return c.Uplink.Deliver(ctx, d)
 }

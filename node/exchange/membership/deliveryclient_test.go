@@ -232,6 +232,38 @@ func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "1 events wait")
 }
 
+// timed is a coordinator that notes how long a delivery may take.
+type timed struct {
+	refusing
+	limit *time.Duration
+}
+
+func (t timed) Deliver(ctx context.Context, _ Delivery) (Receipt, error) {
+	until, _ := ctx.Deadline()
+	*t.limit = time.Until(until)
+	return Receipt{}, errWay
+}
+
+// A delivery is abandoned after the time that counts as silence, with its defaults too.
+func TestADeliveryHasTheTimeOfSilence(t *testing.T) {
+	for _, c := range []struct {
+		silence, interval, want time.Duration
+	}{
+		{0, 0, SilentAfter},
+		{0, time.Minute, 3 * time.Minute},
+		{time.Second, 0, callLimit},
+		{time.Hour, 0, time.Hour},
+	} {
+		o, limit := outbox(t, memory(t)), time.Duration(0)
+		client := &DeliveryClient{Uplink: timed{limit: &limit}, Outbox: filled(t, o), Run: "run", Logger: quiet(), Silence: c.silence, Interval: c.interval}
+		_, _, err := client.deliver(t.Context())
+		require.ErrorIs(t, err, errWay)
+		require.LessOrEqual(t, limit, c.want)
+		require.Greater(t, limit, c.want*4/5)
+		require.NoError(t, o.Close())
+	}
+}
+
 // refusing is a coordinator that refuses everything.
 type refusing struct{ code string }
 
