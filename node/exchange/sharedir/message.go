@@ -1,9 +1,11 @@
 package sharedir
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,10 +87,11 @@ func newMailbox(t *tree, run, worker, side string) mailbox {
 	return mailbox{tree: t, worker: worker, dir: path.Join(runPath(run), workersPart, encode(worker), side)}
 }
 
-// maxLetters bounds the messages read from a mailbox at a time.
-const maxLetters = 4096
+// maxLetters bounds the messages of a mailbox that one look opens, and those that it deletes. The next look continues.
+const maxLetters = 512
 
-// letters lists the messages of the mailbox.
+// letters lists the messages of the mailbox in their order. It omits none below maxEntries: anyone who can write to the
+// folder could hide a message behind planted ones.
 func (m mailbox) letters() ([]letter, error) {
 	names, err := m.tree.list(m.dir)
 	if err != nil {
@@ -96,11 +99,17 @@ func (m mailbox) letters() ([]letter, error) {
 	}
 	var letters []letter
 	for _, name := range names {
-		if l, ok := parseLetter(name); ok && len(letters) < maxLetters {
+		if l, ok := parseLetter(name); ok {
 			letters = append(letters, l)
 		}
 	}
+	slices.SortFunc(letters, inOrder)
 	return letters, nil
+}
+
+// inOrder compares two messages by session, number and name.
+func inOrder(a, b letter) int {
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
 }
 
 // post writes a message durably and returns its file name.
@@ -150,15 +159,20 @@ func openEnvelope(packed []byte, worker string, l letter) (envelope, error) {
 
 func (m mailbox) remove(name string) error { return m.tree.remove(path.Join(m.dir, name)) }
 
-// tidy deletes the messages that aren't needed: those that the sync program restored, and their copies.
+// tidy deletes the messages that aren't needed, up to maxLetters of them: those that the sync program restored, and
+// their copies.
 func (m mailbox) tidy(needed func(letter) bool) error {
 	letters, err := m.letters()
 	if err != nil {
 		return err
 	}
+	removed := 0
 	for _, l := range letters {
 		if needed(l) {
 			continue
+		}
+		if removed++; removed > maxLetters {
+			return nil
 		}
 		if err := m.remove(l.name); err != nil {
 			return err

@@ -99,6 +99,32 @@ func TestPlantedSession(t *testing.T) {
 	requireEvents(t, admission, 4)
 }
 
+// Any number of messages planted under a worker's name, older and newer than its own, delays its deliveries only.
+func TestPlantedFlood(t *testing.T) {
+	dir := newFolder(t)
+	admission := newBook()
+	serveAdmission(t, dir, admission, ServeOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	u := dial(t, sharedOf(dir), "cat", "")
+	_, err := u.Hello(ctx, membership.Hello{Protocol: membership.Protocol})
+	require.NoError(t, err)
+	box := filepath.Join(dir, base, newMailbox(baseOf(dir), testRun, "cat", up).dir)
+	for n := range 6000 {
+		for _, session := range []int{0, lastSession} {
+			e := envelope{Verb: verbDeliver, Session: session, Number: int64(n)}
+			require.NoError(t, os.WriteFile(filepath.Join(box, nameOf(e.stem(), "json.zst", []byte("evil"))), []byte("evil"), 0o600))
+		}
+	}
+	for n := int64(1); n <= 5; n++ {
+		r, err := u.Deliver(ctx, membership.Delivery{Protocol: membership.Protocol, Run: testRun, Outbox: "o", First: n,
+			Events: []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}})
+		require.NoError(t, err)
+		require.Equal(t, n, r.Acked)
+	}
+	requireEvents(t, admission, 5)
+}
+
 func TestNextSession(t *testing.T) {
 	there := func(sessions ...int) (list []letter) {
 		for _, s := range sessions {

@@ -19,7 +19,8 @@ type workerSession struct {
 	in, out mailbox // the worker's messages, and the answers
 
 	met      bool
-	looked   bool // all messages have been read once
+	looked   bool   // all messages have been read once
+	next     letter // the first message that the last look did not open; zero: it opened all
 	attended int
 	session  int              // the newest
 	served   bool             // this process has answered a request of this session
@@ -55,20 +56,13 @@ func (v *workerSession) attend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(letters, func(a, b letter) int {
-		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
-	})
-	waiting := make(map[string]bool)
+	waiting := make(map[string]bool, len(letters))
 	for _, l := range letters {
-		if ctx.Err() != nil {
-			return nil
-		}
 		waiting[l.stem] = true
-		if err := v.receive(ctx, l); err != nil {
-			return err
-		}
 	}
-	v.looked = true
+	if err := v.receiveAll(ctx, letters); err != nil || ctx.Err() != nil {
+		return err
+	}
 	if err := v.answerBeat(ctx); err != nil {
 		return err
 	}
@@ -112,17 +106,46 @@ func (v *workerSession) meet() error {
 	return nil
 }
 
-// receive handles a new message. A new message belongs to the newest session, and its number exceeds the last answered
-// number of its verb. Deleted messages may come back, but their numbers are old.
-func (v *workerSession) receive(ctx context.Context, l letter) error {
+// receiveAll handles the new messages in their order, at most maxLetters of them. The next look begins with the first
+// one left and comes back to the oldest, so that planted messages delay the worker's own but never hide them.
+func (v *workerSession) receiveAll(ctx context.Context, letters []letter) error {
+	first, _ := slices.BinarySearchFunc(letters, v.next, inOrder)
+	opened := 0
+	for i := range letters {
+		l := letters[(first+i)%len(letters)]
+		v.looked = v.looked || first+i >= len(letters)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !v.isNew(l) {
+			continue
+		}
+		if opened++; opened > maxLetters {
+			v.next = l
+			return nil
+		}
+		if err := v.receive(ctx, l); err != nil {
+			return err
+		}
+	}
+	v.looked, v.next = true, letter{}
+	return nil
+}
+
+// isNew reports whether a message belongs to the newest session and its number exceeds the last answered number of its
+// verb. Deleted messages may come back, but their numbers are old.
+func (v *workerSession) isNew(l letter) bool {
 	switch {
 	case l.session < v.session && (l.verb == verbBeat || !v.dead()), l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
 		l.session == v.session && l.verb == verbBeat && l.number <= v.beatSeen:
-		return nil
+		return false
 	}
-	if _, answered := v.replies[l.stem]; answered {
-		return nil
-	}
+	_, answered := v.replies[l.stem]
+	return !answered
+}
+
+// receive handles a new message.
+func (v *workerSession) receive(ctx context.Context, l letter) error {
 	e, err := v.in.open(l)
 	switch {
 	case errors.Is(err, errPartial):
@@ -286,11 +309,16 @@ func (v *workerSession) writeBeat(e envelope, body any) error {
 // that exists only on this machine.
 const keepReplies = 16
 
-// clear deletes the answers to deleted requests, because the worker has received these answers.
+// clear deletes the answers to deleted requests, because the worker has received these answers. It deletes at most
+// maxLetters of them.
 func (v *workerSession) clear(waiting map[string]bool) error {
+	removed := 0
 	for stem, reply := range v.replies {
 		if waiting[stem] && (reply.session > v.session || reply.number > v.answered[reply.verb]-keepReplies) {
 			continue
+		}
+		if removed++; removed > maxLetters {
+			return nil
 		}
 		if err := v.out.remove(reply.name); err != nil {
 			return err
