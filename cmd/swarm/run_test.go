@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // Users' own commands under swarm run. The scripts of testdata/training are real, small trainings with a memory
@@ -146,17 +147,26 @@ func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 }
 
-// Failures other than memory shortages are not retried, and the exit code is the command's.
+// Failures other than memory shortages are not retried, and the exit code is the command's. Only a signal to swarm run
+// stops a job, so a command that ends with the code of a signal has failed.
 func TestRunPassesOnOtherFailures(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
 	for _, test := range []struct {
 		script string
 		code   int
-	}{{"exit 0", 0}, {"exit 7", 7}, {"kill -SEGV $$", 139}, {"echo 'RuntimeError: CUDA error: device-side assert triggered' >&2; exit 1", 1}} {
+	}{
+		{"exit 0", 0}, {"exit 7", 7}, {"exit 130", 130}, {"kill -TERM $$", 143}, {"kill -SEGV $$", 139},
+		{"echo 'RuntimeError: CUDA error: device-side assert triggered' >&2; exit 1", 1},
+	} {
 		got := finish(t, runIn(t, home, dir, "--cpu", "only", "--name", "n", "--batch-size", "64", "--env", "B={batch_size}", "--", "sh", "-c", test.script))
 		require.Equal(t, test.code, got.code, "%s: %s", test.script, got.stderr)
-		require.Len(t, jobDocument(t, home, "n").Attempts, 1, test.script)
+		job, state := jobDocument(t, home, "n"), store.JobFailed
+		if test.code == 0 {
+			state = store.JobDone
+		}
+		require.Equal(t, state, job.State, test.script)
+		require.Len(t, job.Attempts, 1, test.script)
 	}
 }
 

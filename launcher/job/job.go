@@ -93,14 +93,14 @@ func (j *Job) run(ctx context.Context) (err error) {
 	code, err := j.work(ctx)
 	if err != nil {
 		err = interrupt.Exit(ctx, err)
-		j.end(j.s.ExitCode(err), fail.OneLine(err.Error()))
+		j.end(ctx, j.s.ExitCode(err), fail.OneLine(err.Error()))
 		return err
 	}
 	var stopped *interrupt.Error
 	if errors.As(context.Cause(ctx), &stopped) {
 		code = fail.ExitSignal + int(stopped.Signal)
 	}
-	j.end(code, "")
+	j.end(ctx, code, "")
 	if j.s.Report != nil {
 		err = j.document(ctx)
 	}

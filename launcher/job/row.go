@@ -2,13 +2,14 @@ package job
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -33,7 +34,7 @@ func (j *Job) begin(ctx context.Context) error {
 		return err
 	}
 	if err := j.openLog(ctx); err != nil {
-		j.end(fail.ExitFailed, fail.OneLine(err.Error()))
+		j.end(ctx, fail.ExitFailed, fail.OneLine(err.Error()))
 		return err
 	}
 	return nil
@@ -70,17 +71,19 @@ func jobName(argv []string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".py"), ".sh")
 }
 
-// end records how the job ended and closes its log.
-func (j *Job) end(code int, reason string) {
+// end records how the job ended and closes its log. A job is stopped only if a signal to swarm run ended ctx. A command
+// that ends by itself with 130, or by a signal of another process, has failed.
+func (j *Job) end(ctx context.Context, code int, reason string) {
 	j.row.Ended, j.row.ExitCode = event.Now(), &code
 	if reason != "" {
 		j.row.Reason = reason
 	}
+	var stopped *interrupt.Error
 	switch {
+	case errors.As(context.Cause(ctx), &stopped):
+		j.row.State = store.JobStopped
 	case code == 0:
 		j.row.State = store.JobDone
-	case code == fail.ExitSignal+int(syscall.SIGINT), code == fail.ExitSignal+int(syscall.SIGTERM), code == fail.ExitSignal+int(syscall.SIGHUP):
-		j.row.State = store.JobStopped
 	default:
 		j.row.State = store.JobFailed
 	}

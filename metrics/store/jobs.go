@@ -22,7 +22,7 @@ const (
 	JobRunning = "running" // an attempt is running
 	JobDone    = "done"    // the command ended with exit code 0
 	JobFailed  = "failed"
-	JobStopped = "stopped" // ended by a signal
+	JobStopped = "stopped" // by a signal to swarm run
 )
 
 // Causes of an attempt's end other than a memory shortage. Shortages use launcher/job/shortage's Kind: torch,
