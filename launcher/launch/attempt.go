@@ -39,7 +39,7 @@ type attempt struct {
 func (l *attempt) left(spec Spec) (time.Duration, string) {
 	switch {
 	case l.isUp.Load():
-		return spec.StallTimeout - l.lastEvent.since(), "no sign of attempt for " + spec.StallTimeout.String()
+		return spec.StallTimeout - l.lastEvent.since(), "no sign of life for " + spec.StallTimeout.String()
 	case l.asks.Load():
 		return spec.LoadTimeout, ""
 	}

@@ -105,7 +105,7 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 		return nil, fmt.Errorf("join run %s: %w", w.welcome.Run, err)
 	}
 	if len(answer.Assignments) != len(join.Nodes) {
-		return nil, fmt.Errorf("join run %s: asked for %d seats, got %d", w.welcome.Run, len(join.Nodes), len(answer.Assignments))
+		return nil, fmt.Errorf("join run %s: asked for %d node assignments, got %d", w.welcome.Run, len(join.Nodes), len(answer.Assignments))
 	}
 	w.assignments, w.roster, w.changed = answer.Assignments, answer.Roster.Members, make(chan struct{})
 	w.progress = map[string]membership.Progress{}
