@@ -1,6 +1,8 @@
-/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE,
- * in bytes. Under a limit the driver reports the smaller of what is left of the limit and of the card as free, and the
- * whole card as total (published: T4, driver 535). With FAKE_CUDA_WHOLE it reports the card's free memory instead. */
+/* A fake libcuda.so.1 with the functions that canary.py calls. The environment sets its memory, in bytes:
+ * FAKE_CUDA_FREE is the free memory of the card, and FAKE_CUDA_LIMIT the client's MPS limit. With a limit, the real
+ * driver reports two numbers: as free, the smaller rest of limit and card; as total, the whole card (published for a
+ * T4 with driver 535). With FAKE_CUDA_WHOLE this library reports the card's rest as free even with a limit.
+ * FAKE_CUDA_FAULT makes cuInit fail. */
 #include <stdlib.h>
 
 #define OUT_OF_MEMORY 2

@@ -1,5 +1,6 @@
-/* A libnvidia-ml.so.1 without a GPU; fakenvml.go describes its environment. Handles of GPUs and of MIG instances are pointers to
- * struct device. -DOLD_DRIVER leaves out what a driver of 2018 (390) lacks. */
+/* A fake libnvidia-ml.so.1, which needs no GPU. fakenvml.go describes the environment variables that configure it. A
+ * handle of a GPU or of a MIG instance is a pointer to struct device. -DOLD_DRIVER leaves out the functions that driver
+ * 390 (2018) lacks. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +19,12 @@ struct list { int count; struct process of[MAX_PROCESSES]; };
 struct device {
 	char name[96], uuid[96];
 	u64 total, free; /* MiB */
-	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not told */
+	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not reported */
 	u64 slowdown;
 	int tells_slowdown, tells_processes, xids, instances, valid;
-	struct list computing, clients; /* clients of MPS are in the second alone */
+	struct list computing, clients; /* MPS clients are only in clients */
 	u64 xid[MAX_XIDS];
-	struct device *parent; /* of a MIG instance */
+	struct device *parent; /* the GPU of a MIG instance, else NULL */
 };
 struct set { int used; u64 delivered[MAX_DEVICES][MAX_XIDS]; int count[MAX_DEVICES]; };
 struct set_handle { struct set *set; };
@@ -40,7 +41,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const u64 XID_EVENT = 8, NOT_TOLD = ~0ULL;
 
-/* listed finds "function=number" in a comma-separated list. */
+/* listed returns number from "function=number" in a comma-separated list, otherwise if the list lacks it. */
 static int listed(const char *variable, const char *function, int otherwise) {
 	const char *list = getenv(variable);
 	size_t n = strlen(function);
@@ -64,7 +65,7 @@ static void add_instance(struct device *d, int index, const char *text) {
 	d->instances++;
 }
 
-/* add_process reads "pid/MiB"; it is 0 where the text is something else, or the list is full. */
+/* add_process adds a process from "pid/MiB". It returns 0 if the text is malformed or the list is full. */
 static int add_process(struct list *l, const char *text) {
 	char used[32];
 	struct process *p = &l->of[l->count];
@@ -138,7 +139,8 @@ static void refresh(int first) {
 	parse(text);
 }
 
-/* enter begins a function: it locks, and returns what keeps the function from answering. d may be NULL. */
+/* enter begins an NVML function: it takes the lock and returns SUCCESS, or the error that the function must return. d may
+ * be NULL. */
 static int enter(const char *function, struct device *d) {
 	int delay = listed("FAKE_NVML_DELAY", function, 0);
 	if (delay > 0)
@@ -276,7 +278,7 @@ int nvmlDeviceGetRetiredPagesPendingStatus(struct device *d, unsigned int *pendi
 	return leave(code != SUCCESS ? code : tell(d->retired, 1, pending));
 }
 
-/* begin_processes checks what every version of a list checks, and sets *n. */
+/* begin_processes makes the checks that all versions of a process list share, and sets *n to the number of processes. */
 static int begin_processes(const char *function, struct device *d, const struct list *l, unsigned int *n) {
 	int code = enter(function, d);
 	unsigned int room = *n;
@@ -322,7 +324,7 @@ int nvmlDeviceRegisterEvents(struct device *d, u64 types, struct set_handle hand
 	return leave(code != SUCCESS ? code : !handle.set->used || (types & ~(XID_EVENT | 3)) != 0 ? INVALID_ARGUMENT : SUCCESS);
 }
 
-/* undelivered finds an XID that the set has not told yet. */
+/* undelivered fills *e with an XID that the set has not delivered yet. It returns 0 if there is none. */
 static int undelivered(struct set *s, struct event *e) {
 	for (unsigned int i = 0; i < count; i++)
 		for (int x = 0; x < devices[i].xids; x++) {
