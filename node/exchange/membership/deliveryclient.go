@@ -37,7 +37,7 @@ type DeliveryClient struct {
 	Members  func([]protocol.Member)     // the swarm has changed
 	Ended    func(state, message string) // the run has ended at the coordinator; called once
 	Trouble  func(error)                 // refusals and long silence, each reported once until it is over
-	Silence  time.Duration               // time after which silence is reported, and a delivery abandoned; 0: the larger of SilentAfter and three Intervals
+	Silence  time.Duration               // until silence is reported, and a delivery abandoned; 0: SilentAfter, or 3 Intervals if longer
 	Interval time.Duration               // between beats; 0: BeatInterval
 	Logger   *slog.Logger
 
