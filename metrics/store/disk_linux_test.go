@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 // TestFullDisk fills a small, real file system. It needs the permission to mount one.
 func TestFullDisk(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("no right to mount a file system:", err)
@@ -43,6 +46,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestReadOnlyFilesystem needs the permission to mount a file system.
 func TestReadOnlyFilesystem(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
 		t.Skip("no right to mount a file system:", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -244,6 +245,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 
 // A full disk costs only the record that meets it.
 func TestDiskIsFullInTheMiddleOfARecord(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skip("no small file system can be mounted: ", err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 func TestATicketsLife(t *testing.T) {
@@ -158,6 +160,7 @@ func TestPidsOfAnotherNamespaceAreNotBelieved(t *testing.T) {
 
 // On a full disk each change returns a one-line error, and a ticket can still return its device.
 func TestAFullDisk(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("a small disk of our own needs root: %v", err)

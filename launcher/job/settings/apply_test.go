@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 const stages = "conf/text_curriculum/{01,02,03,04,05}_stage.yaml"
@@ -167,8 +169,9 @@ func TestTheOwnerIsKept(t *testing.T) {
 	require.Equal(t, [2]uint32{1234, 4321}, owner(path))
 }
 
-// TestAFullDiskLeavesEveryFileAsItWas needs a separate file system, which only root can create.
+// TestAFullDiskLeavesEveryFileAsItWas needs a separate file system.
 func TestAFullDiskLeavesEveryFileAsItWas(t *testing.T) {
+	hermetic.Root(t)
 	for _, full := range []string{"the files'", "the state's"} {
 		t.Run(full, func(t *testing.T) {
 			small := t.TempDir()

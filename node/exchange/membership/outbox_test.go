@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -358,6 +359,7 @@ func TestAnOutboxThatDisagreesBeginsAgain(t *testing.T) {
 
 // A full disk gives one error, and the outbox continues when there is space again.
 func TestAFullDiskGivesOneError(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("mounting a small tmpfs needs root: %v", err)

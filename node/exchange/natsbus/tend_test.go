@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
@@ -183,6 +184,7 @@ func await(t *testing.T, what string, done func() bool) {
 
 // After a full disk has space again, batches that were refused and batches from before are available.
 func TestFullDisk(t *testing.T) {
+	hermetic.Root(t)
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir).CombinedOutput(); err != nil {
 		t.Skipf("no tmpfs here: %s", out)

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 // mountedFolder returns an experiment's folder on its own file system.
 func mountedFolder(t *testing.T, options string) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	hermetic.Root(t)
 	shared := t.TempDir()
 	if err := syscall.Mount("tmpfs", shared, "tmpfs", 0, options); err != nil {
 		t.Skipf("mount a tmpfs: %v", err)
