@@ -190,6 +190,9 @@ func TestDeathsAreHealed(t *testing.T) {
 			if len(exits) != 2 || !slices.Contains(causes, exits[0].Cause) || exits[0].ExitCode == nil || len(restarts) != 1 || restarts[0].Message == "" {
 				t.Errorf("exits %+v, restarts %+v, want cause %s", exits, restarts, causes)
 			}
+			if behaviour == "falls silent once" && len(exits) > 0 && !strings.Contains(exits[0].Message, "no sign of life for 1s") {
+				t.Errorf("the exit says %q", exits[0].Message)
+			}
 		})
 	}
 }
