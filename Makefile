@@ -16,7 +16,7 @@ LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)
 # each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
-.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 smollm2 figures screenshots clean
+.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 smollm2 peers figures screenshots clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -80,6 +80,9 @@ torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigaby
 
 smollm2: setup build ## a swarm of SmolLM2-135M-Instruct, a real model, on the paper's nine tasks: SMOLLM2="--rounds 20"
 	@.ci/smollm2 $(SMOLLM2)
+
+peers: setup build ## the same work beside transformers, TRL, GenRL, reasoning-gym and other peers of PyPI, under an hour: PEERS="--only tasks"
+	@python3 .ci/peers $(PEERS)
 
 figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz
 	@.ci/figures

@@ -1,9 +1,9 @@
-"""Does the same work with swarm and with its peers, in one run, and prints a table. Usage: peers [--only ROW,ROW] [--fast] [--json FILE]
+"""Does the same work with swarm and with its peers, in one run, and prints a table.
 
-The peers come from PyPI, with the versions that environments.py pins. Each row is a module of this folder that runs in
-a process of its own, with that environment's Python, and has a limit in seconds: a row that hangs fails. A row prints
-one JSON object {"measured", "verdict", "note"}: verdict is equal, differs, ahead, behind, or cannot run. Exit code 1: a row
-failed, or differs.
+Usage: peers [--only ROW,ROW] [--fast] [--json FILE]. The peers come from PyPI, with the versions that environments.py
+pins. Each row is a module of this folder that runs in a process of its own, with that environment's Python, and has a
+limit in seconds: a row that hangs fails. A row prints one JSON object {"measured", "verdict", "note"}: verdict is
+equal, differs, ahead, behind, or cannot run. Exit code 1: a row failed, or differs.
 """
 
 import argparse
@@ -14,44 +14,56 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import NamedTuple, Tuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HERE = os.path.join(ROOT, ".ci", "peers")
 sys.path.insert(0, os.path.join(ROOT, ".ci"))
 
 import environments  # noqa: E402
 
-# Row, peer's packages, limit in seconds, whether `make test` runs it where the environment is there.
+
+
+class Row(NamedTuple):
+    name: str  # of the module
+    packages: Tuple[str, ...]  # of the peers
+    limit: int  # seconds
+    fast: bool  # whether `make test` runs it where the environment is there
+
+
 ROWS = (
-    ("tasks", ("reasoning-gym",), 600, True),
-    ("verdicts", ("scipy", "statsmodels", "rliable"), 300, True),
-    ("exports", ("tensorboard", "trackio", "mlflow", "wandb"), 300, True),
-    ("loss", ("trl", "transformers"), 300, True),
-    ("genrl", ("gensyn-genrl", "trl"), 600, False),
-    ("speed", ("transformers", "trl"), 1200, False),
-    ("memory", ("accelerate",), 300, False),
+    Row("tasks", ("reasoning-gym",), 300, True),
+    Row("verdicts", ("scipy", "statsmodels", "rliable"), 200, True),
+    Row("exports", ("tensorboard", "trackio", "mlflow", "wandb"), 300, True),
+    Row("loss", ("trl", "transformers", "torch"), 300, True),
+    Row("genrl", ("gensyn-genrl", "transformers"), 200, False),
+    Row("speed", ("transformers", "trl", "torch"), 900, False),
+    Row("memory", ("accelerate",), 300, False),
+    Row("steps", ("trl", "mlflow"), 600, False),
 )
-FINE = ("equal", "ahead", "cannot run")
+FAST_SECONDS = 540  # of all rows with --fast
+FINE = ("equal", "ahead", "behind", "cannot run")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows, separated by commas: " + ", ".join(row[0] for row in ROWS))
-    parser.add_argument("--fast", action="store_true", help="only the rows that make test runs; downloads nothing")
+    parser.add_argument("--only", default="", help="rows, separated by commas: " + ", ".join(row.name for row in ROWS))
+    parser.add_argument("--fast", action="store_true", help=f"only the rows that make test runs, in {FAST_SECONDS} s at most; downloads nothing")
     parser.add_argument("--json", default="", help="also write the rows to this file")
     o = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the row that runs is ended too
     names = [name for name in o.only.split(",") if name]
     for name in names:
-        if name not in [row[0] for row in ROWS]:
-            parser.error(f"no row {name!r}: there are {', '.join(row[0] for row in ROWS)}")
+        if name not in [row.name for row in ROWS]:
+            parser.error(f"no row {name!r}: there are {', '.join(row.name for row in ROWS)}")
+    chosen = [row for row in ROWS if (row.name in names or not names) and (row.fast or not o.fast)]
     try:
         python = environments.python_of("peers") if o.fast else environments.prepare("peers")
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: environment peers: {error}\nTry: make peers again; what was downloaded is kept")
     if python is None:
-        print("peers: skipped, there is no environment: make peers prepares it")
+        print(f"peers: skipped {', '.join(row.name for row in chosen)}: there is no environment; make peers prepares it")
         return
-    rows = [run(python, *row[:3]) for row in ROWS if (row[0] in names or not names) and (row[3] or not o.fast)]
+    rows = run_all(python, chosen, FAST_SECONDS if o.fast else sum(row.limit for row in chosen))
     print_table(rows)
     if o.json:
         with open(o.json, "w", encoding="utf-8") as file:
@@ -59,32 +71,52 @@ def main():
     sys.exit(0 if all(row["verdict"] in FINE for row in rows) else 1)
 
 
-def run(python, name, packages, limit):
+def run_all(python, rows, seconds):
+    """Runs rows one after another. All of them together take at most so many seconds."""
+    end, found = time.monotonic() + seconds, []
+    for row in rows:
+        print(f"== {row.name}", file=sys.stderr, flush=True)
+        found.append(run(python, row, min(row.limit, max(1, end - time.monotonic()))))
+    return found
+
+
+def run(python, row, limit):
     """Runs a row in a process group of its own and returns what it found, with versions and seconds."""
-    code = f"import json; from importlib.metadata import version; print(json.dumps({{name: version(name) for name in {list(packages)!r}}}))"
-    row = {"row": name, "peer": {}, "measured": "", "verdict": "failed", "note": "", "seconds": 0.0}
-    print(f"== {name}", file=sys.stderr, flush=True)
+    found = {"row": row.name, "peer": {}, "measured": "", "verdict": "failed", "note": "", "seconds": 0.0}
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch, open(os.path.join(scratch, "stderr"), "w+", encoding="utf-8") as errors:
-        environment = dict(os.environ, SWARM_PROGRAM=os.path.join(ROOT, "bin", "swarm"), SWARM_HOME=os.path.join(scratch, "home"), HF_HUB_OFFLINE="1",
-                           TOKENIZERS_PARALLELISM="false", WANDB_MODE="offline", WANDB_SILENT="true")  # fmt: skip
         try:
-            row["peer"] = json.loads(subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout)
-            process = subprocess.Popen([python, os.path.join(HERE, name + ".py"), scratch], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
-                                       cwd=scratch, start_new_session=True)  # fmt: skip
+            found["peer"] = versions(python, row.packages)
+            process = start(python, row.name, scratch, errors, limit)
             try:
                 out, _ = process.communicate(timeout=limit)
             finally:
                 kill(process)
-            row.update(json.loads(out.strip().splitlines()[-1]))
+            found.update(json.loads(out.strip().splitlines()[-1]))
         except subprocess.TimeoutExpired:
-            row["note"] = f"no answer in {limit} s"
+            found["note"] = f"no answer in {limit:.0f} s"
         except (subprocess.CalledProcessError, OSError, ValueError, IndexError) as error:
             errors.flush()
             errors.seek(0)
-            row["note"] = (errors.read().strip().splitlines() or [str(error)])[-1]
-    row["seconds"] = time.monotonic() - begin
-    return row
+            text = errors.read().strip()
+            print(text[-4000:], file=sys.stderr)
+            found["note"] = (text.splitlines() or [str(error)])[-1]
+    found["seconds"] = time.monotonic() - begin
+    return found
+
+
+def versions(python, packages):
+    code = f"import json; from importlib.metadata import version; print(json.dumps({{name: version(name) for name in {list(packages)!r}}}))"
+    return json.loads(subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout)
+
+
+def start(python, name, scratch, errors, limit):
+    environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, ".ci"), SWARM_PROGRAM=os.path.join(ROOT, "bin", "swarm"),
+                       SWARM_HOME=os.path.join(scratch, "home"), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TRL_EXPERIMENTAL_SILENCE="1",
+                       WANDB_MODE="offline", WANDB_SILENT="true", MLFLOW_DISABLE_TELEMETRY="true")  # fmt: skip
+    # The alarm outlives exec: a row ends even if nobody is left to end it.
+    return subprocess.Popen([python, "-m", "peers." + name, scratch], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=scratch,
+                            start_new_session=True, preexec_fn=lambda: signal.alarm(int(limit) + 30))  # fmt: skip
 
 
 def kill(process):

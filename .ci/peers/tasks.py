@@ -4,13 +4,12 @@ import importlib.resources
 import json
 import os
 import random
-import subprocess
 
 import reasoning_gym
 import yaml
 
-PROGRAM = os.environ["SWARM_PROGRAM"]
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from peers import common
+
 SEEDS, ITEMS = 10, 100  # of each task
 WORDS = str(importlib.resources.files("reasoning_gym") / "data" / "wordle_words.txt")
 
@@ -18,8 +17,7 @@ WORDS = str(importlib.resources.files("reasoning_gym") / "data" / "wordle_words.
 def swarm(arguments, lines=None):
     """The JSON lines that the program prints."""
     text = None if lines is None else "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in common.swarm(*arguments, text=text).splitlines()]
 
 
 def answers(item, others, rng):
@@ -59,7 +57,7 @@ def compare(task, rng):
 
 
 def main():
-    with open(os.path.join(ROOT, "configs", "tasks", "paper.yaml"), encoding="utf-8") as file:
+    with open(os.path.join(common.ROOT, "configs", "tasks", "paper.yaml"), encoding="utf-8") as file:
         tasks = yaml.safe_load(file)["tasks"]
     rng = random.Random(20261127)
     items = scores = 0
@@ -71,7 +69,7 @@ def main():
         print(line)
     note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""
     measured = f"{items:,} items (answer, metadata) and {scores:,} scores of {len(tasks)} tasks"
-    print(json.dumps({"measured": measured, "verdict": "differs" if differ else "equal", "note": note}))
+    common.answer(measured, "differs" if differ else "equal", note)
 
 
 if __name__ == "__main__":

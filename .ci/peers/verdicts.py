@@ -3,10 +3,8 @@
 import glob
 import gzip
 import itertools
-import json
 import os
 import sqlite3
-import subprocess
 import sys
 
 import numpy
@@ -14,8 +12,8 @@ from rliable import metrics as rliable
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-PROGRAM = os.environ["SWARM_PROGRAM"]
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from peers import common
+
 TOLERANCE = 1e-9
 
 
@@ -44,10 +42,9 @@ def expected(a, b):
 def main():
     scratch = sys.argv[1]
     figures, differ = 0, []
-    for path in sorted(glob.glob(os.path.join(ROOT, "docs", "study", "*.db.gz"))):
+    for path in sorted(glob.glob(os.path.join(common.ROOT, "docs", "study", "*.db.gz"))):
         study = os.path.basename(path).split(".")[0]
-        command = [PROGRAM, "--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path, "-o", "json"]
-        document = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        document = common.swarm_json("--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path)
         by_experiment, pairs = values(path), document["study"]["pairs"]
         tested = [p for p in pairs if p["p_value"] is not None]
         planned = len(document["study"]["arms"]) * (len(document["study"]["arms"]) - 1) // 2
@@ -61,7 +58,7 @@ def main():
     for line in differ[:20]:
         print(line)
     note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""
-    print(json.dumps({"measured": f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g}", "verdict": "differs" if differ else "equal", "note": note}))
+    common.answer(f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g}", "differs" if differ else "equal", note)
 
 
 if __name__ == "__main__":

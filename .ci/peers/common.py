@@ -1,0 +1,47 @@
+"""What the rows share: the program, the engine of this tree, and the form of an answer."""
+
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+POLICY = os.path.join(ROOT, "node", "policy")
+PROGRAM = os.environ.get("SWARM_PROGRAM", os.path.join(ROOT, "bin", "swarm"))
+
+
+def swarm(*arguments, text=None, timeout=240):
+    """What `swarm ARGUMENTS` prints. text is its input."""
+    done = subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=timeout)
+    if done.returncode:
+        raise OSError(f"swarm {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def swarm_json(*arguments, **options):
+    return json.loads(swarm(*arguments, "-o", "json", **options))
+
+
+def engine_path():
+    """Makes the engine and the helpers of its tests importable, with the settings that the engine starts with."""
+    sys.path[:0] = [POLICY, os.path.join(POLICY, "engine", "tests")]
+    from engine import environment
+
+    environment.prepare(os.environ)
+
+
+def relative(found, expected, least=0.0):
+    """The difference, relative to expected or to least if that is larger."""
+    scale = max(abs(expected), least)
+    return abs(found - expected) / scale if scale else abs(found)
+
+
+def answer(measured, verdict, note=""):
+    """Prints the row's answer. verdict is one of peers' verdicts (__main__.py)."""
+    print(json.dumps({"measured": measured, "verdict": verdict, "note": note}), flush=True)
+
+
+def cannot(error):
+    """The answer of a row whose peer does not work here. error is an exception, or what failed in words."""
+    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
+    answer("", "cannot run", " ".join(text.split())[:300])

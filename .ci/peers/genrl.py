@@ -1,0 +1,180 @@
+"""GenRL, the trainer of the paper's authors, on a toy swarm of two nodes: what it computes, logs, draws and encodes.
+
+Two agents with questions of their own share their completions. GenRL's data manager draws from the other's, its reward
+manager scores, its trainer makes one step, and hooks keep what went through. The engine gets the same ids, masks and
+rewards. A fact that differs from what docs/ALGORITHM.md says of this version makes the row differ.
+"""
+
+import os
+import sys
+
+from peers import common
+
+common.engine_path()
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from engine import architecture, protocol, session, weights  # noqa: E402
+from test_update import run_engine  # noqa: E402
+
+GENERATIONS = 4
+TEMPERATURE = 0.9
+TOLERANCE = 1e-5
+ALPHABET = sorted(set("abcdefghijklmnopqrstuvwxyz0123456789<>/?+= "))
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+# Completions of equal length, so that nothing is padded. The answer is in the tags.
+RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this."
+OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [NONE, RIGHT, NONE, WRONG]}
+# The other agent's, in the order in which they are shared: by the number of right completions.
+SHARED = {"two first": (2, 0, 0, 1), "zeros first": (0, 0, 2, 1)}
+
+
+def make_tokenizer():
+    import tokenizers
+
+    words = ["<pad>", "<eos>", *ALPHABET]
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    inner.decoder = tokenizers.decoders.Fuse()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="<pad>", padding_side="left", chat_template=TEMPLATE
+    )
+
+
+def make_manager(scratch, transplants):
+    from genrl.examples.rgym.data import ReasoningGymDataManager
+
+    path = os.path.join(scratch, "datasets.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("seed: 1\nsize: 8\ndatasets:\n- name: basic_arithmetic\n  weight: 1.0\n")
+    manager = ReasoningGymDataManager(yaml_config_path=path, num_train_samples=2, num_evaluation_samples=0, seed=1, num_transplant_trees=transplants)
+    manager.system_prompt = ""  # prompts are the questions, all as long
+    return manager
+
+
+def make_state(agent, completions):
+    """The game of one agent after it has generated: {question: completions}."""
+    from genrl.misc_utils.utils import generate_md5_hash_id
+    from genrl.state import GameState, WorldState
+
+    state = GameState(round=0, stage=0)
+    keys = {question: generate_md5_hash_id(question) for question in completions}
+    worlds = [(keys[q], WorldState({"question": q, "answer": "7", "metadata": {}}, None, None)) for q in completions]
+    state._init_game(worlds, agent_keys=[agent])
+    state.append_actions({agent: {keys[q]: {0: list(texts)} for q, texts in completions.items()}})
+    return state, {key: question for question, key in keys.items()}
+
+
+def others(rights):
+    """Questions of the other agent, of which so many completions are right."""
+    return {f"what is {i} + {7 - i}?": [RIGHT] * n + [WRONG, NONE, NONE, NONE][: GENERATIONS - n] for i, n in enumerate(rights)}
+
+
+def draw(scratch, rights, transplants):
+    """How many completions are right of each group that the data manager draws, best first; and the state after."""
+    state, _ = make_state(0, OWN)
+    other, questions = make_state(1, others(rights))
+    payload = other.get_latest_communication()[1]
+    world = make_manager(scratch, transplants).prepare_states(state, {0: state.get_latest_communication()[0], 1: payload})
+    count = {question: n for question, n in zip(others(rights), rights)}
+    drawn = sorted((count[questions[key]] for key in state.trees.get(1, {})), reverse=True)
+    return drawn, state, world
+
+
+def train(scratch, folder):
+    """One step of GenRL's trainer on both agents' groups. Returns what its hooks kept."""
+    from genrl.examples.rgym.rewards import RGRewards
+    from genrl.rewards import DefaultRewardManager, RewardFnStore, RoundRewardFnStore
+    from genrl.trainer import grpo_trainer
+
+    kept = {}
+
+    class Watched(grpo_trainer.GRPOLanguageTrainerModule):
+        def compute_loss(self, model, inputs, *arguments, **options):
+            loss = super().compute_loss(model, inputs, *arguments, **options)
+            first = loss[0] if isinstance(loss, tuple) else loss
+            kept.update(inputs=dict(inputs), loss=first.item())
+            return loss
+
+        def log(self, metrics, global_step):
+            kept["logged"] = dict(metrics)
+
+    manager = make_manager(scratch, 2)
+    _, state, world = draw(scratch, SHARED["zeros first"], 2)
+    state.advance_stage(world)
+    rewards = DefaultRewardManager(RewardFnStore(1, [RoundRewardFnStore(1, [RGRewards()])]))
+    rewards.update_rewards(state)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    config = grpo_trainer.GRPOTrainerConfig(num_generations=GENERATIONS, temperature=TEMPERATURE, learning_rate=1e-3, enable_gradient_checkpointing=False)
+    trainer = Watched([model], config=config, processing_class=make_tokenizer(), log_dir=scratch, log_with=None)
+    step = trainer.optimizer.step
+
+    def watched_step(*arguments, **options):
+        kept["gradients"] = {name: p.grad.clone() for name, p in model.named_parameters()}
+        return step(*arguments, **options)
+
+    trainer.optimizer.step = watched_step
+    trainer.train(state, manager, rewards)
+    kept["rewards"] = rewards[0]
+    return kept
+
+
+def by_engine(folder, inputs, advantages):
+    """The engine's update of the same ids, without what is masked."""
+    config, _ = architecture.read_config(folder)
+    model = architecture.make_model(config)
+    weights.load(model, folder)
+    rows = lambda ids, mask: [row[keep.bool()].tolist() for row, keep in zip(inputs[ids], inputs[mask])]
+    prompts, completions = rows("prompt_ids", "prompt_mask"), rows("completion_ids", "completion_mask")
+    sequences = [protocol.Sequence(i, c, a) for i, (c, a) in enumerate(zip(completions, advantages))]
+    return run_engine(model, protocol.Update(prompts, sequences, temperature=TEMPERATURE, loss_type="bnpo"))[1:]
+
+
+def facts(kept, tokenizer):
+    """What was logged and encoded, as {fact: whether it is as docs/ALGORITHM.md says}."""
+    own = [r for groups in kept["rewards"][0].values() for rewards in groups for r in rewards]
+    every = [r for agent in kept["rewards"].values() for groups in agent.values() for rewards in groups for r in rewards]
+    mean = lambda values: sum(values) / len(values)
+    logged = kept["logged"]["train/rewards"]
+    texts = tokenizer.batch_decode(kept["inputs"]["completion_ids"])
+    return {
+        "logs the mean reward over all groups of the update, others' too": abs(logged - mean(every)) < 1e-6 < abs(logged - mean(own)),
+        "encodes completions from their text, without the end token": sorted(set(texts)) == sorted({RIGHT, WRONG, NONE}),
+    }
+
+
+def main():
+    scratch = sys.argv[1]
+    session.set_threads(1)
+    try:
+        import genrl.trainer.grpo_trainer  # noqa: F401
+    except Exception as error:
+        common.cannot(error)
+        return
+    tokenizer = make_tokenizer()
+    folder = os.path.join(scratch, "model")
+    torch.manual_seed(3)
+    sizes = dict(n_embd=48, n_layer=2, n_head=4, n_positions=128, vocab_size=len(tokenizer), eos_token_id=1, bos_token_id=1, initializer_range=0.2,
+                 resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(folder)
+    kept = train(scratch, folder)
+    advantages = kept["inputs"]["advantages"].tolist()
+    outcome, ours = by_engine(folder, kept["inputs"], advantages)
+    size = sum(abs(a) for a in advantages) / len(advantages)
+    theirs = kept["gradients"]
+    whole = sum(g.double().pow(2).sum() for g in theirs.values()).sqrt()
+    apart = sum((ours[name].double() - g.double()).pow(2).sum() for name, g in theirs.items()).sqrt()
+    found = {"loss": common.relative(outcome.loss, kept["loss"], size), "gradient": float(apart / whole)}
+    told = facts(kept, tokenizer)
+    # With as many places as groups, what is drawn shows what is dropped.
+    drawn = {name: draw(scratch, rights, 4)[0] for name, rights in SHARED.items()}
+    told["draws the groups with the highest total reward"] = draw(scratch, SHARED["zeros first"], 1)[0] == [2]
+    told["drops groups without reward only if they come first"] = drawn == {"two first": [2, 1, 0, 0], "zeros first": [2, 1]}
+    wrong = [name for name, right in told.items() if not right] + [f"{name} {value:.2g}" for name, value in found.items() if value > TOLERANCE]
+    measured = "one step, two agents: largest relative difference of " + ", ".join(f"{name} {value:.1g}" for name, value in found.items())
+    note = f"not as documented: {'; '.join(wrong)} (drawn {drawn}, logged {kept['logged']})" if wrong else "; ".join(told)
+    common.answer(measured, "differs" if wrong else "equal", note)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The frame of make peers: a row that answers, fails or hangs, and rows without an environment."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).with_name("peers")
+
+
+@pytest.fixture
+def frame(tmp_path, monkeypatch):
+    """The frame, with rows in a folder of the test's."""
+    sys.path.insert(0, str(FOLDER.parent))
+    spec = importlib.util.spec_from_file_location("peers_frame", FOLDER / "__main__.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = tmp_path / ".ci" / "peers"
+    rows.mkdir(parents=True)
+    monkeypatch.setattr(module, "ROOT", str(tmp_path))
+    return module, rows
+
+
+def run(frame, code, limit=60):
+    module, rows = frame
+    (rows / "one.py").write_text(code)
+    return module.run(sys.executable, module.Row("one", (), 60, True), limit)
+
+
+def test_a_row_that_answers(frame):
+    found = run(frame, "import os\nprint('noise')\nprint('{\"measured\": \"m\", \"verdict\": \"equal\", \"note\": \"%s\"}' % os.environ['HF_HUB_OFFLINE'])")
+    assert (found["row"], found["measured"], found["verdict"], found["note"]) == ("one", "m", "equal", "1")
+
+
+def test_a_row_that_fails_tells_its_last_line(frame):
+    found = run(frame, "raise ValueError('no such figure')")
+    assert (found["verdict"], found["note"]) == ("failed", "ValueError: no such figure")
+
+
+def test_a_row_that_says_nothing_failed(frame):
+    assert run(frame, "")["verdict"] == "failed"
+
+
+def test_a_row_that_hangs_is_ended_with_its_children(frame, tmp_path):
+    begin = time.monotonic()
+    code = f"import subprocess, sys, time\nchild = subprocess.Popen(['sleep', '600'])\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\ntime.sleep(600)"
+    found = run(frame, code, limit=5)
+    assert (found["verdict"], found["note"]) == ("failed", "no answer in 5 s")
+    assert time.monotonic() - begin < 300
+    stat = pathlib.Path("/proc") / (tmp_path / "pid").read_text() / "stat"
+    deadline = time.monotonic() + 60
+    while stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z":  # nobody waits for the child of a killed row
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_all_rows_have_one_limit(frame, monkeypatch):
+    module, _ = frame
+    limits = []
+    monkeypatch.setattr(module, "run", lambda python, row, limit: limits.append(limit) or time.sleep(0.2))
+    module.run_all("python", [module.Row(name, (), 100, True) for name in "ab"], 50)
+    assert limits[0] == pytest.approx(50, abs=5) and limits[1] <= limits[0] - 0.2
+
+
+def test_rows_are_modules_and_fit_into_an_hour(frame):
+    module, _ = frame
+    for row in module.ROWS:
+        assert (FOLDER / f"{row.name}.py").exists()
+    assert sum(row.limit for row in module.ROWS) < 3600
+
+
+@pytest.mark.parametrize("arguments,code,text", [(["--fast"], 0, "skipped tasks, verdicts, exports, loss"), (["--only", "nothing"], 2, "no row 'nothing'")])
+def test_without_an_environment(tmp_path, arguments, code, text):
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, str(FOLDER), *arguments], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code and text in done.stdout + done.stderr
+
+
+def test_verdicts_decide_the_exit_code(frame, monkeypatch, tmp_path, capsys):
+    module, _ = frame
+    monkeypatch.setattr(module.environments, "python_of", lambda name: sys.executable)
+    monkeypatch.setattr(module.signal, "signal", lambda *_: None)
+    for verdict, code in (("equal", 0), ("behind", 0), ("cannot run", 0), ("differs", 1), ("failed", 1)):
+        row = {"row": "tasks", "peer": {"reasoning-gym": "1"}, "measured": "m", "verdict": verdict, "note": "", "seconds": 1.0}
+        monkeypatch.setattr(module, "run", lambda *_, row=row: row)
+        monkeypatch.setattr(sys, "argv", ["peers", "--fast", "--only", "tasks", "--json", str(tmp_path / "rows.json")])
+        with pytest.raises(SystemExit) as ended:
+            module.main()
+        assert ended.value.code == code
+        assert json.loads((tmp_path / "rows.json").read_text()) == [row]
+    assert "| `tasks` | reasoning-gym 1 | m | failed | 1 |" in capsys.readouterr().out
