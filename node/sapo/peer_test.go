@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAdvantagesOfAPeer compares Advantages with those that another trainer computed. SWARM_TEST_ADVANTAGES names a JSON
-// file with them, which `make peers` writes. epsilon is what that trainer adds to the standard deviation.
+// TestAdvantagesOfAPeer compares Advantages with those that another trainer computed. SWARM_TEST_ADVANTAGES names a
+// JSON file with them, which `make peers` writes. epsilon is what that trainer adds to the standard deviation.
 func TestAdvantagesOfAPeer(t *testing.T) {
 	path := os.Getenv("SWARM_TEST_ADVANTAGES")
 	if path == "" {
