@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.request
 from typing import NamedTuple, Tuple
 
 _COMMON = ("safetensors", "tokenizers", "pytest")
@@ -34,8 +33,8 @@ ENVIRONMENTS = {
     "peers": Environment(
         (
             "torch==2.15.0", "numpy", "transformers==5.24.0", "trl==1.16.0", "peft==0.21.2", "accelerate==1.15.0", "gguf==0.19.0",
-            "reasoning-gym==0.1.25", "scipy", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0",
-            "mlflow==3.18.0", "wandb==0.31.0", "hydra-core", "psutil", *_COMMON,
+            "reasoning-gym==0.1.25", "scipy", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0", "tbparse==0.0.9",
+            "mlflow==3.17.2", "wandb==0.31.0", "hydra-core", "psutil", *_COMMON,
         ),
         _NEWEST, "torch, transformers, trl, reasoning_gym", alone=("gensyn-genrl==0.3.0",),
     ),
@@ -75,8 +74,8 @@ def prepare(name):
     if _complete(python, environment):
         print(f"{name}: {place} is complete", flush=True)
     else:
-        wanted = " ".join(_stamp(environment))
-        print(f"{name}: downloading {wanted} into {place}: {_download_size(python, environment)}", flush=True)
+        size = " (with torch 2 to 3 GB, and 5 to 6 GB on disk)" if "torch" in environment.imports else ""
+        print(f"{name}: downloading {' '.join(_stamp(environment))} into {place}{size}", flush=True)
         install = [python, "-m", "pip", "install", "--progress-bar", "off"]
         subprocess.run([*install, *environment.requirements], check=True)
         for package in environment.alone:
@@ -114,17 +113,3 @@ def _complete(python, environment):
         except (ValueError, KeyError):
             return False
     return subprocess.run([python, "-c", f"import {environment.imports}"], capture_output=True).returncode == 0
-
-
-def _download_size(python, environment):
-    """What pip is going to download, in words."""
-    plan = [python, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-", *environment.requirements]
-    try:
-        sizes = []
-        for item in json.loads(subprocess.run(plan, capture_output=True, text=True).stdout)["install"]:
-            request = urllib.request.Request(item["download_info"]["url"], method="HEAD")
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                sizes.append(int(answer.headers["Content-Length"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return "its size is not known; environments with torch take 2 to 3 GB, and 5 to 6 GB on disk"
-    return f"{len(sizes)} packages, {sum(sizes) / 1e9:.1f} GB, about twice as much on disk"

@@ -74,12 +74,20 @@ func (f file) build() (*vocabulary, error) {
 		}
 	}
 	for b := range 256 {
-		if _, ok := v.ids[string([]byte{byte(b)})]; !ok {
+		if _, ok := v.ids[string([]byte{byte(b)})]; ok {
+			continue
+		}
+		if needed(byte(b)) {
 			return nil, fmt.Errorf("it has no token for byte %d", b)
 		}
+		v.lacks[b], v.lossy = true, true // SmolLM2 lacks 21 bytes that its training data never had
 	}
 	return v, f.addMerges(v)
 }
+
+// needed tells whether a tokenizer must have a token for a byte: tab, line feed, and printable ASCII. Others may be
+// missing. Text loses them then, as with Hugging Face's library.
+func needed(b byte) bool { return b == '\t' || b == '\n' || b >= ' ' && b <= '~' }
 
 // added returns the added tokens by id, and one more than the largest of their ids.
 func (f file) added() (map[int]addedToken, int, error) {

@@ -6,6 +6,9 @@ import "container/heap"
 // candidate pairs over a linked list of parts makes it O(n log n): a megabyte of one letter takes a second. The usual
 // scan for the best pair is quadratic.
 func (v *vocabulary) appendPiece(ids []int, piece string) []int {
+	if piece = v.held(piece); piece == "" {
+		return ids
+	}
 	if v.wholePieces {
 		if id, ok := v.id(piece); ok {
 			return append(ids, int(id))

@@ -255,7 +255,7 @@ func TestOpenRefuses(t *testing.T) {
 		"merges to end":   {func(doc map[string]any) { vocab("qq", small)(doc); model("merges", []string{"q q"})(doc) }, "is not among its tokens"},
 		"added twice":     {added(end, end), "two added tokens have id 300"},
 		"added elsewhere": {added(end, map[string]any{"id": 1 << 30, "content": "x"}), `added token "x"`},
-		"no vocabulary":   {model("vocab", map[string]int{}), "no token for byte 0"},
+		"no vocabulary":   {model("vocab", map[string]int{}), "no token for byte 9"},
 	} {
 		dir := t.TempDir()
 		doc := document(t, someRanks(t, small), true)
@@ -280,6 +280,48 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// SmolLM2's own file lacks 21 bytes. Hugging Face's library drops them, and what stood around them merges.
+func TestBytesWithoutATokenAreDropped(t *testing.T) {
+	const small = 300
+	dir := t.TempDir()
+	doc := document(t, someRanks(t, small), true)
+	whole := filepath.Join(dir, "whole")
+	lacking := filepath.Join(dir, "lacking")
+	for _, folder := range []string{whole, lacking} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeJSON(t, folder, "config.json", `{"eos_token_id":300}`)
+		doc["added_tokens"] = []any{map[string]any{"id": small, "content": "<|endoftext|>", "special": true}}
+		if folder == lacking {
+			for _, b := range []byte{4, 0xf1} {
+				delete(doc["model"].(map[string]any)["vocab"].(map[string]int), written(string([]byte{b})))
+			}
+		}
+		writeJSON(t, folder, File, doc)
+	}
+	all, some := mustOpen(t, NameHuggingFace, whole), mustOpen(t, NameHuggingFace, lacking)
+	for text, kept := range map[string]string{
+		"": "", "the in": "the in", "\x04": "", "\U00040000": "\x80\x80\x80", "t\x04he": "the", "\x04 in\x04\x04": " in", "1\x042": "12",
+	} {
+		got, want := some.Encode(text), all.Encode(text)
+		if kept != text {
+			want = pieceIDs(all, kept)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	if got := all.Encode("t\x04he"); some.Decode(got) != "t"+"he" { // the token of byte 4 is an unknown id there
+		t.Errorf("decoded %q", some.Decode(got))
+	}
+}
+
+// pieceIDs encodes bytes as one piece, whatever text they are.
+func pieceIDs(tok Tokenizer, piece string) []int {
+	return tok.(*bpe).vocabulary.appendPiece(nil, piece)
 }
 
 func TestHostileTextIsBoundedForQwen2(t *testing.T) {

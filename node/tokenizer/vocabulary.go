@@ -21,6 +21,8 @@ type vocabulary struct {
 	tokens      []string         // by id; "" for a token that Decode drops
 	ids         map[string]int32 // ids of the tokens that Encode can return
 	bytes       [256]int32       // ids of the single bytes
+	lacks       [256]bool        // bytes without a token, which encoding drops
+	lossy       bool             // lacks has one
 	longest     int              // length of the longest token, in bytes
 	wholePieces bool             // a piece that equals a token becomes that token, regardless of merges
 
@@ -52,6 +54,20 @@ func (v *vocabulary) id(token string) (int32, bool) {
 	}
 	id, ok := v.ids[token]
 	return id, ok
+}
+
+// held is a piece without the bytes that have no token. What stood around them may merge.
+func (v *vocabulary) held(piece string) string {
+	if !v.lossy {
+		return piece
+	}
+	kept := make([]byte, 0, len(piece))
+	for _, b := range []byte(piece) {
+		if !v.lacks[b] {
+			kept = append(kept, b)
+		}
+	}
+	return string(kept)
 }
 
 // merge returns the merge of two adjacent tokens. text is their bytes.
