@@ -36,6 +36,7 @@ const (
 type compareOptions struct {
 	query.CompareOptions
 	study   studyFlags
+	per     perFlags
 	target  float64
 	window  int
 	min     string
@@ -68,9 +69,13 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"experiments or a baseline, 1 on failure.\n\n" +
 			"--study compares the runs of a study, each with each. Its verdict comes first: which is best, by how\n" +
 			"much, how certain. Failed, unfinished and missing runs are listed and do not count.\n\n" +
+			"--study with --per completions, tokens, engine-seconds, seconds or money compares held-out pass@1 at\n" +
+			"equal cost: at the most that all runs reached. It prints pass@1 along the way, at --at or at usual\n" +
+			"places. --target R is then a pass@1, and the cost of reaching it. Times compare only runs made side\n" +
+			"by side on one machine.\n\n" +
 			"Named jobs of `swarm run` are put side by side: attempts, batch size, memory peaks, time.\n\nColumns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
-			"  swarm compare --study paper\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
+			"  swarm compare --study paper\n  swarm compare --study corrected --per completions --at 12.8k,38.4k\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCompare(cmd.Context(), g, args, &o, cmd.Flags())
 		},
@@ -80,7 +85,9 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
-	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it")
+	o.per.add(f)
+	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it.\n"+
+		"With --study, a held-out pass@1: what it cost on the axis of --per")
 	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that has to reach --target")
 	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")
 	f.IntVar(&o.Top, "top", 0, "the `N` best rows only, best first, below the baseline")
@@ -110,6 +117,9 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, names, flags, "swarm compare"); err != nil {
+		return err
+	}
+	if err := o.per.apply(&o.CompareOptions.CompareOptions, o.study.name, flags); err != nil {
 		return err
 	}
 	o.Names = names

@@ -34,8 +34,8 @@ func newCurveCommand(g *globals) *cobra.Command {
 			"trailing moving average smooths each node first. For an experiment with several seeds it prints the\n" +
 			"mean over seeds with its 95 % interval, for one run the mean over nodes with the lowest and the\n" +
 			"highest node. --runs also prints the single runs. -o json has each node's series.\n\n" +
-			"--per chooses the axis: rounds, completions or tokens that all nodes have generated, seconds at\n" +
-			"work, or money.\n\n" +
+			"--per chooses the axis: rounds, completions or tokens that all nodes have generated, engine-seconds\n" +
+			"(all nodes' time in their engines), seconds at work, or money.\n\n" +
 			"On a terminal curve draws a plot and prints about 20 rounds below it. --all, or a pipe, prints every\n" +
 			"round.",
 		Example: "  swarm curve --metric reward --window 100\n  swarm curve 8loc0ext 4loc4ext --per tokens\n  swarm curve 8loc0ext 4loc4ext --points 200 -o json",
@@ -56,7 +56,7 @@ func newCurveCommand(g *globals) *cobra.Command {
 }
 
 // perHelp is the help of --per, which report has, too.
-const perHelp = "what curves are shown against: rounds, completions, tokens, seconds or money"
+const perHelp = "what curves are shown against: rounds, completions, tokens, engine-seconds, seconds or money"
 
 // checkPer refuses an unknown axis.
 func checkPer(name string) error {

@@ -42,7 +42,7 @@ func newReportCommand(g *globals) *cobra.Command {
 			"between nodes, time, money and energy, and how the numbers are computed. The file opens without a\n" +
 			"network and can be printed. Runs may still be running: the report says its time.\n\n" +
 			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how\n" +
-			"much, how certain.\n\n" +
+			"much, how certain. With --per the verdict is at equal completions, tokens, time or money.\n\n" +
 			"--figures draws the paper's figures of these runs. With --study it prints the verdict also without\n" +
 			"--out.",
 		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
@@ -61,7 +61,8 @@ func newReportCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
-	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp+"; the page can switch")
+	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp+"; the page can switch.\n"+
+		"With --study also what the verdict holds equal")
 	f.BoolVar(&o.Single, "runs", false, "draw each run's line beside the mean over seeds; the page can switch")
 	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files into this `folder`; the HTML file is then written only with --out")
 	addDatabaseFlag(f, g)
@@ -106,6 +107,9 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		return err
 	}
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, o.Names, flags, "swarm report"); err != nil {
+		return err
+	}
+	if err := perOfReport(&o.CompareOptions.CompareOptions, o.Options.Per, flags); err != nil {
 		return err
 	}
 	reader, err := g.openReader(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
 // completer returns the possible completions. The shell keeps those that start with the typed word.
@@ -32,7 +33,9 @@ func completeValues(cmd *cobra.Command) {
 			return offered(presetNames(cmd), args), cobra.ShellCompDirectiveDefault // a YAML file, too
 		}
 	}
-	for flag, offer := range map[string]completer{"config": presetNames, "study": studyNames, "model": modelNames, "models": modelNames, "workload": workloadNames} {
+	for flag, offer := range map[string]completer{
+		"config": presetNames, "study": studyNames, "model": modelNames, "models": modelNames, "workload": workloadNames, "per": axisNames,
+	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			completeFlag(cmd, flag, offer, cobra.ShellCompDirectiveDefault) // or a file, or a folder
 		}
@@ -92,6 +95,13 @@ func modelNames(*cobra.Command) (names []cobra.Completion) {
 		if m, err := configs.LoadModel(name); err == nil {
 			names = append(names, cobra.CompletionWithDesc(name, units.Group(m.Shape.Parameters)+" parameters"))
 		}
+	}
+	return names
+}
+
+func axisNames(*cobra.Command) (names []cobra.Completion) {
+	for _, a := range stats.Axes() {
+		names = append(names, cobra.CompletionWithDesc(a.Name, a.Label))
 	}
 	return names
 }

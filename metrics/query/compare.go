@@ -137,7 +137,8 @@ func addPerRun(ctx context.Context, reader *store.Reader, runs *stats.Runs, o st
 	return nil
 }
 
-// addNeeds reads the data to compare runs of different length over their common rounds.
+// addNeeds reads the data to compare runs of different length over their common rounds, and a study's held-out
+// evaluations with their cost.
 func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs stats.Needs, o stats.CompareOptions) error {
 	runs.Sums, runs.EvalRounds = map[string]map[int]store.RewardSum{}, map[string][]store.EvalTotal{}
 	runs.TaskCuts = map[string]map[int][]store.TaskTotal{}
@@ -161,6 +162,16 @@ func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs
 	for _, run := range needs.Evals {
 		var err error
 		if runs.EvalRounds[run], err = reader.EvalTotals(ctx, run); err != nil {
+			return err
+		}
+	}
+	runs.HeldOut = map[string]stats.HeldOutSeries{}
+	for _, t := range runs.Totals {
+		if !slices.Contains(needs.HeldOut, t.Run.Run) {
+			continue
+		}
+		var err error
+		if runs.HeldOut[t.Run.Run], err = heldOutSeries(ctx, reader, t.Run); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,18 @@ func runSeries(ctx context.Context, reader *store.Reader, run store.Run, metrics
 	return s, err
 }
 
+// heldOutSeries reads the data for a run's held-out curves on every axis.
+func heldOutSeries(ctx context.Context, reader *store.Reader, run store.Run) (stats.HeldOutSeries, error) {
+	metrics := stats.AxisMetrics()
+	s, err := runSeries(ctx, reader, run, metrics)
+	if err != nil {
+		return stats.HeldOutSeries{}, err
+	}
+	s.Values = s.More[metrics[0]]
+	evals, err := reader.EvalTotals(ctx, run.Run)
+	return stats.HeldOutSeries{RunSeries: s, Evals: evals}, err
+}
+
 // NamedCurves reads a metric's curves of a run, or of an experiment's runs that count in a comparison. An empty name
 // selects the newest run. A name without runs is a wrapped store.ErrNotFound.
 func NamedCurves(ctx context.Context, reader *store.Reader, name, metric string, o stats.CurveOptions) (stats.NamedCurves, error) {

@@ -65,7 +65,7 @@ func TestTheCurvesOfAReport(t *testing.T) {
 	b := open(t, write(t, database(t, paperRuns(2, 30, 1, 2, 3)...), options()), 1280, false, true)
 	const entries = `document.querySelectorAll('[data-chart="smoothed"] .chart-entry').length`
 	require.Equal(t, 4, ask[int](t, b, entries), "a line an experiment")
-	require.Equal(t, "round,completions generated,tokens generated,time at work,cost, $", ask[string](t, b,
+	require.Equal(t, "round,completions generated,tokens generated,time in engines,time at work,cost, $", ask[string](t, b,
 		`[...document.querySelectorAll('[data-chart="smoothed"] option')].map((o) => o.textContent).join()`))
 	heads := func() string {
 		return ask[string](t, b, `(() => {

@@ -40,6 +40,7 @@ type view struct {
 	Comparison stats.Comparison // with a study's short names
 	Published  []stats.Row      // rows whose I/J have published figures
 	Verdict    Verdict
+	Per        wording.Table // a study's held-out pass@1 by cost
 	Policy     string
 	Style      template.CSS
 	Script     template.JS
@@ -61,6 +62,9 @@ type document struct {
 func (r *Report) Write(w io.Writer) error {
 	v := view{Report: r, Comparison: r.Comparison.Shortened()}
 	v.Verdict = verdict(v.Comparison)
+	if v.Comparison.Study != nil {
+		v.Per = wording.PerTable(v.Comparison.Study.Per)
+	}
 	for _, row := range v.Comparison.Rows {
 		if row.PaperReward != nil || row.Guide != nil {
 			v.Published = append(v.Published, row)

@@ -15,6 +15,8 @@ type Axis struct {
 	Label string `json:"label"` // of the axis
 	Unit  string `json:"unit"`  // of its values, as the charts name it: number or seconds
 
+	SideBySide bool `json:"-"` // its values compare only runs made side by side on one machine
+
 	metrics []string // metrics of rounds from which its values are computed
 	places  func(c Curve, s RunSeries) Values
 }
@@ -22,12 +24,16 @@ type Axis struct {
 // PerRounds is the default axis.
 const PerRounds = "rounds"
 
+// perMoney is the only axis with a currency.
+const perMoney = "money"
+
 var axes = []Axis{
-	{PerRounds, "round", "number", nil, roundPlaces},
-	{"completions", "completions generated", "number", []string{"completions"}, completionPlaces},
-	{"tokens", "tokens generated", "number", []string{"completions", "completions_mean_length"}, tokenPlaces},
-	{"seconds", "time at work", "seconds", nil, secondPlaces},
-	{"money", "cost", "number", nil, moneyPlaces},
+	{PerRounds, "round", "number", false, nil, roundPlaces},
+	{"completions", "completions generated", "number", false, []string{"completions"}, completionPlaces},
+	{"tokens", "tokens generated", "number", false, []string{"completions", "completions_mean_length"}, tokenPlaces},
+	{"engine-seconds", "time in engines", "seconds", true, []string{"generate_time", "update_time"}, enginePlaces},
+	{"seconds", "time at work", "seconds", true, nil, secondPlaces},
+	{perMoney, "cost", "number", false, nil, moneyPlaces},
 }
 
 // Axes returns the table of axes, rounds first.
@@ -58,9 +64,25 @@ func AxisOf(name string) (Axis, error) {
 // Metrics returns the metrics that RunSeries.More must contain for this axis.
 func (a Axis) Metrics() []string { return slices.Clone(a.metrics) }
 
+// AxisMetrics returns the metrics of all axes, each once.
+func AxisMetrics() []string {
+	var names []string
+	for _, a := range axes {
+		for _, name := range a.metrics {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// IsMoney reports whether the axis' values have a currency.
+func (a Axis) IsMoney() bool { return a.Name == perMoney }
+
 // In returns the label, followed by the currency if the axis is money.
 func (a Axis) In(currency string) string {
-	if a.Name != "money" || currency == "" {
+	if !a.IsMoney() || currency == "" {
 		return a.Label
 	}
 	return a.Label + ", " + currency
@@ -85,29 +107,40 @@ func roundPlaces(c Curve, _ RunSeries) Values {
 
 // completionPlaces returns the cumulative number of completions that nodes generated themselves.
 func completionPlaces(c Curve, s RunSeries) Values {
-	return sumPlaces(c, s, func(nodeRound) float64 { return 1 })
+	return sumPlaces(c, s.More["completions"])
 }
 
 // tokenPlaces returns the cumulative number of tokens of these completions: completions times their mean length.
 func tokenPlaces(c Curve, s RunSeries) Values {
+	type nodeRound struct {
+		node  string
+		round int
+	}
 	lengths := map[nodeRound]float64{}
 	for _, v := range s.More["completions_mean_length"] {
 		lengths[nodeRound{v.Node, v.Round}] = v.Value
 	}
-	return sumPlaces(c, s, func(at nodeRound) float64 { return lengths[at] })
+	tokens := slices.Clone(s.More["completions"])
+	for i, v := range tokens {
+		tokens[i].Value *= lengths[nodeRound{v.Node, v.Round}]
+	}
+	return sumPlaces(c, tokens)
 }
 
-type nodeRound struct {
-	node  string
-	round int
+// enginePlaces returns the cumulative seconds in the engines' generate and update calls, without waits, verifiers and
+// held-out evaluations.
+func enginePlaces(c Curve, s RunSeries) Values {
+	return sumPlaces(c, s.More["generate_time"], s.More["update_time"])
 }
 
-// sumPlaces returns cumulative sums of weighted completions over nodes and rounds. A sum of 0 is unknown.
-func sumPlaces(c Curve, s RunSeries, weight func(nodeRound) float64) Values {
+// sumPlaces returns cumulative sums of several lists of values over nodes and rounds. A sum of 0 is unknown.
+func sumPlaces(c Curve, lists ...[]store.RoundValue) Values {
 	sums := map[int]float64{}
-	for _, v := range s.More["completions"] {
-		if more := v.Value * weight(nodeRound{v.Node, v.Round}); more > 0 {
-			sums[v.Round] += more
+	for _, values := range lists {
+		for _, v := range values {
+			if v.Value > 0 { // never of NaN
+				sums[v.Round] += v.Value
+			}
 		}
 	}
 	out := make(Values, len(c.Round))

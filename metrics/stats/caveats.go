@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -56,6 +57,12 @@ type (
 		Row         string
 		Other, Runs int
 	}
+	// AtHorizon reports the place on an axis at which a study's runs are compared.
+	AtHorizon struct {
+		Axis     string
+		Currency string
+		Place    float64
+	}
 	// BelowWindow reports how many runs of a row are shorter than the window of the target reward.
 	BelowWindow struct {
 		Row                 string
@@ -81,6 +88,7 @@ func (NoneDone) caveat()       {}
 func (Parted) caveat()         {}
 func (WithWorkers) caveat()    {}
 func (OtherQuestions) caveat() {}
+func (AtHorizon) caveat()      {}
 func (BelowWindow) caveat()    {}
 
 func (c *Comparison) caveat(x Caveat) { c.Caveats = append(c.Caveats, x) }
@@ -95,6 +103,9 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 		c.caveat(PerNodeRound{})
 	}
 	c.addCuts()
+	if o.at != nil && units.Finite(o.at.place) {
+		c.caveat(AtHorizon{o.at.axis.Name, o.at.currency, o.at.place})
+	}
 	c.addMeasures(o)
 	c.addConfounders()
 	if tests := c.Tests(); tests > 1 {
@@ -105,7 +116,7 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 		c.addParts(f.groups[i:])
 		c.addWorkers(g)
 		c.addOtherQuestions(g, runs.Evals)
-		if o.Target != 0 {
+		if o.Target != 0 && !(o.ofStudyArms() && HeldOut(o.Measure)) { // a held-out target has no window
 			c.addWindow(g, o)
 		}
 	}

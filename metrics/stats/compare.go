@@ -49,6 +49,7 @@ type Runs struct {
 	TaskCuts   map[string]map[int][]store.TaskTotal // with CompareOptions.Tasks: for the rounds in Needs.Sums
 
 	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: Evals by model
+	HeldOut    map[string]HeldOutSeries              // with CompareOptions.Study: by run, for the runs in Needs.HeldOut
 }
 
 // Compare groups runs by experiment or configuration and compares each group with the baseline. An empty name selects
@@ -86,7 +87,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	measures := f.measures(c)
 	for i, g := range f.groups {
 		row := g.row(runs, spans[i], c.EvalSet)
-		row.addValue(g, measures[i], runs, spans[i], c.EvalSet)
+		row.addValue(g, CompareOptions{Measure: measures[i], at: o.at}, runs, spans[i], c.EvalSet)
 		if o.Target != 0 {
 			row.Target = newTargetRow(g, runs.Reaches, o)
 		}
@@ -161,6 +162,9 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		}
 		pair := newPair(m.a, m.b)
 		pair.Measure = o.Measure
+		if o.at != nil {
+			s = span{evalRound: noEval} // a horizon is no span of rounds
+		}
 		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
 		}

@@ -66,7 +66,7 @@ func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (
 		if len(line.X) == 0 || slices.ContainsFunc(line.X, func(x float64) bool { return !units.Finite(x) }) {
 			continue
 		}
-		if axis.Name == "money" {
+		if axis.IsMoney() {
 			if c.Currency = cmp.Or(c.Currency, s.Run.PriceCurrency); c.Currency != s.Run.PriceCurrency {
 				continue
 			}

@@ -29,6 +29,8 @@ func steady(seed int64, rounds int, level, seconds float64) RunSeries {
 			add("reward", level+0.01*float64(round)+0.001*float64(2*node-1))
 			add("completions", 8)
 			add("completions_mean_length", 10+float64(node))
+			add("generate_time", 0.5)
+			add("update_time", 0.25)
 		}
 	}
 	s.Values = s.More["reward"]
@@ -57,13 +59,13 @@ func TestAnExperimentsCurveIsTheMeanOverSeedsWithItsInterval(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, math.IsNaN(c.Low[0]), "one seed has no interval")
 	_, err = NewExperimentCurve("e", "reward", runs, CurveOptions{Per: "parsecs"})
-	require.ErrorContains(t, err, "rounds, completions, tokens, seconds, money")
+	require.ErrorContains(t, err, "rounds, completions, tokens, engine-seconds, seconds, money")
 }
 
 func TestACurveAgainstEveryAxis(t *testing.T) {
 	one := []RunSeries{steady(1, 4, 0.1, 2)}
 	for name, want := range map[string]Values{
-		"rounds": {0, 1, 2, 3}, "completions": {16, 32, 48, 64}, "tokens": {168, 336, 504, 672},
+		"rounds": {0, 1, 2, 3}, "completions": {16, 32, 48, 64}, "tokens": {168, 336, 504, 672}, "engine-seconds": {1.5, 3, 4.5, 6},
 		"seconds": {2, 4, 6, 8}, "money": {2, 4, 6, 8}, // a pause is not active time
 	} {
 		c, err := NewExperimentCurve("e", "reward", one, CurveOptions{Window: 1, Per: name})
@@ -71,7 +73,7 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 		requireValues(t, want, c.X, name)
 		requireValues(t, Values{0.1, 0.11, 0.12, 0.13}, c.Mean, name)
 	}
-	require.Equal(t, []string{"rounds", "completions", "tokens", "seconds", "money"}, AxisNames())
+	require.Equal(t, []string{"rounds", "completions", "tokens", "engine-seconds", "seconds", "money"}, AxisNames())
 
 	// Both runs cover seconds 4 to 16. At 10 seconds the slow run is halfway between its rounds 1 and 2.
 	c, err := NewExperimentCurve("e", "reward", []RunSeries{steady(1, 8, 0.1, 2), steady(2, 8, 0.1, 4)}, CurveOptions{Window: 1, Per: "seconds"})

@@ -11,18 +11,25 @@ import (
 type Needs struct {
 	Sums  map[string][]int // by run: the numbers of first rounds that Runs.Sums must have
 	Evals []string         // runs for which Runs.EvalRounds must have every evaluation
+
+	HeldOut []string // runs that Runs.HeldOut must have
 }
 
 // NeedsOf returns the data of runs that Compare needs for these options. It reads only Totals and Evals.
 func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
+	n := Needs{Sums: map[string][]int{}}
 	if o.Study != nil {
 		runs, o, _ = o.ofStudy(runs)
+		for _, r := range runs.Totals {
+			if o.Measure == MeasurePass {
+				n.HeldOut = append(n.HeldOut, r.Run.Run)
+			}
+		}
 	}
 	f, err := newFrame(runs, o)
 	if err != nil {
 		return Needs{}, err
 	}
-	n := Needs{Sums: map[string][]int{}}
 	for _, g := range f.groups {
 		n.add(newSpan(runs, f.set, g), g)
 	}

@@ -39,6 +39,12 @@ type CompareOptions struct {
 	// overrides Baseline, By, Pairs, Min and Top, and turns MeasureAuto into MeasurePass.
 	Study *StudyDesign
 
+	// Per names the axis on which a study's runs are compared by held-out pass@1, at the largest place that all of them
+	// reach. Empty: PerRounds. At are the horizons of StudyPer; none: the usual ones. Both apply only with Study and
+	// MeasurePass. Target is then a held-out pass@1.
+	Per string
+	At  []float64
+
 	Despite []string // settings that may differ although they could cause the result
 
 	// Differ lists the settings in which two runs differ. nil: compare the runs' own rows. It is called for many pairs.
@@ -48,6 +54,7 @@ type CompareOptions struct {
 	studied []string // settings under study, in addition to those of EffectSharing
 	least   int      // seeds per side that a verdict needs; below 2: 2
 	planned int      // least number of tests to correct for; tests can still be missing
+	at      *horizon // the place on an axis at which runs are compared; nil: equal rounds
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and

@@ -1,7 +1,7 @@
 // Package stats is the only package that computes statistics. Commands, live view, reports and dashboards all take
 // their numbers from here. Its inputs are rows of metrics/store and plain slices. It returns values and the documents
 // of `-o json`. It is pure: no I/O, no clocks, no goroutines. It imports only metrics/store, metrics/event,
-// metrics/stats/sample, internal/units and internal/shell of this module.
+// metrics/stats/heldout, metrics/stats/sample, internal/units and internal/shell of this module.
 //
 // A reward is a node's reward in one round: the mean over the node's own completions of that round. Means leave out
 // rewards that are not finite, and sums count them as 0. docs/METRICS.md has every formula.

@@ -123,19 +123,21 @@ func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 
 // measured returns the function that computes a run's compared value.
 func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Totals) (float64, bool) {
-	switch o.Measure {
-	case MeasureEval:
+	switch {
+	case o.at != nil:
+		return o.at.value
+	case o.Measure == MeasureEval:
 		return runs.evalReward(s, set)
-	case MeasurePass:
+	case o.Measure == MeasurePass:
 		return runs.pass(s, set)
 	}
 	return runs.reward(s)
 }
 
 // addValue adds the compared value.
-func (row *Row) addValue(g group, measure string, runs Runs, s span, set string) {
-	row.Measure = measure
-	values := g.perSeed(CompareOptions{Measure: measure}.measured(runs, s, set))
+func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set string) {
+	row.Measure = o.Measure
+	values := g.perSeed(o.measured(runs, s, set))
 	row.Seeds = len(values)
 	mean, low, high := sample.MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)

@@ -111,6 +111,9 @@ func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 // tooShort reports whether a measure has nothing to compare: too few common rounds that training can have changed, or
 // no common evaluation.
 func (s span) tooShort(o CompareOptions) bool {
+	if o.at != nil {
+		return false
+	}
 	if HeldOut(o.Measure) {
 		return s.evalUneven && s.evalRound == noEval
 	}

@@ -56,6 +56,7 @@ type Study struct {
 	Arms         []StudyRow      `json:"arms"`
 	Pairs        []StudyPair     `json:"pairs"`
 	Contrasts    []StudyContrast `json:"contrasts"`  // planned comparisons
+	Per          *StudyPer       `json:"per"`        // pass@1 by cost; null: another measure decides
 	Failed       []StudyRun      `json:"failed"`     // ended before all nodes finished all rounds
 	Unfinished   []StudyRun      `json:"unfinished"` // running, stopped or crashed: may still finish
 	Missing      []StudyRun      `json:"missing"`    // not started, although another arm has the seed

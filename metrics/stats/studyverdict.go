@@ -11,7 +11,11 @@ import (
 func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	d := *o.Study
 	runs, o, sorted := o.ofStudy(runs)
-	decided, err := judge(runs, o, d)
+	rounds, err := judge(runs, o, d)
+	if err != nil {
+		return Comparison{}, err
+	}
+	decided, err := rounds.onAxis(runs, o)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -24,7 +28,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	study := newStudy(decided, beside, sorted, newStudyModels(decided, runs))
+	study := newStudy(decided, rounds, beside, sorted, newStudyModels(decided, runs))
 	decided.Comparison.Study = &study
 	return decided.Comparison, nil
 }
@@ -48,9 +52,25 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	return runs, o, sorted
 }
 
+// onAxis returns the judgment at the common horizon of the options' axis, with its StudyPer. For PerRounds the judgment
+// stays as it is. For measures other than MeasurePass there is no StudyPer.
+func (j Judgment) onAxis(runs Runs, o CompareOptions) (Judgment, error) {
+	if o.Measure != MeasurePass {
+		return j, nil
+	}
+	per, at, err := newStudyPer(j.Design, runs, j.Comparison.EvalSet, o)
+	if err == nil && at != nil {
+		o.at = at
+		j, err = judge(runs, o, j.Design)
+	}
+	j.Per = per
+	return j, err
+}
+
 // Judgment is the comparison of a study's arms by one measure.
 type Judgment struct {
 	Design     StudyDesign
+	Per        *StudyPer // axis of the comparison; nil: another measure than pass@1, at equal rounds
 	Comparison Comparison
 	Ranked     []Row                        // rows with a value, highest first
 	Values     map[string]map[int64]float64 // by experiment and seed
@@ -162,13 +182,16 @@ func (j *Judgment) gain(a, b string) (g StudyGain, ok bool) {
 	return StudyGain{p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue, p.PValueHolm}, p.Difference != nil
 }
 
-func newStudy(decided, beside Judgment, runs studyRuns, models []StudyModel) Study {
+// newStudy returns the document of the deciding judgment, which may compare at a horizon of an axis. rounds is the
+// judgment by the same measure at equal rounds, and beside the one by the other measure. The paper's order uses these
+// two.
+func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyModel) Study {
 	s := Study{
 		Name: decided.Design.Name, Model: decided.Design.Model, Question: decided.Design.Question, Measure: decided.Comparison.Measure, Outcome: decided.Outcome,
 		Best: decided.best(), RunnerUp: decided.runnerUp(), Baseline: decided.Design.BaselineArm().Name, Arms: []StudyRow{}, Pairs: []StudyPair{},
 		Failed: orEmpty(runs.failed), Unfinished: orEmpty(runs.unfinished), Missing: orEmpty(runs.missing),
-		Models: models,
-		Paper:  newStudyPaper(decided, rewardOf(decided, beside)),
+		Models: models, Per: decided.Per,
+		Paper: newStudyPaper(rounds, rewardOf(rounds, beside)),
 	}
 	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
@@ -186,7 +209,7 @@ func newStudy(decided, beside Judgment, runs studyRuns, models []StudyModel) Stu
 	if s.ofModels(decided.Design) {
 		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models)
 	}
-	s.Beside = newStudyBeside(decided, beside)
+	s.Beside = newStudyBeside(rounds, beside)
 	s.Judgment, s.Unequal = &decided, decided.Design.unequal(runs.counted)
 	return s
 }

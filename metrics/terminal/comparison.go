@@ -12,12 +12,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns selects the
-// table's columns; empty: all columns with content. An unknown column is a *configs.Error.
+// PrintComparison prints a study's verdict and its pass@1 by cost, the table of rows, the pairs, the tasks and the
+// notes. columns selects the table's columns; empty: all columns with content. An unknown column is a *configs.Error.
 func PrintComparison(out *table.Page, c stats.Comparison, columns []string) error {
 	if err := PrintStudy(out, c.Study); err != nil {
 		return err
 	}
+	printPer(out, c.Study)
 	c = c.Shortened()
 	names := columns
 	if len(names) == 0 {

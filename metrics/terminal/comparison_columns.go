@@ -154,6 +154,13 @@ func ComparisonColumns() string {
 // usualColumns returns the default columns of the table: those with content.
 func usualColumns(c stats.Comparison) []string {
 	some := func(has func(stats.Row) bool) bool { return slices.ContainsFunc(c.Rows, has) }
+	heldOut := c.Study != nil && c.Study.Per != nil && c.Study.Per.Target != nil // a target of another table
+	target := func(r stats.Row) stats.TargetRow {
+		if heldOut {
+			return stats.TargetRow{}
+		}
+		return targetOf(r)
+	}
 	names := []string{"experiment", "config", "runs", "nodes", "rounds"}
 	if some(func(r stats.Row) bool { return r.RoundsCompared != nil && r.RoundsCompared.To != r.Rounds }) {
 		names = append(names, "rounds_compared")
@@ -163,16 +170,16 @@ func usualColumns(c stats.Comparison) []string {
 		names = append(names, "eval_reward", "eval_pass_1")
 	}
 	names = append(names, "improvement")
-	if some(func(r stats.Row) bool { return r.Target != nil }) {
+	if !heldOut && some(func(r stats.Row) bool { return r.Target != nil }) {
 		names = append(names, "target_reached", "target_rounds", "target_active_seconds")
 	}
-	if some(func(r stats.Row) bool { return targetOf(r).GPUHours != nil }) {
+	if some(func(r stats.Row) bool { return target(r).GPUHours != nil }) {
 		names = append(names, "target_gpu_hours")
 	}
-	if some(func(r stats.Row) bool { return targetOf(r).Cost != nil }) {
+	if some(func(r stats.Row) bool { return target(r).Cost != nil }) {
 		names = append(names, "target_cost")
 	}
-	if some(func(r stats.Row) bool { return targetOf(r).EnergyJoules != nil }) {
+	if some(func(r stats.Row) bool { return target(r).EnergyJoules != nil }) {
 		names = append(names, "target_energy_joules")
 	}
 	if some(func(r stats.Row) bool { return r.Guide != nil && strings.Contains(r.Model, "gpt2") }) {

@@ -124,11 +124,12 @@ func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 
 // axisText formats a value of a curve's axis.
 func axisText(c stats.ExperimentCurve, x float64) string {
-	switch c.Per {
-	case "seconds":
-		return units.Exactly(x)
-	case "money":
+	switch axis, err := stats.AxisOf(c.Per); {
+	case err != nil:
+	case axis.IsMoney():
 		return units.Money(x, c.Currency)
+	case axis.Unit == "seconds":
+		return units.Exactly(x)
 	}
 	return strconv.FormatFloat(x, 'f', 0, 64)
 }

@@ -49,6 +49,8 @@ func caveat(x stats.Caveat) string {
 	case stats.OtherQuestions:
 		return fmt.Sprintf("%s: the held-out evaluation of %d of its %s is of other questions or sampling than the baseline's: not compared.",
 			x.Row, x.Other, units.Plural(x.Runs, "run"))
+	case stats.AtHorizon:
+		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". The other columns are of whole runs."
 	case stats.BelowWindow:
 		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and can't have reached it.", x.Row, x.Short,
 			units.Plural(x.Runs, "run"), x.Window)

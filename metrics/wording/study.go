@@ -23,7 +23,7 @@ func study(s *stats.Study) {
 		s.Models[i].Pair.Verdict = verdict(s.Models[i].Pair)
 	}
 	s.Lines = judgment{s.Judgment}.lines(*s)
-	if text := unequal(s.Unequal); text != "" {
+	if text := unequal(s.Unequal, s.Per.EqualRounds()); text != "" {
 		s.Lines[0] += " " + text
 	}
 	s.Verdict = s.Lines[0]
@@ -55,6 +55,7 @@ func (j judgment) lines(s stats.Study) []string {
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
 		lines = append(lines, "  Welch's test decides: equal seeds share first weights and questions, but their swarms part ways within rounds.")
 	}
+	lines = append(lines, perLines(s)...)
 	if s.MoreSeeds != nil {
 		lines = append(lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
 	}
@@ -79,10 +80,22 @@ func mostSeeds(s stats.Study) (most int) {
 	return most
 }
 
-// lead is the verdict in one sentence.
+// lead is the verdict in one sentence. Unless the study compares at equal rounds, it begins with the axis.
 func (j judgment) lead() string {
+	text, at := j.decision(), j.atEqual()
+	if word, _, _ := strings.Cut(text, " "); at != "" && (word == "Undecided" || word == "Undecided:" || word == "The") {
+		text = strings.ToLower(text[:1]) + text[1:]
+	}
+	return at + text
+}
+
+// decision is the verdict without the axis.
+func (j judgment) decision() string {
 	base := j.Design.BaselineArm()
 	if len(j.Ranked) == 0 {
+		if !j.Per.EqualRounds() {
+			return "Undecided which is best: " + noCost(j.Per) + "."
+		}
 		if stats.HeldOut(j.Comparison.Measure) {
 			return "Undecided which is best: no finished run has a held-out evaluation."
 		}
@@ -224,22 +237,30 @@ func (j judgment) unvalued() []string {
 	if !stats.HeldOut(j.Comparison.Measure) {
 		return nil
 	}
+	known := ""
+	if !j.Per.EqualRounds() {
+		known = ", with recorded " + j.Per.Axis
+	}
 	for _, r := range j.Comparison.Rows {
 		if seeds := len(j.Values[r.Experiment]); seeds < r.Runs && seeds == 0 {
-			lines = append(lines, fmt.Sprintf("%s: none of its %d finished %s has a held-out evaluation of the study's questions.",
-				j.label(r.Experiment), r.Runs, units.Noun(r.Runs, "run")))
+			lines = append(lines, fmt.Sprintf("%s: none of its %d finished %s has a held-out evaluation of the study's questions%s.",
+				j.label(r.Experiment), r.Runs, units.Noun(r.Runs, "run"), known))
 		} else if seeds < r.Runs {
 			lines = append(lines, fmt.Sprintf("%s: its %d finished runs give %d %s: the others repeat a seed, or have no held-out evaluation of "+
-				"the study's questions.", j.label(r.Experiment), r.Runs, seeds, units.Noun(seeds, "value")))
+				"the study's questions%s.", j.label(r.Experiment), r.Runs, seeds, units.Noun(seeds, "value"), known))
 		}
 	}
 	return lines
 }
 
-// unequal describes how runs differ in facts that all runs of a study should share. It is empty if they agree.
-func unequal(list []stats.Inequality) string {
+// unequal describes how runs differ in facts that all runs of a study should share. It is empty if they agree. Rounds
+// may differ unless the study compares at equal rounds.
+func unequal(list []stats.Inequality, equalRounds bool) string {
 	var facts []string
 	for _, x := range list {
+		if x.What == "rounds" && !equalRounds {
+			continue
+		}
 		var parts []string
 		for _, n := range x.Counts {
 			parts = append(parts, fmt.Sprintf("%d (%s)", n.Count, strings.Join(n.Arms, ", ")))

@@ -63,7 +63,11 @@ func besideLine(s stats.Study) []string {
 			what = "cumulative own reward"
 		}
 	}
-	text := fmt.Sprintf("By %s: %s is highest", what, b.Best)
+	by := "By"
+	if !s.Per.EqualRounds() {
+		by = "At equal rounds, by"
+	}
+	text := fmt.Sprintf("%s %s: %s is highest", by, what, b.Best)
 	if b.Improvement != nil {
 		text += fmt.Sprintf(", %+.1f %% over the baseline", 100**b.Improvement)
 		if b.PValueHolm != nil {
@@ -75,7 +79,7 @@ func besideLine(s stats.Study) []string {
 		stats.StudyUndecided: "; undecided which is best",
 	}[b.Outcome]
 	switch {
-	case b.Agrees == nil:
+	case b.Agrees == nil, !s.Per.EqualRounds():
 	case *b.Agrees:
 		text += ". Both measures have the same highest"
 	default:

@@ -1,0 +1,187 @@
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/heldout"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// StudyPer is the held-out pass@1 of a study's arms against their cost on an axis. A run's value between two
+// evaluations is interpolated linearly.
+type StudyPer struct {
+	Axis     string        `json:"axis"`
+	Unit     string        `json:"unit"`           // the axis': number or seconds
+	Currency string        `json:"currency"`       // of money
+	Horizons []float64     `json:"horizons"`       // places on the axis, ascending
+	Common   *float64      `json:"common_horizon"` // largest place that all runs of all arms reach; null: no run has a curve
+	Rows     []heldout.Row `json:"rows"`           // arms with a curve, in the study's order
+
+	Target       *float64       `json:"target,omitempty"`         // pass@1, with CompareOptions.Target
+	CostToTarget []heldout.Cost `json:"cost_to_target,omitempty"` // by Rows
+
+	OneMachine *bool       `json:"one_machine"` // all runs come from one host and device; null: a host is not recorded
+	OtherAxes  []StudyAxis `json:"other_axes"`  // the other axes on which all arms have a value
+
+	Asked bool `json:"-"` // the user named an axis, horizons or a target
+}
+
+// StudyAxis names the arm with the highest mean at the common horizon of another axis.
+type StudyAxis struct {
+	Axis     string  `json:"axis"`
+	Unit     string  `json:"unit"`
+	Currency string  `json:"currency"`
+	Horizon  float64 `json:"horizon"`
+	Best     string  `json:"best"`
+	Value    float64 `json:"value"`
+}
+
+// EqualRounds reports whether the verdict compares at equal rounds.
+func (p *StudyPer) EqualRounds() bool { return p == nil || p.Axis == PerRounds }
+
+// HeldOutSeries is the recorded data behind a run's held-out curves.
+type HeldOutSeries struct {
+	RunSeries                   // with AxisMetrics in More, and one of them in Values
+	Evals     []store.EvalTotal // all evaluations, by round
+}
+
+// horizon is a place on an axis at which runs are compared, instead of at equal rounds.
+type horizon struct {
+	axis     Axis
+	currency string
+	place    float64 // +Inf: the cost of all runs is unknown
+	value    func(store.Totals) (float64, bool)
+}
+
+// costs has the held-out curves of a study's runs on one axis.
+type costs struct {
+	axis     Axis
+	currency string // of money
+	arms     heldout.Arms
+	runs     map[string]heldout.Curve // by run; runs without a curve are missing
+}
+
+// newStudyPer returns the StudyPer of the options' axis, and the horizon at which runs are compared: nil for equal
+// rounds.
+func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*StudyPer, *horizon, error) {
+	axis, err := AxisOf(o.Per)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, OtherAxes: []StudyAxis{}, OneMachine: oneMachine(runs.Totals),
+		Asked: o.Per != "" || len(o.At) > 0 || o.Target != 0}
+	var at *horizon
+	for _, c := range newCosts(d, groupRuns(runs.Totals, o), runs, set) {
+		common := c.arms.Common()
+		if c.axis.Name != axis.Name {
+			p.addAxis(c, common)
+			continue
+		}
+		p.Currency, p.Common, p.Horizons = c.currency, optional(common), o.At
+		if len(o.At) == 0 {
+			p.Horizons = c.arms.Usual()
+		}
+		p.Rows = c.arms.Rows(p.Horizons)
+		if o.Target != 0 {
+			p.Target, p.CostToTarget = &o.Target, c.arms.Costs(o.Target)
+		}
+		if axis.Name != PerRounds {
+			value := func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].At(common) }
+			at = &horizon{axis, c.currency, common, value}
+		}
+	}
+	return p, at, nil
+}
+
+// addAxis adds the highest arm on another axis. It skips times unless all runs are known to come from one machine.
+func (p *StudyPer) addAxis(c costs, common float64) {
+	if c.axis.SideBySide && (p.OneMachine == nil || !*p.OneMachine) {
+		return
+	}
+	if best, value, ok := c.arms.Highest(common); ok && common > 0 {
+		p.OtherAxes = append(p.OtherAxes, StudyAxis{c.axis.Name, c.axis.Unit, c.currency, common, best, value})
+	}
+}
+
+// newCosts returns the curves on every axis, in the order of axes, from the evaluations with one question set.
+func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
+	out := make([]costs, len(axes))
+	for i, a := range axes {
+		out[i] = costs{axis: a, runs: map[string]heldout.Curve{}}
+	}
+	for _, g := range groups {
+		arms := make([]heldout.Arm, len(axes))
+		for _, t := range g.runs {
+			s := runs.HeldOut[t.Run.Run]
+			c := NewCurve(t.Run, "", s.Values, CurveOptions{})
+			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool { return e.Set != set || e.Questions*e.Generations <= 0 })
+			for i := range out {
+				curve := newHeldOut(axes[i], c, s.RunSeries, evals)
+				if out[i].add(t.Run, curve) {
+					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve})
+				}
+			}
+		}
+		for i, arm := range arms {
+			if arm.Name = d.ShortName(g.experiment); len(arm.Runs) > 0 {
+				out[i].arms = append(out[i].arms, arm)
+			}
+		}
+	}
+	return out
+}
+
+// add adds a run's curve unless it is empty. For money it also skips runs in another currency than the first run's.
+func (c *costs) add(run store.Run, curve heldout.Curve) (added bool) {
+	if len(curve.Place) == 0 {
+		return false
+	}
+	if c.axis.IsMoney() {
+		if c.currency = cmp.Or(c.currency, run.PriceCurrency); c.currency != run.PriceCurrency {
+			return false
+		}
+	}
+	c.runs[run.Run] = curve
+	return true
+}
+
+// newHeldOut returns the curve of evaluations, which are in order of rounds. The place before the first round is 0. If
+// the place of any evaluation is unknown, the curve is empty.
+func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal) (h heldout.Curve) {
+	var places Values
+	if a.Name != PerRounds {
+		places = a.places(c, s)
+	}
+	for _, e := range evals {
+		place := math.NaN()
+		if a.Name == PerRounds {
+			place = float64(e.Round)
+		} else if k, ok := slices.BinarySearch(c.Round, e.Round-1); ok {
+			place = places[k]
+		} else if e.Round == 0 {
+			place = 0
+		}
+		if !units.Finite(place) {
+			return heldout.Curve{}
+		}
+		h.Place, h.Pass = append(h.Place, place), append(h.Pass, float64(e.Correct)/float64(e.Questions*e.Generations))
+	}
+	return h
+}
+
+// oneMachine reports whether all runs come from one host and device, without workers. nil: a host is not recorded.
+func oneMachine(runs []store.Totals) *bool {
+	one, known, host := true, len(runs) > 0, ""
+	for _, r := range runs {
+		host = cmp.Or(host, r.Host)
+		known = known && r.Host != ""
+		one = one && r.Workers == 0 && r.Device == runs[0].Device && (r.Host == "" || r.Host == host)
+	}
+	if one && !known {
+		return nil
+	}
+	return &one
+}

@@ -1,0 +1,130 @@
+package wording_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
+)
+
+// spend adds evaluations of a run before its first and after its tenth round, and the cost of each round.
+func (r *studyRuns) spend(run string, first, last, completions, engine float64) {
+	if r.HeldOut == nil {
+		r.HeldOut = map[string]stats.HeldOutSeries{}
+	}
+	r.set(run, func(x *store.Totals) { x.Host, x.Device = "here", "cpu" })
+	s := stats.HeldOutSeries{RunSeries: stats.RunSeries{More: map[string][]store.RoundValue{}}}
+	for round := range 10 {
+		for metric, v := range map[string]float64{"completions": completions, "generate_time": engine} {
+			s.More[metric] = append(s.More[metric], store.RoundValue{Round: round, Node: "node_0", Time: float64(round), Value: v})
+		}
+	}
+	s.Values = s.More["completions"]
+	for round, pass := range map[int]float64{0: first, 10: last} {
+		e := store.EvalTotal{Run: run, Set: "s", Round: round, Generations: 1, Questions: 1000, Correct: int(math.Round(1000 * pass))}
+		if round == 0 {
+			s.Evals = append([]store.EvalTotal{e}, s.Evals...)
+		} else {
+			s.Evals = append(s.Evals, e)
+		}
+	}
+	r.HeldOut[run] = s
+}
+
+// cheap returns a study in which 8/0 ends above 2/6 and generates four times as much.
+func cheap() (studyRuns, *stats.StudyDesign) {
+	var runs studyRuns
+	d := paperDesign()
+	d.Arms = []stats.StudyArm{d.Arms[0], d.Arms[3]}
+	full, few := []float64{0.400, 0.402, 0.398}, []float64{0.300, 0.302, 0.298}
+	runs.arm(0, full...)
+	runs.arm(6, few...)
+	for i := range full {
+		runs.spend(fmt.Sprintf("paper-8loc0ext-%d", i+1), 0.1, full[i], 6400, 90)
+		runs.spend(fmt.Sprintf("paper-2loc6ext-%d", i+1), 0.1, few[i], 1600, 90)
+	}
+	return runs, d
+}
+
+func TestAStudyNamesTheAxesOnWhichAnotherIsTheHighest(t *testing.T) {
+	runs, d := cheap()
+	s, _ := studyOf(t, runs, d)
+	require.True(t, strings.HasPrefix(s.Verdict, "The baseline 8loc0ext (8/0) is best: held-out pass@1 0.4000"), s.Verdict)
+	require.Contains(t, s.Lines, "At equal completions (16 000) the highest is 2loc6ext (0.3000), at equal rounds 8loc0ext.")
+
+	for run := range runs.HeldOut {
+		x := runs.HeldOut[run]
+		for i := range x.More["generate_time"] {
+			if strings.HasPrefix(run, "paper-2") {
+				x.More["generate_time"][i].Value = 10
+			}
+		}
+	}
+	s, _ = studyOf(t, runs, d)
+	require.Contains(t, s.Lines, "At equal completions (16 000) the highest is 2loc6ext (0.3000), at equal engine-seconds (1m40s) it is 2loc6ext (0.3000), "+
+		"at equal rounds 8loc0ext. Times compare runs made side by side on one machine.")
+}
+
+func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
+	runs, d := cheap()
+	verdict := func(per string) (stats.Study, string) {
+		c := worded(t, runs.Runs, stats.CompareOptions{Study: d, Per: per, Target: 0.2})
+		return *c.Study, strings.Join(append(c.Study.Lines, c.Notes...), "\n")
+	}
+	s, text := verdict("completions")
+	require.Equal(t, "At equal completions (16 000): 2loc6ext (2/6) is best: held-out pass@1 0.3000, 71.4 % above the baseline 8loc0ext (8/0) (0.1750).", s.Verdict)
+	require.Contains(t, text, "\nAt equal rounds (10) the highest is 8loc0ext (0.4000), at equal engine-seconds (15m0s) it is 8loc0ext (0.4000), ")
+	require.Contains(t, text, "\nAt equal rounds, by cumulative own reward: 8loc0ext is highest")
+	require.NotContains(t, text, "easures", "that compares other things")
+	require.Contains(t, text, "Of its 1 pair, at equal rounds, by held-out pass@1 0 confirmed, 1 not reproduced, 0 open")
+	require.Contains(t, text, "\nVerdicts, differences and improvements are at equal completions (16 000). The other columns are of whole runs.")
+
+	s, text = verdict("engine-seconds")
+	require.True(t, strings.HasPrefix(s.Verdict, "At equal engine-seconds (15m0s): the baseline 8loc0ext (8/0) is best"), s.Verdict)
+	require.Contains(t, text, "\nTimes compare runs made side by side on one machine, and these are recorded from one.")
+	runs.set("paper-8loc0ext-1", func(x *store.Totals) { x.Host = "there" })
+	_, text = verdict("seconds")
+	require.Contains(t, text, "These runs are recorded from several hosts or devices.")
+	runs.set("paper-8loc0ext-1", func(x *store.Totals) { x.Host = "" })
+	_, text = verdict("seconds")
+	require.Contains(t, text, "It is not recorded of all runs where they were made.")
+
+	s, _ = verdict("money")
+	require.Equal(t, "At equal money: undecided which is best: no finished run has a held-out evaluation and a price (--price).", s.Verdict)
+	s, _ = verdict("tokens")
+	require.Equal(t, "At equal tokens: undecided which is best: no finished run has a held-out evaluation and recorded tokens.", s.Verdict)
+	require.Empty(t, wording.PerTable(s.Per).Rows)
+
+	// At equal completions runs may differ in rounds.
+	runs.set("paper-8loc0ext-2", func(x *store.Totals) { x.RoundsDone = 9 })
+	s, _ = verdict("completions")
+	require.NotContains(t, s.Verdict, "like with like")
+	s, _ = verdict("")
+	require.Contains(t, s.Verdict, "like with like")
+}
+
+func TestATableOfWhatRunsCost(t *testing.T) {
+	var p stats.StudyPer
+	require.NoError(t, json.Unmarshal([]byte(`{"axis": "money", "currency": "$", "horizons": [0.5, 20], "common_horizon": 0.3, "target": 0.3, "rows": [
+		{"name": "a", "seeds": 3, "values": [0.2, null], "lows": [0.1, null], "highs": [0.25, null], "area": 0.1, "end": 0.3, "end_low": 0.1, "end_high": 0.3},
+		{"name": "b", "seeds": 1, "values": [0.2, 0.2], "lows": [0.2, 0.2], "highs": [0.2, 0.2], "end": 0.1}],
+		"cost_to_target": [{"name": "a", "seeds": 3, "reached": 2, "cost": 0.1}, {"name": "b", "seeds": 1}]}`), &p))
+	require.Equal(t, wording.Table{
+		Title: "Held-out pass@1 by cost, $: mean over seeds, lowest and highest seed, interpolated between evaluations",
+		Heads: []string{"experiment", "seeds", "$0.50", "$20.00", "last", "area to $0.30", "to reach 0.3", "reached"},
+		Rows: [][]string{
+			{"a", "3", "0.200 (0.100-0.250)", "-", "0.300 (0.100-0.300)", "0.100", "$0.10", "2 of 3"},
+			{"b", "1", "0.200", "0.200", "0.100", "-", "-", "0 of 1"},
+		},
+		Notes: []string{`"-": a run ended before, or was first evaluated later.`,
+			"What it cost to reach the target is a median over seeds. Seeds that never reached it count as slowest."},
+	}, wording.PerTable(&p))
+	require.Empty(t, wording.PerTable(nil).Heads)
+}
