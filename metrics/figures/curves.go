@@ -27,7 +27,7 @@ type over struct {
 
 // thinned drops points at the same places of all three series.
 func (o over) thinned(points int) over {
-	kept := stats.KeepExtremes([][]float64{o.mean, o.low, o.high}, points)
+	kept := sample.KeepExtremes([][]float64{o.mean, o.low, o.high}, points)
 	return over{pick(o.x, kept), pick(o.mean, kept), pick(o.low, kept), pick(o.high, kept)}
 }
 
@@ -50,7 +50,7 @@ func points(x, y []float64) []xy {
 
 // line returns a curve's values over its rounds, thinned.
 func line(c stats.Curve, values stats.Values, limit int) []xy {
-	kept := stats.KeepExtremes([][]float64{values}, limit)
+	kept := sample.KeepExtremes([][]float64{values}, limit)
 	out := make([]xy, len(kept))
 	for i, k := range kept {
 		out[i] = xy{float64(c.Round[k]), values[k]}

@@ -104,7 +104,7 @@ func (c *Curve) addNodes(values []store.RoundValue, started float64) (done [][]b
 
 // smoothed returns the moving average of a node's rounds. Rounds that the node did not do are NaN.
 func smoothed(values []float64, done []bool, window int) Values {
-	out := Values(MovingAverage(values, window))
+	out := Values(sample.MovingAverage(values, window))
 	for i, ok := range done {
 		if !ok {
 			out[i] = math.NaN()
@@ -150,7 +150,7 @@ func (c *Curve) thin(points int) {
 	for _, n := range c.Nodes {
 		series = append(series, n.Values)
 	}
-	kept := KeepExtremes(series, points)
+	kept := sample.KeepExtremes(series, points)
 	if len(kept) == len(c.Round) {
 		return
 	}

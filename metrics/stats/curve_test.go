@@ -76,7 +76,7 @@ func TestSmoothingBeforeAveraging(t *testing.T) {
 		means = append(means, sum/8)
 	}
 	c := NewCurve(store.Run{}, "reward", values, CurveOptions{Window: PaperWindow})
-	requireValues(t, MovingAverage(means, PaperWindow), c.Mean)
+	requireValues(t, sample.MovingAverage(means, PaperWindow), c.Mean)
 	whole := NewCurve(store.Run{}, "reward", values, CurveOptions{})
 	thin := NewCurve(store.Run{}, "reward", values, CurveOptions{Window: PaperWindow, Points: 60})
 	require.LessOrEqual(t, len(thin.Round), 60)
@@ -91,7 +91,7 @@ func TestMovingAverageIsExactAtAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOf(rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(nan), rapid.Just(1e300))).Draw(t, "xs")
 		w := rapid.IntRange(1, 70).Draw(t, "window")
-		for i, v := range MovingAverage(xs, w) {
+		for i, v := range sample.MovingAverage(xs, w) {
 			want := sample.Mean(xs[max(0, i-w+1) : i+1])
 			if math.IsNaN(want) {
 				require.True(t, math.IsNaN(v))
@@ -111,7 +111,7 @@ func TestThinningKeepsExtremes(t *testing.T) {
 		for i := range series {
 			series[i] = rapid.SliceOfN(value, n, n).Draw(t, "values")
 		}
-		kept := KeepExtremes(series, points)
+		kept := sample.KeepExtremes(series, points)
 		require.True(t, slices.IsSorted(kept))
 		require.Len(t, slices.Compact(slices.Clone(kept)), len(kept))
 		if points > 0 {
@@ -130,8 +130,8 @@ func TestThinningKeepsExtremes(t *testing.T) {
 			require.Equal(t, []float64{values[low], values[high]}, []float64{left[l], left[h]})
 		}
 	})
-	require.Empty(t, KeepExtremes(nil, 10))
-	require.Empty(t, KeepExtremes([][]float64{{}}, 10))
+	require.Empty(t, sample.KeepExtremes(nil, 10))
+	require.Empty(t, sample.KeepExtremes([][]float64{{}}, 10))
 }
 
 // A spike of one round in 2000 must be visible at any size of the drawing.

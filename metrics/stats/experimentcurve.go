@@ -78,7 +78,7 @@ func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (
 	c.average(lines, axis.Name == PerRounds, o.Points)
 	if o.Single {
 		for _, l := range lines {
-			kept := KeepExtremes([][]float64{l.Mean}, o.Points)
+			kept := sample.KeepExtremes([][]float64{l.Mean}, o.Points)
 			c.Single = append(c.Single, RunLine{l.Run, l.Seed, pick(l.X, kept), pick(l.Mean, kept)})
 		}
 	}
@@ -119,7 +119,7 @@ func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 		slices.Sort(seeds) // sorted, because the last digit of a sum depends on the order
 		c.Mean[i], c.Low[i], c.High[i] = sample.MeanInterval(seeds)
 	}
-	if kept := KeepExtremes([][]float64{c.Mean, c.Low, c.High}, points); len(kept) < n {
+	if kept := sample.KeepExtremes([][]float64{c.Mean, c.Low, c.High}, points); len(kept) < n {
 		c.X, c.Mean, c.Low, c.High = pick(c.X, kept), pick(c.Mean, kept), pick(c.Low, kept), pick(c.High, kept)
 	}
 }

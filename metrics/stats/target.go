@@ -23,7 +23,7 @@ func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, 
 		rewards[i] = b.Mean
 	}
 	end := 0.0
-	for i, average := range MovingAverage(rewards, window) {
+	for i, average := range sample.MovingAverage(rewards, window) {
 		end = max(end, bands[i].End)
 		if i+1 >= window && average >= target {
 			return Reach{Reached: true, Rounds: bands[i].Round + 1, Resources: NewResources(run, Elapsed(attempts, end), devices, end)}
