@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -85,53 +84,6 @@ func TestSmoothingBeforeAveraging(t *testing.T) {
 	for i, round := range thin.Round {
 		require.Equal(t, c.Mean[round], thin.Mean[i], "a point that stays is as smoothed over all rounds, not over those left")
 	}
-}
-
-func TestMovingAverageIsExactAtAnyWindow(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		xs := rapid.SliceOf(rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(nan), rapid.Just(1e300))).Draw(t, "xs")
-		w := rapid.IntRange(1, 70).Draw(t, "window")
-		for i, v := range sample.MovingAverage(xs, w) {
-			want := sample.Mean(xs[max(0, i-w+1) : i+1])
-			if math.IsNaN(want) {
-				require.True(t, math.IsNaN(v))
-			} else {
-				require.InEpsilon(t, 1+want, 1+v, 1e-12)
-			}
-		}
-	})
-}
-
-func TestThinningKeepsExtremes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n, count := rapid.IntRange(1, 400).Draw(t, "rounds"), rapid.IntRange(1, 6).Draw(t, "series")
-		points := rapid.IntRange(0, 120).Draw(t, "points")
-		value := rapid.OneOf(rapid.Float64Range(-1, 1), rapid.Just(nan), rapid.Just(math.Inf(1)))
-		series := make([][]float64, count)
-		for i := range series {
-			series[i] = rapid.SliceOfN(value, n, n).Draw(t, "values")
-		}
-		kept := sample.KeepExtremes(series, points)
-		require.True(t, slices.IsSorted(kept))
-		require.Len(t, slices.Compact(slices.Clone(kept)), len(kept))
-		if points > 0 {
-			require.LessOrEqual(t, len(kept), max(points, 2*count+2))
-		} else {
-			require.Len(t, kept, n)
-		}
-		require.Equal(t, []int{0, n - 1}, []int{kept[0], kept[len(kept)-1]})
-		for _, values := range series {
-			low, high := extremes(values)
-			if low < 0 {
-				continue
-			}
-			left := pick(values, kept)
-			l, h := extremes(left)
-			require.Equal(t, []float64{values[low], values[high]}, []float64{left[l], left[h]})
-		}
-	})
-	require.Empty(t, sample.KeepExtremes(nil, 10))
-	require.Empty(t, sample.KeepExtremes([][]float64{{}}, 10))
 }
 
 // A spike of one round in 2000 must be visible at any size of the drawing.

@@ -6,31 +6,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 var nan = math.NaN()
-
-func TestMovingAverageTrails(t *testing.T) {
-	got := sample.MovingAverage([]float64{1, 3, nan, 5, 7}, 2)
-	require.Equal(t, []float64{1, 2, 3, 5, 6}, got)
-	require.True(t, math.IsNaN(sample.MovingAverage([]float64{nan}, 3)[0]))
-	rapid.Check(t, func(t *rapid.T) {
-		xs := rapid.SliceOf(rapid.Float64Range(-1, 1)).Draw(t, "xs")
-		w := rapid.IntRange(1, 5).Draw(t, "window")
-		for i, v := range sample.MovingAverage(xs, w) {
-			sum, n := 0.0, 0.0
-			for j := i; j >= 0 && j > i-w; j-- {
-				sum, n = sum+xs[j], n+1
-			}
-			require.InDelta(t, sum/n, v, 1e-12)
-		}
-	})
-}
 
 func TestSwarmRounds(t *testing.T) {
 	rows := []store.RoundReward{
