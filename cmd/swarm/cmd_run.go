@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 )
 
 type runOptions struct {
@@ -127,7 +127,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 		}
 	}
 	if o.output == "json" {
-		s.Report = func(job stats.Job) error { return writeJSON(g.stdout, job) }
+		s.Report = func(job jobstats.Job) error { return writeJSON(g.stdout, job) }
 	}
 	return j.Run(ctx, s)
 }

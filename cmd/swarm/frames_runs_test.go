@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -81,9 +82,9 @@ func runsInFrame() []lifecycle.Listed {
 	}
 }
 
-func jobsInFrame() []stats.JobRow {
+func jobsInFrame() []jobstats.JobRow {
 	batch, peak := 24, int64(21_400_000_000)
-	return []stats.JobRow{{Job: "finetune", State: "done", AttemptCount: 3, BatchSize: &batch, Accumulate: &batch, EffectiveBatch: &batch, PeakGPUBytes: &peak,
+	return []jobstats.JobRow{{Job: "finetune", State: "done", AttemptCount: 3, BatchSize: &batch, Accumulate: &batch, EffectiveBatch: &batch, PeakGPUBytes: &peak,
 		ElapsedSeconds: 5025, Command: []string{"python3", "train.py", "--batch-size", "{batch_size}", "--config", "configs/finetune-large.yaml"}}}
 }
 

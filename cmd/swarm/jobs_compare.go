@@ -9,12 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // compareJobs prints jobs side by side. It refuses flags that only apply to experiments.
-func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.FlagSet) error {
+func (o *compareOptions) compareJobs(g *globals, jobs []jobstats.Job, flags *pflag.FlagSet) error {
 	var wrong error
 	flags.Visit(func(f *pflag.Flag) {
 		local := f.Name != "home" && f.Name != "verbose" && f.Name != "python"

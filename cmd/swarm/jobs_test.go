@@ -18,7 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -84,7 +84,7 @@ func TestStatusListsJobsBeneathTheNewestRun(t *testing.T) {
 	var run, was map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &run))
 	require.NoError(t, json.Unmarshal([]byte(before.stdout), &was))
-	var jobs []stats.JobRow
+	var jobs []jobstats.JobRow
 	require.NoError(t, json.Unmarshal(run["jobs"], &jobs))
 	require.Len(t, jobs, 2)
 	delete(run, "jobs")
@@ -125,7 +125,7 @@ func TestStatusOfAJobTellsOfEachAttempt(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)`+want, o.stdout)
 	}
-	var job stats.Job
+	var job jobstats.Job
 	require.NoError(t, json.Unmarshal([]byte(within(home, "status", "train-1", "-o", "json").stdout), &job))
 	require.Equal(t, []any{"train-1", 3, 2, int64(2e9)}, []any{job.Job, len(job.Attempts), job.Shortages, *job.Attempts[0].AskedBytes})
 	o = within(home, "status", "train-2")
@@ -161,7 +161,7 @@ func TestCompareOfJobs(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Regexp(t, `(?m)^train-1 +done +3 +2 +16 × 4 +64 +78\.0 GB +2\.0 GB +4m10s +0 +H100$`, o.stdout)
 	require.Regexp(t, `(?m)^train-2 +failed +1 +0 +– +– +– +– +– +1 +–$`, o.stdout)
-	var c stats.JobComparison
+	var c jobstats.JobComparison
 	require.NoError(t, json.Unmarshal([]byte(within(home, "compare", "train-1", "lost", "-o", "json").stdout), &c))
 	require.Equal(t, []string{"train-1", "lost-1"}, []string{c.Jobs[0].Job, c.Jobs[1].Job})
 	for _, args := range []string{"train-1 base", "base train-1 nosuch", "train-1 lost-1 --gate", "train-1 --csv -", "train-1 --baseline lost-1"} {
@@ -226,7 +226,7 @@ func TestDownStopsAJobAndNoOtherProcess(t *testing.T) {
 	var document runs.Stopped
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &document))
 	require.Empty(t, document.Runs)
-	require.Equal(t, []string{job, runs.OutcomeStopped, stats.JobLost}, []string{document.Jobs[0].Job, document.Jobs[0].Outcome, document.Jobs[0].State},
+	require.Equal(t, []string{job, runs.OutcomeStopped, jobstats.JobLost}, []string{document.Jobs[0].Job, document.Jobs[0].Outcome, document.Jobs[0].State},
 		"this process of a test leaves no word of its end")
 	require.Equal(t, job+" does not run: lost.\n", within(home, "down", job).stdout)
 

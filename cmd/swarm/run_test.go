@@ -17,7 +17,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -62,11 +62,11 @@ func withGPUs(t testing.TB, cmd *exec.Cmd, devices string) *exec.Cmd {
 }
 
 // jobDocument is the output of swarm status for a job.
-func jobDocument(t testing.TB, home, name string) stats.Job {
+func jobDocument(t testing.TB, home, name string) jobstats.Job {
 	t.Helper()
 	got := within(home, "status", name, "-o", "json")
 	require.Zero(t, got.code, got.stderr)
-	var j stats.Job
+	var j jobstats.Job
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &j))
 	return j
 }

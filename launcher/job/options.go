@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 )
 
 // Values of Options.CPU.
@@ -59,7 +59,7 @@ type Session struct {
 	// output.
 	Announce func(job, log string) error
 	// Report, if set, receives the job's document at its end. The command's stdout then goes to Stderr.
-	Report func(stats.Job) error
+	Report func(jobstats.Job) error
 	// ExitCode returns the process's exit code for an error, for the job's record.
 	ExitCode func(error) int
 }

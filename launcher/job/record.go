@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -39,8 +39,8 @@ func GoesOn(j store.Job) bool {
 func QueryOptions() query.JobOptions { return query.JobOptions{Now: event.Now(), Alive: alive} }
 
 // Describe returns a job's document as of the current time.
-func Describe(j store.Job) stats.Job {
-	return stats.NewJob(j, event.Now(), j.Ended > 0 || alive(j))
+func Describe(j store.Job) jobstats.Job {
+	return jobstats.NewJob(j, event.Now(), j.Ended > 0 || alive(j))
 }
 
 // Named returns the job with a name. A job's key comes first, then a running job with that name, then the newest one.
@@ -73,8 +73,8 @@ func Named(ctx context.Context, reader *store.Reader, name string) (store.Job, b
 
 // ToCompare returns the jobs with these names, or nil if no name is a job's, so that the names are experiments. A
 // mixture is a usage error.
-func ToCompare(ctx context.Context, reader *store.Reader, names []string) ([]stats.Job, error) {
-	var jobs []stats.Job
+func ToCompare(ctx context.Context, reader *store.Reader, names []string) ([]jobstats.Job, error) {
+	var jobs []jobstats.Job
 	var others []string
 	for _, name := range names {
 		job, ok, err := Named(ctx, reader, name)

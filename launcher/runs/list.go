@@ -16,7 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -33,7 +33,7 @@ type ListOptions struct {
 type Listing struct {
 	Runs  []lifecycle.Listed `json:"runs"`
 	Total int                `json:"total"` // number of matching runs; Runs has the newest of them
-	Jobs  []stats.JobRow     `json:"jobs,omitempty"`
+	Jobs  []jobstats.JobRow  `json:"jobs,omitempty"`
 }
 
 // Check rejects a limit below 1.
@@ -73,7 +73,7 @@ func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error)
 
 // listJobs returns the jobs with these names, newest first, and which of the names are jobs. It returns no jobs if
 // the user filters by runs' states.
-func listJobs(ctx context.Context, reader *store.Reader, o *ListOptions) (rows []stats.JobRow, only map[string]bool, err error) {
+func listJobs(ctx context.Context, reader *store.Reader, o *ListOptions) (rows []jobstats.JobRow, only map[string]bool, err error) {
 	only = map[string]bool{}
 	for _, name := range o.Names {
 		_, ok, err := job.Named(ctx, reader, name)

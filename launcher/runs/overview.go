@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -28,9 +29,9 @@ const (
 
 // Overview is the output of swarm status -o json without a name: the newest run's document, and any jobs.
 type Overview struct {
-	*stats.Status                // nil: there is no run
-	OthersRunning []string       `json:"others_running,omitempty"` // other running runs
-	Jobs          []stats.JobRow `json:"jobs,omitempty"`
+	*stats.Status                   // nil: there is no run
+	OthersRunning []string          `json:"others_running,omitempty"` // other running runs
+	Jobs          []jobstats.JobRow `json:"jobs,omitempty"`
 
 	after Afterwards // of Status
 }

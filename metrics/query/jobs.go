@@ -3,7 +3,7 @@ package query
 import (
 	"context"
 
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
@@ -14,23 +14,23 @@ type JobOptions struct {
 	Alive func(store.Job) bool // reports whether the process of a job without an end still runs, as far as this host can see
 }
 
-func (o JobOptions) describe(j store.Job) stats.Job {
-	return stats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
+func (o JobOptions) describe(j store.Job) jobstats.Job {
+	return jobstats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
 }
 
 // RecentJobs reads running jobs, and at most limit of the newest jobs that ended or were last heard of after since, in
 // Unix seconds. Newest jobs come first.
-func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]stats.Job, error) {
+func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]jobstats.Job, error) {
 	found, err := reader.Jobs(ctx, store.JobFilter{Since: since})
 	if err != nil {
 		return nil, err
 	}
-	var jobs []stats.Job
+	var jobs []jobstats.Job
 	ended := 0
 	for _, j := range found {
 		described := o.describe(j)
-		if goesOn := j.Ended == 0 && described.State != stats.JobLost; !goesOn {
-			if ended >= limit || stats.LastHeard(j) <= since {
+		if goesOn := j.Ended == 0 && described.State != jobstats.JobLost; !goesOn {
+			if ended >= limit || jobstats.LastHeard(j) <= since {
 				continue
 			}
 			ended++
@@ -41,8 +41,8 @@ func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit 
 }
 
 // CompareJobs lists jobs side by side (`swarm compare` of jobs), in the given order.
-func CompareJobs(jobs []stats.Job) stats.JobComparison {
-	c := stats.CompareJobs(jobs)
+func CompareJobs(jobs []jobstats.Job) jobstats.JobComparison {
+	c := jobstats.CompareJobs(jobs)
 	wording.Jobs(&c)
 	return c
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // JobTable returns a table with one row per job.
-func JobTable(rows []stats.JobRow) *table.Table {
+func JobTable(rows []jobstats.JobRow) *table.Table {
 	t := table.New(
 		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4}, table.Column{Title: "BATCH", Drop: 2},
 		table.Column{Title: "EFFECTIVE", Right: true, Drop: 5}, table.Column{Title: "GPU PEAK", Right: true, Drop: 3},
@@ -29,7 +29,7 @@ func JobTable(rows []stats.JobRow) *table.Table {
 }
 
 // PrintJob prints one job and its attempts.
-func PrintJob(b *table.Page, j stats.Job) {
+func PrintJob(b *table.Page, j jobstats.Job) {
 	fmt.Fprintln(b, strings.Join(append([]string{charset.Shown(j.Job)}, jobFacts(j)...), " · "))
 	if j.Reason != "" {
 		fmt.Fprintln(b, charset.Shown(j.Reason))
@@ -62,12 +62,12 @@ func PrintJob(b *table.Page, j stats.Job) {
 }
 
 // jobFacts returns the facts in the first line of a job.
-func jobFacts(j stats.Job) []string {
+func jobFacts(j jobstats.Job) []string {
 	facts := []string{j.State}
 	if j.ExitCode != nil && j.State != store.JobDone {
 		facts = append(facts, "exit "+strconv.Itoa(*j.ExitCode))
 	}
-	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // otherwise its duration is unknown
+	if j.State != jobstats.JobLost || j.ElapsedSeconds >= 1 { // otherwise its duration is unknown
 		facts = append(facts, units.Elapsed(j.ElapsedSeconds))
 	}
 	if j.AttemptCount > 0 {
@@ -76,14 +76,14 @@ func jobFacts(j stats.Job) []string {
 	if j.Shortages > 0 {
 		facts = append(facts, fmt.Sprintf("out of memory %d×", j.Shortages))
 	}
-	if j.Ended == nil && j.State != stats.JobLost {
+	if j.Ended == nil && j.State != jobstats.JobLost {
 		facts = append(facts, "pid "+strconv.Itoa(j.PID))
 	}
 	return facts
 }
 
 // savings lists the memory-saving steps other than a smaller batch.
-func savings(a stats.JobAttempt) string {
+func savings(a jobstats.JobAttempt) string {
 	var steps []string
 	if a.GradientCheckpointing {
 		steps = append(steps, "checkpointing")
@@ -101,21 +101,21 @@ func savings(a stats.JobAttempt) string {
 func placeText(gpuName, device string) string { return cellText(cmp.Or(gpuName, device, "–")) }
 
 // endText describes the end of an attempt.
-func endText(a stats.JobAttempt) string {
+func endText(a jobstats.JobAttempt) string {
 	text := a.State
 	switch {
-	case a.State == stats.AttemptOutOfMemory:
+	case a.State == jobstats.AttemptOutOfMemory:
 		text = "out of memory (" + a.Cause + ")"
 	case a.Signal != "":
 		text += ", " + a.Signal
-	case a.ExitCode != nil && a.State == stats.AttemptFailed:
+	case a.ExitCode != nil && a.State == jobstats.AttemptFailed:
 		text += ", exit " + strconv.Itoa(*a.ExitCode)
 	}
 	return text
 }
 
 // attemptNotes describes the change before an attempt, and the memory figures of a shortage.
-func attemptNotes(a stats.JobAttempt) string {
+func attemptNotes(a jobstats.JobAttempt) string {
 	var facts []string
 	for _, fact := range []struct {
 		what  string
@@ -167,7 +167,7 @@ func optionalText[T any](v *T, text func(T) string) string {
 }
 
 // PrintJobComparison prints jobs side by side.
-func PrintJobComparison(p *table.Page, c stats.JobComparison) {
+func PrintJobComparison(p *table.Page, c jobstats.JobComparison) {
 	p.Table(jobComparison(c.Jobs))
 	for i, note := range c.Notes {
 		if i == 0 {
@@ -178,7 +178,7 @@ func PrintJobComparison(p *table.Page, c stats.JobComparison) {
 }
 
 // jobComparison returns a table with one row per job.
-func jobComparison(rows []stats.JobRow) *table.Table {
+func jobComparison(rows []jobstats.JobRow) *table.Table {
 	t := table.New(
 		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4},
 		table.Column{Title: "OUT OF MEMORY", Right: true, Drop: 2}, table.Column{Title: "BATCH"}, table.Column{Title: "EFFECTIVE", Right: true, Drop: 5},

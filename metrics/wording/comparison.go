@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
@@ -107,7 +108,7 @@ func Measure(measure string) string {
 }
 
 // Jobs sets the notes of a comparison of jobs.
-func Jobs(c *stats.JobComparison) {
+func Jobs(c *jobstats.JobComparison) {
 	c.Notes = []string{}
 	if c.Commands > 1 {
 		c.Notes = append(c.Notes, "These are not the same command.")

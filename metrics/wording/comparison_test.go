@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/jobstats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/wording"
@@ -154,10 +155,10 @@ func TestCompareVerdicts(t *testing.T) {
 }
 
 func TestComparedJobsThatAreUnlikeAreNoted(t *testing.T) {
-	same := stats.JobComparison{Commands: 1, Batches: 1}
+	same := jobstats.JobComparison{Commands: 1, Batches: 1}
 	wording.Jobs(&same)
 	require.Equal(t, []string{}, same.Notes)
-	unlike := stats.JobComparison{Commands: 2, Batches: 2}
+	unlike := jobstats.JobComparison{Commands: 2, Batches: 2}
 	wording.Jobs(&unlike)
 	require.Equal(t, []string{"These are not the same command.", "Their effective batches differ, so their training differs."}, unlike.Notes)
 }

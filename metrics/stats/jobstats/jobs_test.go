@@ -1,4 +1,4 @@
-package stats
+package jobstats
 
 import (
 	"encoding/json"

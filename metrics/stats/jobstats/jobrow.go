@@ -1,4 +1,4 @@
-package stats
+package jobstats
 
 import "github.com/sapo-swarm/swarm/metrics/store"
 

@@ -1,4 +1,6 @@
-package stats
+// Package jobstats describes jobs, the training commands that `swarm run` runs: their attempts, times and memory. It is
+// pure, as package stats is.
+package jobstats
 
 import (
 	"encoding/json"
