@@ -48,13 +48,19 @@ def main():
         by_experiment, pairs = values(path), document["study"]["pairs"]
         tested = [p for p in pairs if p["p_value"] is not None]
         planned = len(document["study"]["arms"]) * (len(document["study"]["arms"]) - 1) // 2
-        corrected = multipletests([p["p_value"] for p in tested] + [1.0] * (planned - len(tested)), method="holm")[1]
+        deciding = [p["permutation_p_value"] if p["decided_by"] == "permutation" else p["p_value"] for p in tested]
+        corrected = multipletests(deciding + [1.0] * (planned - len(tested)), method="holm")[1]
         for p, holm in itertools.zip_longest(tested, corrected[: len(tested)]):
             want = dict(expected(by_experiment[p["a"]], by_experiment[p["b"]]), p_value_holm=holm)
             for name, value in want.items():
                 figures += 1
                 if p[name] is None or abs(p[name] - value) > TOLERANCE * max(1, abs(value)):
                     differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
+        for row in document["rows"]:
+            want = rliable.aggregate_iqm(numpy.array(by_experiment[row["experiment"]])[:, None])
+            figures += 1
+            if row["iqm"] is None or abs(row["iqm"] - want) > TOLERANCE:
+                differ.append(f"{study} {row['experiment']}: iqm {row['iqm']} against {want}")
     for line in differ[:20]:
         print(line)
     note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""

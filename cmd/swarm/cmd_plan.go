@@ -70,7 +70,7 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 		return runStudyPlan(ctx, g, o)
 	}
 	if o.flags.Changed("seeds") {
-		return fail.Usage(errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3")
+		return fail.Usage(errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 5")
 	}
 	planned, err := p.Resolve(ctx, g.planHost())
 	if err != nil {

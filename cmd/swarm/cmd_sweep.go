@@ -55,14 +55,14 @@ func newSweepCommand(g *globals) *cobra.Command {
 		Example: `  swarm sweep --study paper
   swarm sweep --study off-policy 4loc4ext-importance --seeds 42,
   swarm sweep --study paper --model gpt2 --price 1.29/h --dry-run
-  swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
-  swarm sweep 4loc4ext --grid learning_rate=1e-4,3e-4 --grid num_generations=4,8 --seeds 3
+  swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 5 --price 1.29/h
+  swarm sweep 4loc4ext --grid learning_rate=1e-4,3e-4 --grid num_generations=4,8 --seeds 5
   swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.Study == "" && len(args) == 0 {
 				return fail.Usage(errors.New("sweep needs at least one configuration, or a study"),
-					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 3")
+					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 4")
 
 			}
 			return nil

@@ -34,19 +34,19 @@ func comparisonOf(t *testing.T, home string, args ...string) stats.Comparison {
 	return c
 }
 
-// Two equal configurations, three seeds each, 3 rounds against 40: the longer one has higher rewards but is not
+// Two equal configurations, four seeds each, 3 rounds against 40: the longer one has higher rewards but is not
 // better.
 func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	t.Parallel()
-	short := seeded(comparedRun{experiment: "short", rounds: 3, gain: 0.01}, 0.10, 0.11, 0.12)
-	long := seeded(comparedRun{experiment: "long", rounds: 40, gain: 0.01}, 0.11, 0.10, 0.12)
-	stray := seeded(comparedRun{experiment: "whole", rounds: 40, gain: 0.01}, 0.11, 0.12, 0.13)
+	short := seeded(comparedRun{experiment: "short", rounds: 3, gain: 0.01}, 0.10, 0.11, 0.12, 0.13)
+	long := seeded(comparedRun{experiment: "long", rounds: 40, gain: 0.01}, 0.11, 0.10, 0.12, 0.13)
+	stray := seeded(comparedRun{experiment: "whole", rounds: 40, gain: 0.01}, 0.11, 0.12, 0.13, 0.14)
 	once := comparedRun{experiment: "once", seed: 1, rounds: 1, reward: 0.1}
 	home := comparedHome(t, slices.Concat(short, long, stray, []comparedRun{once})...)
 
 	o := swarm(t, home, "compare", "long", "--baseline", "short", "--gate")
 	require.Equal(t, exitUndecided, o.code, o.stdout)
-	require.Contains(t, o.stdout, "long against short: undecided: p = 1 with n=3")
+	require.Contains(t, o.stdout, "long against short: undecided: p = 1 with n=4")
 	require.Contains(t, o.stdout, "(over rounds 1-3; reward a node-round +0.0000")
 	require.Contains(t, o.stdout, "  also different: rounds 40 against 3.")
 	require.Contains(t, o.stdout, "Runs of different length are compared over the rounds that all runs of both sides have.")
@@ -58,7 +58,7 @@ func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	}
 	require.Equal(t, []*stats.Span{{From: 1, To: 3}, {From: 1, To: 40}, {From: 1, To: 40}},
 		[]*stats.Span{rows["short"].RoundsCompared, rows["long"].RoundsCompared, rows["whole"].RoundsCompared}, "the short one shortens only its own pair")
-	require.InDelta(t, 2*(0.11+0.12+0.13), rows["short"].CumulativeReward, 1e-9, "two nodes, three rounds, mean over seeds")
+	require.InDelta(t, 2*(0.115+0.125+0.135), rows["short"].CumulativeReward, 1e-9, "two nodes, three rounds, mean over seeds")
 	require.InDelta(t, 0, *rows["short"].Improvement, 1e-9)
 	require.Equal(t, []any{3, 40}, []any{rows["short"].Rounds, rows["long"].Rounds})
 	require.Equal(t, "undecided: different length", rows["once"].Verdict, "the first round's rewards are of the first weights")
@@ -82,15 +82,15 @@ func TestEvaluationsAfterDifferentRoundsDoNotCompare(t *testing.T) {
 func TestAVerdictNamesWhatElseDiffers(t *testing.T) {
 	t.Parallel()
 	home := comparedHome(t, slices.Concat(
-		seeded(comparedRun{experiment: "8loc0ext"}, 0.30, 0.31, 0.32),
-		seeded(comparedRun{experiment: "more", external: 4, nodes: 4}, 0.5, 0.51, 0.53),
-		seeded(comparedRun{experiment: "lots", nodes: 4}, 0.5, 0.51, 0.53),
-		seeded(comparedRun{experiment: "both", nodes: 4, rate: 0.01}, 0.5, 0.51, 0.53),
+		seeded(comparedRun{experiment: "8loc0ext"}, 0.30, 0.31, 0.32, 0.33),
+		seeded(comparedRun{experiment: "more", external: 4, nodes: 4}, 0.5, 0.51, 0.53, 0.52),
+		seeded(comparedRun{experiment: "lots", nodes: 4}, 0.5, 0.51, 0.53, 0.52),
+		seeded(comparedRun{experiment: "both", nodes: 4, rate: 0.01}, 0.5, 0.51, 0.53, 0.52),
 		seeded(comparedRun{experiment: "versions", external: 4, before: func(c *configs.Config, r *store.Run) {
 			c.CheckpointEvery = 3
 			r.Versions = json.RawMessage(`{"swarm": "b", "torch": "2.8"}`)
 			r.Plan = json.RawMessage(`{"share": "lease"}`)
-		}}, 0.5, 0.51, 0.53))...)
+		}}, 0.5, 0.51, 0.53, 0.52))...)
 	gate := func(name string, flags ...string) outcome {
 		return swarm(t, home, append([]string{"compare", "8loc0ext", name, "--gate"}, flags...)...)
 	}

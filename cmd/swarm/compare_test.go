@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,7 @@ func comparedHome(t *testing.T, runs ...comparedRun) string {
 	return home
 }
 
+// threeSeeds are runs of an experiment, one a reward, of seeds 0, 1, 2 and so on.
 func threeSeeds(experiment string, external int, rewards ...float64) []comparedRun {
 	var runs []comparedRun
 	for i, r := range rewards {
@@ -107,13 +109,14 @@ func threeSeeds(experiment string, external int, rewards ...float64) []comparedR
 
 func TestCompareGate(t *testing.T) {
 	t.Parallel()
-	home := comparedHome(t, append(append(threeSeeds("base", 0, 0.30, 0.31, 0.32), threeSeeds("up", 4, 0.5, 0.51, 0.53)...),
-		threeSeeds("near", 2, 0.29, 0.33, 0.35)...)...)
+	home := comparedHome(t, slices.Concat(threeSeeds("base", 0, 0.30, 0.31, 0.32, 0.33), threeSeeds("up", 4, 0.5, 0.51, 0.53, 0.52),
+		threeSeeds("near", 2, 0.29, 0.33, 0.35, 0.34), threeSeeds("three", 4, 0.6, 0.61, 0.62), threeSeeds("three-base", 0, 0.3, 0.31, 0.32))...)
 	for _, x := range []struct {
 		args string
 		code int
 	}{
 		{"up --baseline base", 0}, {"base --baseline up", exitWorse}, {"near --baseline base", exitUndecided}, {"up base -o json", 0},
+		{"three --baseline three-base", exitUndecided}, {"three --baseline base", 0},
 		{"up near base", fail.ExitUsage}, {"up", fail.ExitUsage}, {"up base --top 1", fail.ExitUsage}, {"up base --min 0", fail.ExitUsage}, {"nosuch base", fail.ExitUsage},
 	} {
 		o := swarm(t, home, append([]string{"compare", "--gate"}, strings.Fields(x.args)...)...)
@@ -126,8 +129,28 @@ func TestCompareGate(t *testing.T) {
 		}
 	}
 	o := swarm(t, home, "compare", "near", "--baseline", "base")
-	require.Regexp(t, `near against base: undecided: p = 0\.\d+ with n=3, at least \d+ more seeds \(reward a node-round \+0\.0133, \+4\.3 %, `+
-		`95 % interval -0\.\d+ to \+0\.\d+; p = 0\.\d+; by permutation 0\.\d+; chance of improvement 0\.\d+\)`, o.stdout)
+	require.Regexp(t, `near against base: undecided: p = 0\.\d+ with n=4, at least \d+ more seeds \(reward a node-round \+0\.0125, \+4\.0 %, `+
+		`95 % interval -0\.\d+ to \+0\.\d+; exact permutation test p = 0\.\d+; by Welch's test 0\.\d+; chance of improvement 0\.\d+\)`, o.stdout)
+	o = swarm(t, home, "compare", "three", "--baseline", "three-base")
+	require.Contains(t, o.stdout, "three against three-base: undecided: 3 seeds a side cannot decide: "+
+		"an exact permutation test over them does not go below 0.1, at least 1 more seed (reward a node-round +0.3000")
+}
+
+// With -o json and --pairs there are the intervals that only a bootstrap gives.
+func TestCompareBootstrapsWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, append(threeSeeds("base", 0, 0.30, 0.31, 0.32, 0.5), threeSeeds("x", 4, 0.33, 0.31, 0.49, 0.6)...)...)
+	c := comparisonOf(t, home)
+	base, x := c.Rows[0], c.Rows[1]
+	require.InDelta(t, 0.315, *base.IQM, 1e-9, "the mean of the middle two")
+	require.InDelta(t, 0.41, *x.IQM, 1e-9)
+	require.Less(t, *base.IQMLow, *base.IQM)
+	require.Greater(t, *base.IQMHigh, *base.IQM)
+	require.Equal(t, []float64{*c.Pairs[0].ProbabilityLow, *c.Pairs[0].ProbabilityHigh}, []float64{*x.ProbabilityLow, *x.ProbabilityHigh})
+	require.Less(t, *x.ProbabilityLow, *x.ProbabilityOfImprovement)
+	require.Greater(t, *x.ProbabilityHigh, *x.ProbabilityOfImprovement)
+	require.Regexp(t, `chance of improvement 0\.\d\d \([01]\.\d\d to [01]\.\d\d\)`, swarm(t, home, "compare", "--pairs").stdout)
+	require.Regexp(t, `chance of improvement 0\.\d\d\)`, swarm(t, home, "compare").stdout)
 }
 
 func TestCompareByConfig(t *testing.T) {
@@ -150,7 +173,7 @@ func TestCompareByConfig(t *testing.T) {
 
 func TestCompareWritesColumns(t *testing.T) {
 	t.Parallel()
-	home := comparedHome(t, append(threeSeeds("base", 0, 0.3, 0.31), threeSeeds("x", 4, 0.5, 0.52)...)...)
+	home := comparedHome(t, append(threeSeeds("base", 0, 0.3, 0.31, 0.32, 0.33), threeSeeds("x", 4, 0.5, 0.52, 0.51, 0.53)...)...)
 	file := filepath.Join(t.TempDir(), "rows.csv")
 	o := swarm(t, home, "compare", "--csv", file)
 	require.Equal(t, 0, o.code, o.stderr)
@@ -163,18 +186,18 @@ func TestCompareWritesColumns(t *testing.T) {
 
 	o = swarm(t, home, "compare", "--csv", "-", "--columns", "experiment,improvement,cumulative_reward,eval_reward,more_seeds")
 	require.Equal(t, "experiment,improvement,cumulative_reward,eval_reward,more_seeds", strings.Split(o.stdout, "\n")[0])
-	require.Regexp(t, `\nx,0\.67\d+,20\.\d+,,\n`, o.stdout, "numbers in full, nothing for what isn't known")
+	require.Regexp(t, `\nx,0\.63\d+,20\.\d+,,\n`, o.stdout, "numbers in full, nothing for what isn't known")
 	o = swarm(t, home, "compare", "--csv", "-", "--columns", "experiment,target_reached,target_rounds")
 	require.Equal(t, "experiment,target_reached,target_rounds\nbase,,\nx,,\n", o.stdout, "without --target nobody reached or missed it")
-	o = swarm(t, home, "compare", "--columns", "experiment,p_value,guide_reward_low,verdict")
-	require.Regexp(t, `(?m)^experiment +p +guide \(GPT-2, est\.\) +verdict and why$`, o.stdout)
-	require.Regexp(t, `(?m)^x +0\.0\d+ +500-700 \(\+110 to \+150 %\) +better$`, o.stdout)
+	o = swarm(t, home, "compare", "--columns", "experiment,p_value,permutation_p_value,decided_by,guide_reward_low,verdict")
+	require.Regexp(t, `(?m)^experiment +p \(Welch\) +p \(permutation\) +decided by +guide \(GPT-2, est\.\) +verdict and why$`, o.stdout)
+	require.Regexp(t, `(?m)^x +\d\S*e-0\d +0\.029 +permutation +500-700 \(\+110 to \+150 %\) +better$`, o.stdout)
 
 	o = swarm(t, home, "compare", "--target", "0.4", "--window", "5", "--tasks")
-	require.Regexp(t, `(?m)^base .* 0 of 2 +– +– .* baseline$`, o.stdout)
-	require.Regexp(t, `(?m)^x .* 2 of 2 +5 +4s .* better$`, o.stdout)
+	require.Regexp(t, `(?m)^base .* 0 of 4 +– +– .* baseline$`, o.stdout)
+	require.Regexp(t, `(?m)^x .* 4 of 4 +5 +4s .* better$`, o.stdout)
 	o = swarm(t, home, "compare", "--target", "0.4")
-	require.Contains(t, o.stdout, "x: 2 of its 2 runs did fewer rounds than the target's window of 100 and can't have reached it.")
+	require.Contains(t, o.stdout, "x: 4 of its 4 runs did fewer rounds than the target's window of 100 and can't have reached it.")
 }
 
 func TestCompareSaysThatItCannotWriteItsFile(t *testing.T) {

@@ -39,14 +39,14 @@ func comparisonInFrame() stats.Comparison {
 	return stats.Comparison{
 		Baseline: "8loc0ext", Measure: "training",
 		Rows: []stats.Row{
-			{Name: "8loc0ext", Experiment: "8loc0ext", Config: "8/0", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 3011.4, RewardPerNodeRound: v(0.1882),
+			{Name: "8loc0ext", Experiment: "8loc0ext", Config: "8/0", Runs: 5, Seeds: 5, Nodes: 8, Rounds: 2000, CumulativeReward: 3011.4, RewardPerNodeRound: v(0.1882),
 				EvalReward: v(0.201), EvalPass1: v(0.17), PaperReward: v(562), Outcome: "baseline", Verdict: "baseline"},
-			{Name: "4loc4ext", Experiment: "4loc4ext", Config: "4/4", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 4512.9, RewardPerNodeRound: v(0.2821),
+			{Name: "4loc4ext", Experiment: "4loc4ext", Config: "4/4", Runs: 5, Seeds: 5, Nodes: 8, Rounds: 2000, CumulativeReward: 4512.9, RewardPerNodeRound: v(0.2821),
 				EvalReward: v(0.302), EvalPass1: v(0.262), Improvement: v(0.499), CILow: v(0.312), CIHigh: v(0.686), PaperReward: v(1093),
 				PaperImprovement: v(0.94), Outcome: "better", Verdict: "better"},
 		},
 		Pairs: []stats.Pair{{A: "4loc4ext", B: "8loc0ext", Difference: v(0.0939), CILow: v(0.061), CIHigh: v(0.1268), Improvement: v(0.499), PValue: v(0.0021),
-			PermutationPValue: v(0.1), ProbabilityOfImprovement: v(1), Outcome: "better", Verdict: "better"}},
+			PermutationPValue: v(2.0 / 252), PValueHolm: v(2.0 / 252), DecidedBy: stats.DecidedByPermutation, ProbabilityOfImprovement: v(1), Outcome: "better", Verdict: "better"}},
 		Tasks: []stats.TaskComparison{{Task: "base_conversion", Rewards: []stats.TaskReward{{Reward: v(0.21)}, {Reward: v(0.35), Improvement: v(0.667)}}}},
 		Notes: []string{"The paper's figures are of 8 nodes over 2000 rounds of Qwen2.5 0.5B, and these of nano: compare the signs, not the sizes."},
 	}

@@ -37,7 +37,7 @@ func groupCommands(root *cobra.Command) {
 
 // ownGroups are groups of flags that only one command has. They come first, and all their flags are everyday flags.
 var ownGroups = map[string][]usage.Group{
-	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 3", "seeds", "grid", "study", "dry-run")},
+	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 4", "seeds", "grid", "study", "dry-run")},
 	"plan": {
 		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "budget"),
 	},

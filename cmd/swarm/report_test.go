@@ -15,10 +15,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// twoExperiments is a home with two experiments of three seeds each.
+// twoExperiments is a home with two experiments of four seeds each.
 func twoExperiments(t *testing.T) string {
 	t.Helper()
-	return comparedHome(t, append(threeSeeds("own0", 0, 0.10, 0.11, 0.12), threeSeeds("own1", 4, 0.40, 0.41, 0.43)...)...)
+	return comparedHome(t, append(threeSeeds("own0", 0, 0.10, 0.11, 0.12, 0.13), threeSeeds("own1", 4, 0.40, 0.41, 0.43, 0.42)...)...)
 }
 
 func TestReportWritesOneFile(t *testing.T) {
@@ -29,7 +29,7 @@ func TestReportWritesOneFile(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	page, err := os.ReadFile(out)
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("wrote %s: runs 6, %d kB\n", out, (len(page)+500)/1000), o.stdout)
+	require.Equal(t, fmt.Sprintf("wrote %s: runs 8, %d kB\n", out, (len(page)+500)/1000), o.stdout)
 	require.True(t, bytes.HasPrefix(page, []byte("<!doctype html>")))
 	require.Contains(t, string(page), "<title>A &lt;title&gt;</title>")
 	require.Contains(t, string(page), "own1 (4/4) is highest, and better than the baseline own0 (8/0)")
@@ -44,7 +44,7 @@ func TestReportAsJSONSaysWhereItIs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
 	require.Equal(t, out, doc.Path)
 	require.Equal(t, []string{"own0", "own1"}, doc.Experiments)
-	require.Equal(t, 6, doc.Runs)
+	require.Equal(t, 8, doc.Runs)
 }
 
 func TestReportRefuses(t *testing.T) {

@@ -22,7 +22,7 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	t.Parallel()
 	var runs []finishedRun
 	names := []string{"4loc4ext-lr1e-4-G4", "4loc4ext-lr1e-4-G8", "4loc4ext-lr3e-4-G4", "4loc4ext-lr3e-4-G8"}
-	for seed := range 3 {
+	for seed := range 5 {
 		for arm, name := range names {
 			runs = append(runs, finishedRun{nodes: 2, reward: 0.1*float64(arm+1) + 0.001*float64(seed), args: []string{
 				"--config", "4loc4ext", "--device", "cpu", "--eval-questions", "0", "--experiment", name, "--seed", fmt.Sprint(42 + seed),
@@ -31,11 +31,11 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 		}
 	}
 	home := finishedRuns(t, runs...)
-	args := []string{"sweep", "4loc4ext", "--grid", "learning_rate=1e-4,3e-4", "--grid", "num_generations=4,8", "--seeds", "3", "--model", "nano",
+	args := []string{"sweep", "4loc4ext", "--grid", "learning_rate=1e-4,3e-4", "--grid", "num_generations=4,8", "--seeds", "5", "--model", "nano",
 		"--rounds", "4", "--device", "cpu", "--nodes", "2", "--eval-questions", "0", "--external-correction", "none"}
 	o := swarm(t, home, args...)
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Contains(t, o.stdout, "sweep done: 12 of 12 runs done")
+	require.Contains(t, o.stdout, "sweep done: 20 of 20 runs done")
 	for _, name := range names {
 		require.Regexp(t, `(?m)^`+name+` +44 +done `, o.stdout)
 	}
@@ -57,10 +57,10 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	require.Equal(t, []string{stats.StudyBest, names[3], names[0], stats.MeasureReward}, []string{verdict.Outcome, verdict.Best, verdict.Baseline, verdict.Measure})
 	require.Len(t, verdict.Pairs, 6)
 	for _, p := range verdict.Pairs {
-		require.NotNil(t, p.PValueHolm)
-		require.GreaterOrEqual(t, *p.PValueHolm, *p.PValue)
+		require.Equal(t, stats.DecidedByPermutation, p.DecidedBy)
+		require.GreaterOrEqual(t, *p.PValueHolm, *p.PermutationPValue)
 	}
-	require.Greater(t, *verdict.PValueHolm, *verdict.PValue)
+	require.Greater(t, *verdict.PValueHolm, *verdict.PermutationPValue)
 	require.Equal(t, names[1], verdict.Arms[1].Name)
 	require.Equal(t, names[1], verdict.Arms[1].Experiment)
 
@@ -70,7 +70,7 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	var planned study.Event
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &planned))
-	require.Equal(t, []int{18, 12}, []int{planned.Sweep.Runs, planned.Sweep.Done})
+	require.Equal(t, []int{30, 20}, []int{planned.Sweep.Runs, planned.Sweep.Done})
 	require.Equal(t, event.Type(study.Planned), planned.Type)
 }
 
@@ -137,7 +137,7 @@ func TestAUsersStudyIsFoundByItsFile(t *testing.T) {
 	file := filepath.Join("..", "..", "examples", "grid.yaml")
 	home := finishedRuns(t, finishedRun{nodes: 4, args: []string{"--config", "4loc4ext", "--experiment", "grid-4loc4ext-lr1e-4-G4"}})
 	for command, want := range map[string]string{
-		"sweep --dry-run --model nano": "(?m)^grid-4loc4ext-lr3e-4-G8 +44 +pending ", "plan": "4 experiments × 3 seeds = 12",
+		"sweep --dry-run --model nano": "(?m)^grid-4loc4ext-lr3e-4-G8 +44 +pending ", "plan": "4 experiments × 5 seeds = 20",
 		"compare": `4loc4ext-lr3e-4-G8`, "report --out " + filepath.Join(t.TempDir(), "x.html"): "",
 	} {
 		args := append(strings.Fields(command), "--study", file)

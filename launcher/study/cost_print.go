@@ -21,7 +21,7 @@ func PrintCost(p *table.Page, s *Study, x Cost) {
 	p.Printf("runs      %s × %s = %d, one after the other\n\n", units.Plural(len(x.Experiments), "experiment"), units.Plural(x.Seeds, "seed"), x.Runs)
 	notes := sourceNotes(x)
 	p.Table(costTable(x, notes))
-	p.Printf("\n%s\n%s\n", inAll(x), x.Power.line())
+	p.Printf("\n%s\n%s\n%s", inAll(x), x.Power.line(), x.Power.tooFew(x.Seeds))
 	for i, note := range notes {
 		p.Printf("[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
 	}

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -10,7 +11,8 @@ import (
 
 // Design returns the design of a study with a model (empty: nano), without the compared keys.
 func Design(study configs.Study, model string) *stats.StudyDesign {
-	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds, Contrasts: study.Contrasts}
+	d := &stats.StudyDesign{Name: study.Name, Source: cmp.Or(study.Path, study.Name), Question: study.Question, Baseline: study.Baseline,
+		Seeds: study.With(model).Seeds, Contrasts: study.Contrasts}
 	if !study.FixesModels() {
 		d.Model = configs.ModelName(model)
 	}

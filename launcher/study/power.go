@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -26,6 +26,7 @@ type Power struct {
 	From      string     `json:"from"`      // study of the recorded runs
 	Level     float64    `json:"level"`     // of each test: 0.05 shared by the study's pairs
 	Pairs     int        `json:"pairs"`
+	Least     int        `json:"least_seeds"` // per experiment: fewer cannot decide a planned comparison, or without these one of all pairs
 	Rows      []PowerRow `json:"differences"`
 }
 
@@ -48,6 +49,7 @@ func (s *Study) newPower(ctx context.Context, reader *store.Reader) (Power, erro
 	out := Power{Measure: s.Measure, Pairs: arms * (arms - 1) / 2, Level: 1 - sample.Confidence, Rows: []PowerRow{}}
 	if out.Pairs > 0 {
 		out.Level /= float64(out.Pairs)
+		out.Least = sample.SeedsToDecide(cmp.Or(len(s.Contrasts), out.Pairs), 0, 0)
 	}
 	if reader == nil {
 		return out, nil
@@ -71,7 +73,7 @@ func (s *Study) newPower(ctx context.Context, reader *store.Reader) (Power, erro
 		for _, d := range out.differences(groups) {
 			row := PowerRow{Difference: d}
 			if n, ok := sample.SampleSize(d, deviation, out.Level); ok {
-				n = max(n, stats.EnoughSeeds)
+				n = max(n, sample.SeedsToDecide(out.Pairs, 0, 0))
 				row.Seeds = &n
 			}
 			out.Rows = append(out.Rows, row)
@@ -111,6 +113,14 @@ func (p Power) differences(groups [][]float64) []float64 {
 		out = append(out, share*mean)
 	}
 	return out
+}
+
+// tooFew returns a warning if the planned seeds cannot decide.
+func (p Power) tooFew(seeds int) string {
+	if seeds >= p.Least {
+		return ""
+	}
+	return fmt.Sprintf("          %s cannot decide, however large the difference: plan at least %d (--seeds %d)\n", units.Plural(seeds, "seed"), p.Least, p.Least)
 }
 
 // line says it in one line.

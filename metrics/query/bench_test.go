@@ -38,7 +38,7 @@ func BenchmarkCompareOfAMillionRounds(b *testing.B) {
 	require.NoError(b, err)
 	_, err = db.ExecContext(b.Context(), million)
 	require.NoError(b, errors.Join(err, db.Close()))
-	for name, o := range map[string]stats.CompareOptions{"sums": {}, "pairs": {Pairs: true}, "target": {Target: 0.35}} {
+	for name, o := range map[string]stats.CompareOptions{"sums": {}, "json": {Bootstrap: true}, "pairs": {Pairs: true}, "bootstrapped pairs": {Pairs: true, Bootstrap: true}, "target": {Target: 0.35}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				reader, err := store.OpenReader(b.Context(), path)

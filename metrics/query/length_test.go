@@ -23,7 +23,7 @@ func lengths(t *testing.T, rounds map[string]int) *store.Reader {
 	s, err := store.Open(t.Context(), path, store.Options{})
 	require.NoError(t, err)
 	for name, n := range rounds {
-		for seed := range 3 {
+		for seed := range 5 {
 			run := store.Run{Run: fmt.Sprint(name, "-", seed), Experiment: name, Seed: int64(seed), Rounds: n, Started: 1000, NumTrainSamples: 8,
 				NumGenerations: 8, NodeIDs: []string{"node_0", "node_1"}}
 			require.NoError(t, s.StartRun(t.Context(), run))
@@ -80,14 +80,14 @@ func TestRunsOfDifferentLengthCompareOverWhatBothHave(t *testing.T) {
 		if measure == stats.MeasureReward || measure == stats.MeasureAuto {
 			require.Equal(t, stats.MeasureReward, rows["tiny"].Measure, "it has no evaluation after a round")
 			require.InDelta(t, 0, *rows["tiny"].Improvement, 1e-9)
-			require.InDelta(t, 0.2+0.5+0.010-0.141, rows["tiny"].CumulativeReward, 1e-9, "two nodes, five rounds, without what was no number")
+			require.InDelta(t, 0.2+0.5+0.020-0.142, rows["tiny"].CumulativeReward, 1e-9, "two nodes, five rounds, without what was no number")
 		} else {
 			require.Equal(t, "undecided: different length", rows["tiny"].Verdict)
 		}
 		if measure != stats.MeasureReward {
 			require.Contains(t, []string{measure, stats.MeasurePass}, rows["shorter"].Measure)
 			require.InDelta(t, 0, *rows["shorter"].Improvement, 1e-9)
-			require.InDelta(t, 0.21, *rows["shorter"].EvalPass1, 1e-9, "20 rounds and 0, 1 or 2 of a hundred")
+			require.InDelta(t, 0.22, *rows["shorter"].EvalPass1, 1e-9, "20 rounds and 0 to 4 of a hundred")
 		}
 		require.Len(t, c.Tasks, 1)
 		for _, cell := range c.Tasks[0].Rewards {

@@ -22,14 +22,14 @@ const (
 	rounds = 40
 )
 
-// database returns a database with the experiments base (8/0) and x (4/4), three seeds of each, and a reader of it.
+// database returns a database with the experiments base (8/0) and x (4/4), five seeds of each, and a reader of it.
 func database(t testing.TB) (path string, reader *store.Reader) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "swarm.db")
 	s, err := store.Open(t.Context(), path, store.Options{})
 	require.NoError(t, err)
 	for _, experiment := range []string{"base", "x"} {
-		for seed := range 3 {
+		for seed := range 5 {
 			recordRun(t, s, experiment, seed)
 		}
 	}
@@ -82,9 +82,9 @@ func TestEveryDocumentHasTheSameNumbers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"base", stats.BasisCumulative}, []string{c.Baseline, c.Basis})
 	row := c.Rows[1]
-	require.Equal(t, []any{"x", 3, 3, 3, rounds, stats.OutcomeBetter}, []any{row.Experiment, row.Runs, row.Seeds, row.Nodes, row.Rounds, row.Outcome})
+	require.Equal(t, []any{"x", 5, 5, 3, rounds, stats.OutcomeBetter}, []any{row.Experiment, row.Runs, row.Seeds, row.Nodes, row.Rounds, row.Outcome})
 
-	snapshot, err := reader.Snapshot(t.Context(), "x-1")
+	snapshot, err := reader.Snapshot(t.Context(), "x-2")
 	require.NoError(t, err)
 	curve, err := query.Curve(t.Context(), reader, snapshot.Run, "reward", stats.CurveOptions{})
 	require.NoError(t, err)
@@ -99,14 +99,14 @@ func TestEveryDocumentHasTheSameNumbers(t *testing.T) {
 		}
 	}
 	require.True(t, math.IsNaN(curve.Nodes[1].Values[3]), "what was no number is none")
-	require.InDelta(t, row.CumulativeReward, sum, 1e-9, "seed 1 is the mean of 0, 1 and 2")
+	require.InDelta(t, row.CumulativeReward, sum, 1e-9, "seed 2 is the mean of 0 to 4")
 	require.InDelta(t, stats.NewStatus(snapshot, 1400, false).CumulativeReward, sum, 1e-9)
 
 	evaluations, err := query.Evaluations(t.Context(), reader, snapshot.Run)
 	require.NoError(t, err)
 	require.InDelta(t, *row.EvalReward, evaluations.Rows[0].Reward, 1e-12)
-	require.InDelta(t, 2.0/8, evaluations.Rows[0].Pass[0].Value, 1e-12)
-	require.InDelta(t, (1+2+1)/8.0/3, *row.EvalPass1, 1e-12)
+	require.InDelta(t, 1.0/8, evaluations.Rows[0].Pass[0].Value, 1e-12)
+	require.InDelta(t, (1+2+1+2+1)/8.0/5, *row.EvalPass1, 1e-12)
 
 	tasks, err := query.Tasks(t.Context(), reader, snapshot.Run, 4)
 	require.NoError(t, err)
@@ -129,8 +129,8 @@ func TestTargetIsReachedWhenTheWholeWindowIs(t *testing.T) {
 	}
 	// base: the mean of rounds k-9 … k is 0.01 (k - 4.5) + 0.01 + 0.001 seed.
 	x := compare(0.2)
-	require.Equal(t, []int{3, 3}, []int{x.Reached, x.Runs})
-	require.InDelta(t, 25, *x.Rounds, 0, "round 24 is the first with 0.01 * 19.5 + 0.01 + 0.001 = 0.206 for seed 1; 23 has 0.196")
+	require.Equal(t, []int{5, 5}, []int{x.Reached, x.Runs})
+	require.InDelta(t, 25, *x.Rounds, 0, "round 24 is the first with 0.01 * 19.5 + 0.01 + 0.002 = 0.207 for seed 2; 23 has 0.197")
 	require.InDelta(t, 250, *x.ActiveSeconds, 0)
 	require.InDelta(t, 2.5, *x.Cost, 1e-9)
 	require.InDelta(t, 250.0/3600, *x.GPUHours, 1e-12)

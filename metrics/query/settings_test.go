@@ -212,7 +212,7 @@ func TestAStudyDeclaresWhatItCompares(t *testing.T) {
 		var runs stats.Runs
 		runs.Evals = map[string]store.EvalTotal{}
 		for i, name := range []string{"one", "two"} {
-			for seed := range 3 {
+			for seed := range 4 {
 				c := nanoConfig()
 				if name == "two" {
 					c.LearningRate, c.Beta = 0.5, 0.1

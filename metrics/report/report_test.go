@@ -47,7 +47,7 @@ func outline(page string) string {
 }
 
 func TestStructure(t *testing.T) {
-	reader := database(t, paperRuns(3, 40, 1, 2, 3)...)
+	reader := database(t, paperRuns(3, 40, 1, 2, 3, 4, 5)...)
 	got := outline(write(t, reader, options()))
 	path := filepath.Join("testdata", "outline.html")
 	if *update {
@@ -104,9 +104,10 @@ func TestVerdict(t *testing.T) {
 		want []string
 	}{
 		"one configuration": {one[:1], []string{"Only one configuration is here: 8loc0ext (8/0)"}},
-		"one seed":          {one[:2], []string{"Undecided which is best. 6loc2ext (6/2) is highest so far", "1 seed, at least 2 more needed"}},
-		"three seeds": {paperRuns(2, 60, 1, 2, 3), []string{"4loc4ext (4/4) is highest, and better than the baseline 8loc0ext (8/0): its held-out pass@1 is", "above it.",
-			"95 % interval", "3 seeds"}},
+		"one seed":          {one[:2], []string{"Undecided which is best. 6loc2ext (6/2) is highest so far", "1 seed, at least 3 more needed"}},
+		"three seeds":       {paperRuns(2, 60, 1, 2, 3), []string{"Undecided which is best. 4loc4ext (4/4) is highest so far", "3 seeds a side cannot decide: "}},
+		"five seeds": {paperRuns(2, 60, 1, 2, 3, 4, 5), []string{"4loc4ext (4/4) is highest, and better than the baseline 8loc0ext (8/0): its held-out pass@1 is", "above it.",
+			"95 % interval", "exact permutation test p = 0.0079, corrected 0.024", "5 seeds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := outline(write(t, database(t, c.runs...), options()))

@@ -62,7 +62,8 @@ func studyVerdict(s stats.Study) Verdict {
 	if s.Question != "" {
 		v.Rest = "The question was: " + s.Question
 	}
-	v.Foot = "Intervals are 95 % ones over seeds and not corrected; verdicts rest on p-values of Welch's test, corrected by Holm's method for all pairs."
+	v.Foot = "Intervals are 95 % ones over seeds and not corrected; verdicts rest on exact permutation tests (Welch's test where there are more than 20,000 arrangements), " +
+		"corrected by Holm's method for all pairs."
 	return v
 }
 
@@ -188,9 +189,9 @@ func evidence(c stats.Comparison, row stats.Row) string {
 		}
 		parts = append(parts, text)
 	}
-	if row.PValue != nil {
-		text := "p = " + pvalue(row.PValue)
-		if row.PValueHolm != nil && *row.PValueHolm != *row.PValue {
+	if deciding := row.DecidingP(); deciding != nil {
+		text := wording.Test(row.DecidedBy) + "p = " + pvalue(deciding)
+		if row.PValueHolm != nil && *row.PValueHolm != *deciding {
 			text += ", corrected " + pvalue(row.PValueHolm)
 		}
 		parts = append(parts, text)

@@ -24,7 +24,9 @@ func TestVerdictInWords(t *testing.T) {
 	base := row("base", 0.2, "baseline", "baseline")
 	improvement, low, high, p, holm := 0.5, 0.1, 0.9, 0.01, 0.02
 	better := row("a", 0.3, stats.OutcomeBetter, "better")
-	better.Improvement, better.CILow, better.CIHigh, better.PValue, better.PValueHolm = &improvement, &low, &high, &p, &holm
+	better.Improvement, better.CILow, better.CIHigh, better.PermutationPValue, better.PValueHolm = &improvement, &low, &high, &p, &holm
+	welch := 0.001
+	better.PValue, better.DecidedBy = &welch, stats.DecidedByPermutation
 	unsure := row("b", 0.25, stats.OutcomeUndecided, "undecided: p = 0.3 with n=3, at least 4 more seeds")
 	worse := row("c", 0.1, stats.OutcomeWorse, "worse")
 	empty := stats.Row{Experiment: "e", Config: "2/6", Outcome: stats.OutcomeUndecided, Verdict: "undecided: no rounds yet"}
@@ -69,7 +71,7 @@ func TestVerdictInWords(t *testing.T) {
 			of(base, better), "good",
 			"a (4/4) is highest, and better than the baseline base (8/0): its reward a " +
 				"node-round is 0.3 against 0.2, 50.0\u00a0% above it.",
-			"+50.0\u00a0% (95 % interval +10.0\u00a0% to +90.0\u00a0%); p = 0.01, corrected 0.02; 3 seeds.", 0,
+			"+50.0\u00a0% (95 % interval +10.0\u00a0% to +90.0\u00a0%); exact permutation test p = 0.01, corrected 0.02; 3 seeds.", 0,
 		},
 		"undecided": {
 			of(base, unsure), "warn",

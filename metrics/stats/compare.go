@@ -72,6 +72,9 @@ func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 
 func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureAuto)
+	if o.Bootstrap {
+		o.resamples = new(sample.Bootstrap)
+	}
 	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}, planned: o.planned}
 	f, err := newFrame(runs, o)
 	if err != nil || len(f.groups) == 0 {
@@ -87,7 +90,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	measures := f.measures(c)
 	for i, g := range f.groups {
 		row := g.row(runs, spans[i], c.EvalSet)
-		row.addValue(g, CompareOptions{Measure: measures[i], at: o.at}, runs, spans[i], c.EvalSet)
+		row.addValue(g, CompareOptions{Measure: measures[i], at: o.at, resamples: o.resamples}, runs, spans[i], c.EvalSet)
 		if o.Target != 0 {
 			row.Target = newTargetRow(g, runs.Reaches, o)
 		}
@@ -167,6 +170,9 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		}
 		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
+		} else {
+			low, high := o.resamples.Improvement(m.a.values, m.b.values)
+			pair.ProbabilityLow, pair.ProbabilityHigh = optional(low), optional(high)
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
 		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)

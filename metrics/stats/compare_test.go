@@ -34,16 +34,18 @@ func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Tot
 
 // TestReasonsAndCaveats checks the reasons of verdicts and notes. metrics/wording has their texts.
 func TestReasonsAndCaveats(t *testing.T) {
-	base := experiment("base", 0, 8, 8.2, 7.8)
-	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.6, 8.9, 8.4), experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12),
-		experiment("so", 6, 8, 8.4, 7.9), experiment("still", 6, 8, 8))
+	base := experiment("base", 0, 8, 8.2, 7.8, 8.1, 7.9)
+	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.1, 8.3, 7.9, 8.2, 8.05), experiment("much", 4, 16, 15.8, 16.2, 16.1, 15.9),
+		experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9, 8.15, 7.7), experiment("two", 6, 8.3, 8.3))
 	var kinds []ReasonKind
 	for _, p := range c.Pairs {
 		kinds = append(kinds, p.Reason.Kind)
 		require.Equal(t, []int{p.SeedsA, p.SeedsB}, []int{p.Reason.SeedsA, p.Reason.SeedsB})
 	}
-	require.Equal(t, []ReasonKind{ReasonChance, ReasonDecided, ReasonFewSeeds, ReasonChance, ReasonChance}, kinds)
+	require.Equal(t, []ReasonKind{ReasonChance, ReasonDecided, ReasonFewSeeds, ReasonChance, ReasonSeedsCannot}, kinds)
 	require.Equal(t, 4, c.Pairs[0].Reason.Tests)
+	require.InDelta(t, 1.0/21, c.Pairs[4].Reason.Least, 1e-12, "one of the 21 arrangements of two against five")
+	require.InDelta(t, 3.0/21, c.Pairs[4].Reason.LeastHolm, 1e-12, "one of the four comparisons is decided")
 	require.Equal(t, []Caveat{Corrected{4}}, c.Caveats)
 
 	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))

@@ -57,7 +57,7 @@ func newContrasts(j Judgment) []StudyContrast {
 		c := &out[i]
 		c.PValueHolm = optional(corrected)
 		switch {
-		case !Significant(corrected):
+		case !sample.Significant(corrected):
 		case *c.Difference > 0:
 			c.Outcome = OutcomeBetter
 		default:

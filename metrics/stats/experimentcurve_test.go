@@ -118,5 +118,5 @@ func TestGroupsAreTheRowsOfAComparison(t *testing.T) {
 		}
 		return n
 	}
-	require.Equal(t, []int{8, 9}, []int{count(false), count(true)})
+	require.Equal(t, []int{14, 15}, []int{count(false), count(true)})
 }

@@ -1,6 +1,9 @@
 package stats
 
-import "github.com/sapo-swarm/swarm/metrics/store"
+import (
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
 
 // Ways to group runs.
 const (
@@ -35,6 +38,8 @@ type CompareOptions struct {
 	Pairs    bool // compare every pair, not only each row with the baseline
 	Tasks    bool // rewards by task
 
+	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
+
 	// Study compares the arms of this study: all pairs, and only finished runs. It adds the study's verdict. It
 	// overrides Baseline, By, Pairs, Min and Top, and turns MeasureAuto into MeasurePass.
 	Study *StudyDesign
@@ -50,11 +55,12 @@ type CompareOptions struct {
 	// Differ lists the settings in which two runs differ. nil: compare the runs' own rows. It is called for many pairs.
 	Differ func(a, b store.Totals) []RunDifference
 
-	every   bool     // count unfinished runs as well
-	studied []string // settings under study, in addition to those of EffectSharing
-	least   int      // seeds per side that a verdict needs; below 2: 2
-	planned int      // least number of tests to correct for; tests can still be missing
-	at      *horizon // the place on an axis at which runs are compared; nil: equal rounds
+	every     bool              // count unfinished runs as well
+	studied   []string          // settings under study, in addition to those of EffectSharing
+	least     int               // seeds per side that a verdict needs; below 2: 2
+	planned   int               // least number of tests to correct for; tests can still be missing
+	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
+	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and

@@ -9,11 +9,7 @@ import (
 // significance is the p-value below which there is a verdict.
 const significance = 1 - sample.Confidence
 
-// Significant reports whether a single p-value, without correction, is below the level.
-func Significant(p float64) bool { return p < significance }
-
-// EnoughSeeds is the least number of seeds per side to recommend. Two seeds give an interval, but it is too wide to be
-// useful.
+// EnoughSeeds is the least number of seeds per side for a useful interval: that of two is too wide. They cannot decide.
 const EnoughSeeds = 3
 
 // Outcomes of a Pair.
@@ -39,13 +35,16 @@ type Pair struct {
 	CIHigh                   *float64 `json:"ci_high"`
 	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
-	PValueHolm               *float64 `json:"p_value_holm"`               // corrected for the comparison's other pairs; decides the verdict
+	PValueHolm               *float64 `json:"p_value_holm"`               // p-value of the test in DecidedBy, corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
 	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
+	DecidedBy                string   `json:"decided_by"`                 // permutation if that test is exact, else welch; empty: no test
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
-	Outcome                  string   `json:"outcome"`                    // better, worse, undecided, not comparable
-	Verdict                  string   `json:"verdict"`                    // outcome, and why it is undecided; set by metrics/wording
-	MoreSeeds                *int     `json:"more_seeds"`                 // per side, at least, to decide; null: decided or unknown
+	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % bootstrap interval; null without CompareOptions.Bootstrap
+	ProbabilityHigh          *float64 `json:"probability_ci_high"`
+	Outcome                  string   `json:"outcome"`    // better, worse, undecided, not comparable
+	Verdict                  string   `json:"verdict"`    // outcome, and why it is undecided; set by metrics/wording
+	MoreSeeds                *int     `json:"more_seeds"` // per side, at least, to decide; null: decided or unknown
 
 	RoundsCompared *Span               `json:"rounds_compared"` // rounds that all runs of both sides have; null: none
 	Measure        string              `json:"measure"`         // measure that decides: the comparison's, or with MeasureAuto one that both sides have
@@ -63,9 +62,12 @@ type Pair struct {
 // Reason explains the outcome of a Pair.
 type Reason struct {
 	Kind   ReasonKind
-	Tests  int // with ReasonChance: tests that the p-value is corrected for
+	Tests  int // with ReasonChance and ReasonSeedsCannot: tests that the p-value is corrected for
 	SeedsA int // of the pair as compared; turning the pair around does not swap them
 	SeedsB int
+
+	Least     float64 // with ReasonSeedsCannot: the lowest p-value that the exact permutation test can give for these seeds
+	LeastHolm float64 // the same, corrected
 }
 
 // ReasonKind selects the figure of a Pair that decides.
@@ -82,6 +84,7 @@ const (
 	ReasonFewSeeds                 // a side has too few seeds for a verdict; MoreSeeds has the missing number
 	ReasonConstant                 // the runs do not vary, so there is no p-value
 	ReasonChance                   // the p-value is too high; MoreSeeds is nil if the difference is too small for MaxSeeds
+	ReasonSeedsCannot              // so few seeds cannot decide, however large the difference; see Reason.Least
 )
 
 // side holds the values of a group, one per seed.
@@ -107,13 +110,14 @@ func newPair(a, b side) Pair {
 	if p.PermutationPValue != nil {
 		p.PermutationError = optional(permutation.Error)
 	}
+	p.DecidedBy = deciding(p.PValue, permutation)
 	return p
 }
 
 // withoutStatistics returns the pair without the figures of its difference, for sides that are not comparable.
 func (p Pair) withoutStatistics() Pair {
 	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
-	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement = nil, nil, nil
+	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement, p.DecidedBy = nil, nil, nil, ""
 	return p
 }
 
@@ -125,24 +129,30 @@ func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned in
 	tests := 0
 	for i, p := range pairs {
 		ps[i] = math.NaN()
-		if p.PValue != nil {
-			ps[i] = *p.PValue
+		if v := p.DecidingP(); v != nil {
+			ps[i] = *v
 			tests++
 		}
 	}
 	for ; tests > 0 && tests < planned; tests++ {
 		ps = append(ps, 1)
 	}
-	for i, corrected := range sample.Holm(ps)[:len(pairs)] {
-		p := &pairs[i]
-		p.PValueHolm = optional(corrected)
-		p.decide(sides[i].a.values, sides[i].b.values, tests, missing, least)
+	corrected := sample.Holm(ps)[:len(pairs)]
+	c := correction{tests: tests, planned: planned}
+	for _, p := range corrected {
+		if sample.Significant(p) {
+			c.decided++
+		}
+	}
+	for i := range pairs {
+		pairs[i].PValueHolm = optional(corrected[i])
+		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing, least)
 	}
 }
 
-func (p *Pair) decide(a, b []float64, tests int, missing ReasonKind, least int) {
+func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least int) {
 	p.Outcome = OutcomeUndecided
-	p.Reason = Reason{Kind: ReasonDecided, Tests: tests, SeedsA: len(a), SeedsB: len(b)}
+	p.Reason = Reason{Kind: ReasonDecided, Tests: c.tests, SeedsA: len(a), SeedsB: len(b)}
 	missingOne := len(a) == 0 || len(b) == 0
 	switch {
 	case len(p.Confounders()) > 0 && (p.short || !missingOne):
@@ -152,11 +162,12 @@ func (p *Pair) decide(a, b []float64, tests int, missing ReasonKind, least int) 
 	case missingOne:
 		p.Reason.Kind = missing
 	case min(len(a), len(b)) < least:
-		p.tooFew()
+		p.Reason.Kind = ReasonFewSeeds
+		p.need(c.seedsToDecide(len(a), len(b)) - min(len(a), len(b)))
 	case p.PValue == nil:
 		p.Reason.Kind = ReasonConstant
-	case *p.PValueHolm >= significance:
-		p.undecided(a, b, tests)
+	case !sample.Significant(*p.PValueHolm):
+		p.undecided(a, b, c)
 	case *p.Difference > 0:
 		p.Outcome = OutcomeBetter
 	default:
@@ -164,18 +175,23 @@ func (p *Pair) decide(a, b []float64, tests int, missing ReasonKind, least int) 
 	}
 }
 
-// tooFew sets the outcome if a side has too few seeds.
-func (p *Pair) tooFew() {
-	p.Reason.Kind = ReasonFewSeeds
-	p.need(EnoughSeeds - min(p.SeedsA, p.SeedsB))
-}
-
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 
-// undecided sets how many more seeds would decide the pair at a level corrected for that many tests.
-func (p *Pair) undecided(a, b []float64, tests int) {
+// undecided sets how many more seeds would decide the pair: as many as Welch's test needs at the corrected level, and no
+// fewer than the exact permutation test needs to decide at all.
+func (p *Pair) undecided(a, b []float64, c correction) {
 	p.Reason.Kind = ReasonChance
-	if n, ok := sample.SeedsNeeded(a, b, significance/float64(tests)); ok {
-		p.need(max(1, n-min(len(a), len(b))))
+	n, ok := sample.SeedsNeeded(a, b, significance/float64(c.tests))
+	if !ok {
+		return
+	}
+	p.need(max(1, max(n, c.seedsToDecide(len(a), len(b)))-min(len(a), len(b))))
+	if p.DecidedBy != DecidedByPermutation {
+		return
+	}
+	least := sample.LeastPermutation(len(a), len(b))
+	holm := min(1, least*float64(c.tests-c.decided)) // Holm's method counts the undecided tests
+	if !sample.Significant(holm) {
+		p.Reason.Kind, p.Reason.Least, p.Reason.LeastHolm = ReasonSeedsCannot, least, holm
 	}
 }

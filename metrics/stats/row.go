@@ -42,7 +42,13 @@ type Row struct {
 	EvalPass1                *float64   `json:"eval_pass_1"`   // share of right completions, mean over seeds
 	PValueHolm               *float64   `json:"p_value_holm"`
 	PermutationPValue        *float64   `json:"permutation_p_value"`
+	DecidedBy                string     `json:"decided_by"` // as in its pair with the baseline
 	ProbabilityOfImprovement *float64   `json:"probability_of_improvement"`
+	ProbabilityLow           *float64   `json:"probability_ci_low"`
+	ProbabilityHigh          *float64   `json:"probability_ci_high"`
+	IQM                      *float64   `json:"iqm"`        // interquartile mean of the compared value over seeds
+	IQMLow                   *float64   `json:"iqm_ci_low"` // 95 % bootstrap interval; null without CompareOptions.Bootstrap
+	IQMHigh                  *float64   `json:"iqm_ci_high"`
 	MoreSeeds                *int       `json:"more_seeds"`
 	Guide                    *Guide     `json:"guide"` // guide 4's estimate for GPT-2; null: it has none for this I/J
 	Target                   *TargetRow `json:"target,omitempty"`
@@ -141,6 +147,8 @@ func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set strin
 	row.Seeds = len(values)
 	mean, low, high := sample.MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)
+	low, high = o.resamples.IQM(values)
+	row.IQM, row.IQMLow, row.IQMHigh = optional(sample.IQM(values)), optional(low), optional(high)
 }
 
 // judge takes over the results of the row's pair with the baseline. baseline is the baseline's mean over the span of
@@ -148,7 +156,8 @@ func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set strin
 func (row *Row) judge(p Pair, baseline float64) {
 	row.Improvement, row.PValue, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Outcome, p.MoreSeeds
 	row.Differs = forRow(p.Differs)
-	row.PValueHolm, row.PermutationPValue, row.ProbabilityOfImprovement = p.PValueHolm, p.PermutationPValue, p.ProbabilityOfImprovement
+	row.PValueHolm, row.PermutationPValue, row.DecidedBy = p.PValueHolm, p.PermutationPValue, p.DecidedBy
+	row.ProbabilityOfImprovement, row.ProbabilityLow, row.ProbabilityHigh = p.ProbabilityOfImprovement, p.ProbabilityLow, p.ProbabilityHigh
 	if p.CILow != nil && p.CIHigh != nil && baseline > 0 {
 		row.CILow, row.CIHigh = optional(*p.CILow/baseline), optional(*p.CIHigh/baseline)
 	}

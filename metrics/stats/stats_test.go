@@ -161,8 +161,13 @@ func TestDocumentKeys(t *testing.T) {
 	require.NoError(t, err)
 	row := keys(c)["rows"].([]any)[0]
 	for _, k := range []string{"experiment", "config", "runs", "nodes", "rounds", "cumulative_reward", "improvement", "ci_low", "ci_high",
-		"p_value", "verdict", "eval_reward", "paper_improvement"} {
+		"p_value", "verdict", "eval_reward", "paper_improvement", "p_value_holm", "permutation_p_value", "decided_by", "iqm", "iqm_ci_low", "iqm_ci_high",
+		"probability_ci_low", "probability_ci_high"} {
 		require.Contains(t, row, k)
+	}
+	pair := keys(Pair{})
+	for _, k := range []string{"p_value", "p_value_holm", "permutation_p_value", "decided_by", "probability_ci_low", "probability_ci_high"} {
+		require.Contains(t, pair, k)
 	}
 	summary := keys(NewSummary(NewStatus(aSnapshot(), 123, true), nil))
 	require.Contains(t, summary, "cumulative_reward")
@@ -202,7 +207,7 @@ func TestCompare(t *testing.T) {
 	require.InDelta(t, 0.2, *row.RewardPerNodeRound, 1e-12)
 	require.Nil(t, row.CILow)
 	require.Nil(t, row.PValue)
-	require.Equal(t, []any{ReasonFewSeeds, 2}, []any{c.Pairs[0].Reason.Kind, *row.MoreSeeds})
+	require.Equal(t, []any{ReasonFewSeeds, 3}, []any{c.Pairs[0].Reason.Kind, *row.MoreSeeds})
 	require.Equal(t, OutcomeBaseline, c.Rows[1].Outcome)
 	require.Nil(t, c.Rows[1].PaperImprovement)
 	require.InDelta(t, 561.79, *c.Rows[1].PaperReward, 0)

@@ -3,6 +3,7 @@ package stats
 // StudyDesign is the plan of a study: the experiments that answer its question, and the measure.
 type StudyDesign struct {
 	Name      string      // name of its preset
+	Source    string      // argument of --study: its name or file; empty: a grid has none
 	Model     string      // model of its runs
 	Question  string      // that the study answers
 	Baseline  string      // short name of the arm that gains are measured against; empty: the first arm
@@ -31,9 +32,9 @@ const (
 )
 
 // Study is the result of a study's finished runs: the document under "study" of `compare --study -o json` and `report
-// --study -o json`. Unknown figures are null. An outcome other than undecided has at least three seeds per side and
-// p-values corrected for all pairs of arms. If an arm's nodes have several models, outcome and verdict are those of
-// Models: whether each model gains over a swarm of its own. Best and its figures then use the mean over all nodes, and
+// --study -o json`. Unknown figures are null. An outcome other than undecided rests on p-values corrected for all pairs
+// of arms. If an arm's nodes have several models, outcome and verdict are those of Models: whether each model gains over
+// a swarm of its own. Best and its figures then use the mean over all nodes, and
 // decide nothing.
 type Study struct {
 	Name      string `json:"name"`
@@ -85,7 +86,10 @@ type StudyGain struct {
 	CIHigh      *float64 `json:"ci_high"`
 	Improvement *float64 `json:"improvement"`  // Gain / the other arm's mean, ratio
 	PValue      *float64 `json:"p_value"`      // Welch's, two-sided
-	PValueHolm  *float64 `json:"p_value_holm"` // corrected for all pairs of the study; decides the outcome
+	PValueHolm  *float64 `json:"p_value_holm"` // p-value of the test in DecidedBy, corrected for all pairs of the study; decides the outcome
+
+	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
+	DecidedBy         string   `json:"decided_by"`          // as in Pair
 }
 
 // StudyRow is one arm.

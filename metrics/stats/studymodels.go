@@ -138,9 +138,9 @@ func modelsOutcome(models []StudyModel, planned int) string {
 	return StudyMixed
 }
 
-// moreSeedsOf returns the least number of additional seeds per side that would decide every model; nil: none needed, or
-// unknown.
-func moreSeedsOf(models []StudyModel) *int {
+// moreSeedsOf returns the least number of additional seeds per side that would decide every model, with that many
+// planned pairs; nil: none needed, or unknown.
+func moreSeedsOf(models []StudyModel, planned int) *int {
 	var most *int
 	for _, m := range models {
 		if m.Pair.MoreSeeds != nil && (most == nil || *m.Pair.MoreSeeds > *most) {
@@ -149,7 +149,7 @@ func moreSeedsOf(models []StudyModel) *int {
 	}
 	if len(models) == 0 {
 		most = new(int)
-		*most = EnoughSeeds
+		*most = sample.SeedsToDecide(planned, 0, 0)
 	}
 	return most
 }

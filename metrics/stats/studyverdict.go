@@ -20,7 +20,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 		return Comparison{}, err
 	}
 	other := o
-	other.Measure, other.Target, other.Tasks = MeasureReward, 0, false
+	other.Measure, other.Target, other.Tasks, other.Bootstrap = MeasureReward, 0, false, false
 	if !HeldOut(o.Measure) {
 		other.Measure = MeasurePass
 	}
@@ -150,14 +150,14 @@ func (j *Judgment) turned(p Pair) Pair {
 	if p.ProbabilityOfImprovement != nil {
 		t.ProbabilityOfImprovement = optional(1 - *p.ProbabilityOfImprovement)
 	}
-	fewest := min(t.SeedsA, t.SeedsB)
-	switch {
-	case p.Outcome == OutcomeBetter:
+	if p.ProbabilityLow != nil && p.ProbabilityHigh != nil {
+		t.ProbabilityLow, t.ProbabilityHigh = optional(1-*p.ProbabilityHigh), optional(1-*p.ProbabilityLow)
+	}
+	switch p.Outcome {
+	case OutcomeBetter:
 		t.Outcome = OutcomeWorse
-	case p.Outcome == OutcomeWorse:
+	case OutcomeWorse:
 		t.Outcome = OutcomeBetter
-	case fewest > 0 && fewest < EnoughSeeds:
-		t.tooFew()
 	}
 	return t
 }
@@ -179,7 +179,7 @@ func (j *Judgment) rank(i int) string {
 // gain returns the gain of one experiment over another; ok is false if one of them has no value.
 func (j *Judgment) gain(a, b string) (g StudyGain, ok bool) {
 	p, _ := j.Pair(a, b)
-	return StudyGain{p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue, p.PValueHolm}, p.Difference != nil
+	return StudyGain{p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue, p.PValueHolm, p.PermutationPValue, p.DecidedBy}, p.Difference != nil
 }
 
 // newStudy returns the document of the deciding judgment, which may compare at a horizon of an axis. rounds is the
@@ -207,7 +207,7 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	}
 	s.MoreSeeds = decided.moreSeeds()
 	if s.ofModels(decided.Design) {
-		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models)
+		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models, decided.Design.modelPairs())
 	}
 	s.Beside = newStudyBeside(rounds, beside)
 	s.Judgment, s.Unequal = &decided, decided.Design.unequal(runs.counted)
@@ -271,10 +271,16 @@ func (j *Judgment) Deciding() (p Pair, ok bool) {
 func (j *Judgment) moreSeeds() *int {
 	p, ok := j.Deciding()
 	if ok && p.MoreSeeds == nil && p.SeedsB == 0 {
-		all := EnoughSeeds
+		all := j.LeastSeeds()
 		return &all
 	}
 	return p.MoreSeeds
+}
+
+// LeastSeeds returns how many seeds an arm without any needs so that a test against the highest arm, which exists, can
+// decide.
+func (j *Judgment) LeastSeeds() int {
+	return correction{planned: j.Comparison.planned}.seedsToDecide(j.Ranked[0].Seeds, 0)
 }
 
 func newStudyBeside(decided, beside Judgment) *StudyBeside {

@@ -153,14 +153,17 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		}
 		facts = append(facts, wording.Measure(cmp.Or(p.Measure, c.Measure))+" "+fact)
 	}
-	if p.PValue != nil {
-		fact := fmt.Sprintf("p = %.2g", *p.PValue)
-		if p.PValueHolm != nil && *p.PValueHolm != *p.PValue {
+	if deciding := p.DecidingP(); deciding != nil {
+		fact := fmt.Sprintf("%sp = %.2g", wording.Test(p.DecidedBy), *deciding)
+		if p.PValueHolm != nil && *p.PValueHolm != *deciding {
 			fact += fmt.Sprintf(", corrected %.2g", *p.PValueHolm)
 		}
 		facts = append(facts, fact)
 	}
-	if p.PermutationPValue != nil {
+	switch {
+	case p.DecidedBy == stats.DecidedByPermutation && p.PValue != nil:
+		facts = append(facts, fmt.Sprintf("by Welch's test %.2g", *p.PValue))
+	case p.PermutationPValue != nil:
 		fact := fmt.Sprintf("by permutation %.2g", *p.PermutationPValue)
 		if p.PermutationError != nil && *p.PermutationError > 0 {
 			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
@@ -168,7 +171,11 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		facts = append(facts, fact)
 	}
 	if p.PValue != nil && p.ProbabilityOfImprovement != nil {
-		facts = append(facts, fmt.Sprintf("chance of improvement %.2f", *p.ProbabilityOfImprovement))
+		fact := fmt.Sprintf("chance of improvement %.2f", *p.ProbabilityOfImprovement)
+		if p.ProbabilityLow != nil && p.ProbabilityHigh != nil {
+			fact += fmt.Sprintf(" (%.2f to %.2f)", *p.ProbabilityLow, *p.ProbabilityHigh)
+		}
+		facts = append(facts, fact)
 	}
 	if len(facts) == 0 {
 		return line

@@ -31,7 +31,7 @@ func caveat(x stats.Caveat) string {
 		return "Not comparable are rows that differ in a setting that could make the result beside the one under study. To compare them all the same: " +
 			"--despite " + strings.Join(x.Settings, ",")
 	case stats.Corrected:
-		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm); p_value and intervals are not corrected.", x.Tests)
+		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm). Intervals are not corrected.", x.Tests)
 	case stats.Skipped:
 		return fmt.Sprintf("%s: %d %s not done (%s) and not counted beside the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
 			strings.Join(x.States, ", "), x.Counted, units.Verb(x.Counted, "be"))

@@ -54,6 +54,19 @@ func verdict(p stats.Pair) string {
 		return "undecided: the runs don't vary"
 	case stats.ReasonChance:
 		return chance(p)
+	case stats.ReasonSeedsCannot:
+		return seedsCannot(p)
+	}
+	return ""
+}
+
+// Test returns the name of the test that decides, with a space to stand before its p-value. It is empty if none does.
+func Test(decidedBy string) string {
+	switch decidedBy {
+	case stats.DecidedByPermutation:
+		return "exact permutation test "
+	case stats.DecidedByWelch:
+		return "Welch's test "
 	}
 	return ""
 }
@@ -64,13 +77,42 @@ func fewSeeds(p stats.Pair) string {
 	if p.SeedsB < p.SeedsA {
 		n, who = p.SeedsB, p.B+" has "
 	}
-	return fmt.Sprintf("undecided: %s%s, at least %d more needed", who, units.Plural(n, "seed"), stats.EnoughSeeds-n)
+	return fmt.Sprintf("undecided: %s%s, at least %d more needed", who, units.Plural(n, "seed"), *p.MoreSeeds)
+}
+
+// seedsCannot says that so few seeds cannot decide, why, and how many more are needed.
+func seedsCannot(p stats.Pair) string {
+	r := p.Reason
+	text := "undecided: " + units.Plural(r.SeedsA, "seed")
+	if r.SeedsB == r.SeedsA {
+		text += " a side"
+	} else {
+		text += fmt.Sprintf(" against %d", r.SeedsB)
+	}
+	text += " cannot decide"
+	if sample.Significant(r.Least) {
+		text += fmt.Sprintf(" one of %d comparisons", r.Tests)
+	}
+	text += fmt.Sprintf(": an exact permutation test over them does not go below %.2g", r.Least)
+	if sample.Significant(r.Least) {
+		text += fmt.Sprintf(", %.2g corrected", r.LeastHolm)
+	}
+	return text + moreSeeds(p)
+}
+
+// moreSeeds says how many more seeds a verdict needs. It is empty if that is unknown.
+func moreSeeds(p stats.Pair) string {
+	if p.MoreSeeds == nil {
+		return ""
+	}
+	return fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
 }
 
 // chance describes an undecided p-value and the number of seeds that would decide the pair.
 func chance(p stats.Pair) string {
-	text, tests := fmt.Sprintf("undecided: p = %.2g", *p.PValue), p.Reason.Tests
-	if tests > 1 && stats.Significant(*p.PValue) {
+	deciding, tests := *p.DecidingP(), p.Reason.Tests
+	text := fmt.Sprintf("undecided: p = %.2g", deciding)
+	if tests > 1 && sample.Significant(deciding) {
 		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)
 	}
 	text += fmt.Sprintf(" with n=%d", p.Reason.SeedsA)
@@ -80,7 +122,7 @@ func chance(p stats.Pair) string {
 	if p.MoreSeeds == nil {
 		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", sample.MaxSeeds)
 	}
-	return text + fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
+	return text + moreSeeds(p)
 }
 
 // Over names the rounds that a pair is compared over if longer runs were cut: "over rounds 1-3", or "after 3 rounds".

@@ -49,37 +49,83 @@ func compareAll(t require.TestingT, o stats.CompareOptions, experiments ...[]sto
 }
 
 func TestVerdictsOfSeveralAreCorrected(t *testing.T) {
-	base := experiment("base", 0, 8, 8.2, 7.8)
-	nearly := experiment("nearly", 2, 8.6, 8.9, 8.4)
+	base := experiment("base", 0, 8.1, 8.2, 8.3, 8.5, 8.6)
+	nearly := experiment("nearly", 2, 8.4, 8.7, 8.8, 8.9, 9)
 	alone := compareAll(t, stats.CompareOptions{}, base, nearly)
-	require.Equal(t, stats.OutcomeBetter, alone.Rows[1].Outcome)
-	require.InDelta(t, *alone.Rows[1].PValue, *alone.Rows[1].PValueHolm, 0)
+	require.Equal(t, []string{stats.OutcomeBetter, stats.DecidedByPermutation}, []string{alone.Rows[1].Outcome, alone.Rows[1].DecidedBy})
+	require.InDelta(t, 8.0/252, *alone.Rows[1].PermutationPValue, 1e-12, "four arrangements of five of ten ranks sum to 38 at least")
+	require.InDelta(t, *alone.Rows[1].PermutationPValue, *alone.Rows[1].PValueHolm, 0)
 
-	c := compareAll(t, stats.CompareOptions{}, base, nearly, experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9))
-	require.InDelta(t, 2**c.Rows[1].PValue, *c.Rows[1].PValueHolm, 1e-12, "of three tests it comes second")
+	much, so := experiment("much", 4, 16, 15.8, 16.2, 15.9, 16.1), experiment("so", 6, 8.1, 8.5, 8.2, 8.3, 8.7)
+	c := compareAll(t, stats.CompareOptions{}, base, nearly, much, experiment("one", 6, 12), so)
+	require.InDelta(t, 2**c.Rows[1].PermutationPValue, *c.Rows[1].PValueHolm, 1e-12, "of three tests it comes second")
 	require.Equal(t, stats.OutcomeUndecided, c.Rows[1].Outcome)
-	require.Regexp(t, `^undecided: p = 0\.029, 0\.058 corrected for 3 comparisons with n=3, at least \d+ more seeds$`, c.Rows[1].Verdict)
+	require.Regexp(t, `^undecided: p = 0\.032, 0\.063 corrected for 3 comparisons with n=5, at least \d+ more seeds?$`, c.Rows[1].Verdict)
 	require.Equal(t, stats.OutcomeBetter, c.Rows[2].Outcome)
-	require.InDelta(t, 0.1, *c.Rows[2].PermutationPValue, 1e-12, "2 of 20 arrangements: more three seeds can't say")
+	require.InDelta(t, 2.0/252, *c.Rows[2].PermutationPValue, 1e-12)
+	require.InDelta(t, 3*2.0/252, *c.Rows[2].PValueHolm, 1e-12)
 	require.InDelta(t, 1, *c.Rows[2].ProbabilityOfImprovement, 0)
-	require.Equal(t, "undecided: 1 seed, at least 2 more needed", c.Rows[3].Verdict)
-	require.Equal(t, 2, *c.Rows[3].MoreSeeds)
+	require.Equal(t, "undecided: 1 seed, at least 3 more needed", c.Rows[3].Verdict, "four against five can decide one of three")
+	require.Equal(t, 3, *c.Rows[3].MoreSeeds)
 	require.Nil(t, c.Rows[3].PermutationPValue)
 	require.Contains(t, c.Notes[0], "corrected for 3 comparisons")
 	require.Len(t, c.Pairs, 4)
 
-	c = compareAll(t, stats.CompareOptions{Pairs: true}, base, nearly, experiment("much", 4, 16, 15.8, 16.2))
+	c = compareAll(t, stats.CompareOptions{Pairs: true}, base, nearly, much)
 	require.Len(t, c.Pairs, 3)
 	require.Equal(t, []string{"much", "nearly"}, []string{c.Pairs[2].A, c.Pairs[2].B})
+}
+
+// Three seeds a side decide nothing, however far they are apart and however low Welch's p-value is. One more a side
+// does.
+func TestThreeSeedsASideCannotDecide(t *testing.T) {
+	rewards, base := []float64{16, 15.8, 16.2, 16.1}, []float64{8, 8.2, 7.8, 8.1}
+	c := compareAll(t, stats.CompareOptions{}, experiment("base", 0, base[:3]...), experiment("x", 4, rewards[:3]...))
+	row := c.Rows[1]
+	require.Equal(t, "undecided: 3 seeds a side cannot decide: an exact permutation test over them does not go below 0.1, at least 1 more seed", row.Verdict)
+	require.Equal(t, []any{stats.OutcomeUndecided, stats.DecidedByPermutation, 1}, []any{row.Outcome, row.DecidedBy, *row.MoreSeeds})
+	require.Less(t, *row.PValue, 1e-4)
+	require.InDelta(t, 0.1, *row.PValueHolm, 1e-12)
+	require.Positive(t, *row.CILow)
+
+	row = compareAll(t, stats.CompareOptions{}, experiment("base", 0, base...), experiment("x", 4, rewards...)).Rows[1]
+	require.Equal(t, stats.OutcomeBetter, row.Outcome)
+	require.InDelta(t, 2.0/70, *row.PValueHolm, 1e-12)
+
+	three := compareAll(t, stats.CompareOptions{}, experiment("base", 0, base...), experiment("x", 4, rewards...), experiment("y", 2, 12, 12.1, 12.2, 12.3),
+		experiment("z", 6, 4, 4.1, 4.2))
+	require.Equal(t, "undecided: 4 seeds a side cannot decide one of 3 comparisons: an exact permutation test over them does not go below 0.029, "+
+		"0.086 corrected, at least 1 more seed", three.Rows[1].Verdict)
+	require.Equal(t, "undecided: 3 seeds against 4 cannot decide one of 3 comparisons: an exact permutation test over them does not go below 0.029, "+
+		"0.086 corrected, at least 2 more seeds", three.Rows[3].Verdict)
+}
+
+// With many seeds a side the arrangements are too many to look at all, and Welch's test decides.
+func TestWelchDecidesWhereThePermutationTestIsNotExact(t *testing.T) {
+	var a, b []float64
+	for i := range 9 {
+		a, b = append(a, 8+0.1*float64(i)), append(b, 8.3+0.1*float64(i))
+	}
+	row := compareAll(t, stats.CompareOptions{}, experiment("base", 0, a...), experiment("x", 4, b...)).Rows[1]
+	require.Equal(t, stats.DecidedByWelch, row.DecidedBy)
+	require.InDelta(t, *row.PValue, *row.PValueHolm, 0)
+	require.NotEqual(t, *row.PValue, *row.PermutationPValue)
+	row = compareAll(t, stats.CompareOptions{}, experiment("base", 0, a[:8]...), experiment("x", 4, b[:8]...)).Rows[1]
+	require.Equal(t, stats.DecidedByPermutation, row.DecidedBy)
+	require.InDelta(t, *row.PermutationPValue, *row.PValueHolm, 0)
 }
 
 func TestTwoSeedsSayHowManyMore(t *testing.T) {
 	c := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6))
 	row := c.Rows[1]
-	require.Regexp(t, `^undecided: p = 0\.\d+ with n=2, at least \d+ more seeds?$`, row.Verdict)
+	require.Regexp(t, `^undecided: 2 seeds a side cannot decide: an exact permutation test over them does not go below 0\.33, at least \d+ more seeds?$`,
+		row.Verdict)
 	n, ok := sample.SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
 	require.True(t, ok)
+	require.Greater(t, n, 4)
 	require.Equal(t, n-2, *row.MoreSeeds)
+	near := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8.1), experiment("x", 4, 10, 9.9)).Rows[1]
+	require.Equal(t, 2, *near.MoreSeeds, "Welch's test would need no more, the permutation test needs four a side")
 	same := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))
 	require.Equal(t, "undecided: p = 1 with n=2, too small a difference for 1000 seeds to tell", same.Rows[1].Verdict)
 	require.Nil(t, same.Rows[1].MoreSeeds)
@@ -102,13 +148,14 @@ func TestCrashedRunsAreNotMixedIn(t *testing.T) {
 }
 
 func TestHeldOutEvaluationsCompareWithinASet(t *testing.T) {
-	runs := slices.Concat(experiment("base", 0, 8, 8.1), experiment("x", 4, 9, 9.2), experiment("alien", 2, 9, 9.2), experiment("none", 6, 9))
+	runs := slices.Concat(experiment("base", 0, 8, 8.1, 8, 8.1), experiment("x", 4, 9, 9.2, 9, 9.2), experiment("alien", 2, 9, 9.2), experiment("none", 6, 9))
 	eval := func(run, set string, round int, sum float64) store.EvalTotal {
 		return store.EvalTotal{Run: run, Set: set, Round: round, Generations: 4, Nodes: 8, Questions: 10, Correct: int(sum), RewardSum: sum}
 	}
 	evals := map[string]store.EvalTotal{
-		"base-1": eval("base-1", "s", 10, 10), "base-2": eval("base-2", "s", 10, 11),
-		"x-1": eval("x-1", "s", 10, 20), "x-2": eval("x-2", "s", 10, 21), "alien-1": eval("alien-1", "t", 10, 40),
+		"base-1": eval("base-1", "s", 10, 10), "base-2": eval("base-2", "s", 10, 11), "base-3": eval("base-3", "s", 10, 10), "base-4": eval("base-4", "s", 10, 11),
+		"x-1": eval("x-1", "s", 10, 20), "x-2": eval("x-2", "s", 10, 21), "x-3": eval("x-3", "s", 10, 20), "x-4": eval("x-4", "s", 10, 21),
+		"alien-1": eval("alien-1", "t", 10, 40),
 	}
 	c := worded(t, stats.Runs{Totals: runs, Evals: evals}, stats.CompareOptions{Measure: stats.MeasureEval})
 	require.Equal(t, []string{stats.BasisEval, "s"}, []string{c.Basis, c.EvalSet})
@@ -124,21 +171,22 @@ func TestHeldOutEvaluationsCompareWithinASet(t *testing.T) {
 
 	c = worded(t, stats.Runs{Totals: runs, Evals: evals}, stats.CompareOptions{})
 	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12, "shown beside the rewards of training, too")
-	require.Equal(t, 2, c.Rows[1].Seeds)
+	require.Equal(t, 4, c.Rows[1].Seeds)
 }
 
 func TestCompareVerdicts(t *testing.T) {
-	runs := []store.Totals{totals("base", 8, 0, 1, 8), totals("base", 8, 0, 2, 8.2), totals("base", 8, 0, 3, 7.8)}
+	runs := []store.Totals{totals("base", 8, 0, 1, 8), totals("base", 8, 0, 2, 8.2), totals("base", 8, 0, 3, 7.8), totals("base", 8, 0, 4, 8.1)}
 	for name, x := range map[string]struct {
 		rewards []float64
 		seeds   []int64
 		verdict string
 	}{
-		"better":               {[]float64{16, 15.8, 16.2}, []int64{1, 2, 3}, "better"},
-		"worse":                {[]float64{4, 3.8, 4.2}, []int64{1, 2, 3}, "worse"},
-		"undecided":            {[]float64{4, 16, 9}, []int64{1, 2, 3}, "undecided: p = 0.68"},
-		"a seed repeats":       {[]float64{16, 16, 16}, []int64{1, 1, 1}, "undecided: 1 seed, at least 2 more needed"},
-		"seeds agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "better"},
+		"better":             {[]float64{16, 15.8, 16.2, 16.1}, []int64{1, 2, 3, 4}, "better"},
+		"three against four": {[]float64{16, 15.8, 16.2}, []int64{1, 2, 3}, "better"},
+		"worse":              {[]float64{4, 3.8, 4.2, 4.1}, []int64{1, 2, 3, 4}, "worse"},
+		"undecided":          {[]float64{4, 16, 9, 7}, []int64{1, 2, 3, 4}, "undecided: p = 0.83 with n=4"},
+		"a seed repeats":     {[]float64{16, 16, 16}, []int64{1, 1, 1}, "undecided: 1 seed, at least 2 more needed"},
+		"two agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "undecided: 2 seeds against 4 cannot decide: an exact permutation test over them does not go below 0.067, at least 1 more seed"},
 	} {
 		all := runs
 		for i, r := range x.rewards {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // contrastLines are the planned comparisons of a study, a line each.
@@ -43,7 +44,7 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 	}
 	facts = append(facts, fmt.Sprintf("%s against %d", units.Plural(c.SeedsA, "seed"), c.SeedsB))
 	text += " (" + strings.Join(facts, "; ") + "): " + c.Outcome
-	if c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !stats.Significant(*c.LeastPValue) {
+	if c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !sample.Significant(*c.LeastPValue) {
 		text += fmt.Sprintf(", because so few seeds cannot give a corrected p below %s", pText(*c.LeastPValue))
 	}
 	return text + "."

@@ -3,10 +3,13 @@ package wording
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -53,15 +56,15 @@ func (j judgment) lines(s stats.Study) []string {
 		}
 	}
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
-		lines = append(lines, "  Welch's test decides: equal seeds share first weights and questions, but their swarms part ways within rounds.")
+		lines = append(lines, "  Pairs of equal seeds share first weights and questions, but their swarms part ways within rounds.")
 	}
 	lines = append(lines, perLines(s)...)
 	if s.MoreSeeds != nil {
 		lines = append(lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
 	}
 	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 {
-		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d: if some were added after a look at the verdict, count its p-values double.",
-			most, j.Design.Seeds))
+		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
+			most, j.Design.Seeds, j.freshSweep()))
 	}
 	lines = append(lines, besideLine(s)...)
 	lines = append(lines, paperLines(s.Paper, s.Measure)...)
@@ -70,6 +73,32 @@ func (j judgment) lines(s stats.Study) []string {
 	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
 	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
+}
+
+// freshSweep returns a command that decides by fresh seeds alone. They get a home of their own, because a study's verdict
+// counts all seeds of a home.
+func (j judgment) freshSweep() string {
+	var next int64
+	for _, bySeed := range j.Values {
+		for seed := range bySeed {
+			next = max(next, seed+1)
+		}
+	}
+	seeds := make([]string, max(j.Design.Seeds, sample.SeedsToDecide(j.Comparison.Tests(), 0, 0)))
+	for i := range seeds {
+		seeds[i] = strconv.FormatInt(next+int64(i), 10)
+	}
+	list := "--home fresh --seeds " + strings.Join(seeds, ",")
+	if len(seeds) == 1 {
+		list += ","
+	}
+	if j.Design.Source == "" {
+		return "the same sweep with " + list
+	}
+	if j.Design.Model != "" {
+		list = "--model " + shell.Quote(j.Design.Model) + " " + list
+	}
+	return "swarm sweep --study " + shell.Quote(j.Design.Source) + " " + list
 }
 
 // mostSeeds returns the largest number of seeds of an arm.
@@ -146,7 +175,7 @@ func (j judgment) why() string {
 		slices.ContainsFunc(j.Comparison.Rows, func(r stats.Row) bool { return r.Experiment == p.B }) {
 		missing = "held-out evaluation"
 	}
-	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, stats.EnoughSeeds)
+	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, j.LeastSeeds())
 }
 
 // gainLine describes the evidence for an arm's gain over another.
@@ -159,8 +188,8 @@ func (j judgment) gainLine(role, a, b string) []string {
 	if p.CILow != nil && p.CIHigh != nil {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
 	}
-	if p.PValue != nil {
-		text := "p = " + pText(*p.PValue)
+	if deciding := p.DecidingP(); deciding != nil {
+		text := Test(p.DecidedBy) + "p = " + pText(*deciding)
 		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
 			text += fmt.Sprintf(", %s corrected for %d comparisons", pText(*p.PValueHolm), tests)
 		}

@@ -23,7 +23,7 @@ const evalCompletions = 1000 // per evaluation in these tests
 
 // paperDesign is the design of the paper's study with the model nano.
 func paperDesign() *stats.StudyDesign {
-	d := &stats.StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
+	d := &stats.StudyDesign{Name: "paper", Source: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
 	for _, j := range []int{0, 2, 4, 6} {
 		name := fmt.Sprintf("%dloc%dext", 8-j, j)
 		d.Arms = append(d.Arms, stats.StudyArm{Name: name, Experiment: "paper-" + name})
@@ -68,23 +68,25 @@ func studyOf(t require.TestingT, runs studyRuns, d *stats.StudyDesign) (stats.St
 
 func TestStudyWithAClearBest(t *testing.T) {
 	var runs studyRuns
-	runs.arm(0, 0.100, 0.102, 0.098)
-	runs.arm(2, 0.152, 0.149, 0.151)
-	runs.arm(4, 0.200, 0.203, 0.199)
-	runs.arm(6, 0.170, 0.171, 0.173)
+	runs.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+	runs.arm(2, 0.152, 0.149, 0.151, 0.150, 0.151)
+	runs.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
+	runs.arm(6, 0.170, 0.171, 0.173, 0.172, 0.171)
 	s, c := studyOf(t, runs, paperDesign())
-	require.Equal(t, []any{stats.StudyBest, "4loc4ext", "2loc6ext", 3, stats.MeasurePass}, []any{s.Outcome, s.Best, s.RunnerUp, s.Seeds, s.Measure})
-	require.Equal(t, "4loc4ext (4/4) is best: held-out pass@1 0.2007, 100.7 % above the baseline 8loc0ext (8/0) (0.1000), "+
-		"17.1 % above the next best 2loc6ext (2/6) (0.1713).", s.Verdict)
-	require.InDelta(t, 0.1007, *s.Gain, 1e-4)
-	require.InDelta(t, 0.0293, *s.OverRunnerUp.Gain, 1e-4)
-	require.Less(t, *s.PValueHolm, 0.001)
-	require.Greater(t, *s.PValueHolm, *s.PValue, "corrected for six")
+	require.Equal(t, []any{stats.StudyBest, "4loc4ext", "2loc6ext", 5, stats.MeasurePass}, []any{s.Outcome, s.Best, s.RunnerUp, s.Seeds, s.Measure})
+	require.Equal(t, "4loc4ext (4/4) is best: held-out pass@1 0.2008, 100.8 % above the baseline 8loc0ext (8/0) (0.1000), "+
+		"17.2 % above the next best 2loc6ext (2/6) (0.1714).", s.Verdict)
+	require.InDelta(t, 0.1008, *s.Gain, 1e-9)
+	require.InDelta(t, 0.0294, *s.OverRunnerUp.Gain, 1e-9)
+	require.Equal(t, []string{stats.DecidedByPermutation, stats.DecidedByPermutation}, []string{s.DecidedBy, s.OverRunnerUp.DecidedBy})
+	require.InDelta(t, 2.0/252, *s.PermutationPValue, 1e-12)
+	require.InDelta(t, 6*2.0/252, *s.PValueHolm, 1e-12, "corrected for six")
+	require.Less(t, *s.PValue, *s.PermutationPValue, "Welch's, beside it")
 	require.Less(t, *s.CILow, *s.Gain)
 	require.Nil(t, s.MoreSeeds)
-	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.1007, \+100\.7 % \(95 % interval \+0\.\d+ to \+0\.\d+; `+
-		`p = \S+( 0\.0001)?, \S+( 0\.0001)? corrected for 6 comparisons; `+
-		`3 seeds against 3\): better\.$`, s.Lines[1])
+	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.1008, \+100\.8 % \(95 % interval \+0\.\d+ to \+0\.\d+; `+
+		`exact permutation test p = 0\.0079, 0\.048 corrected for 6 comparisons; `+
+		`5 seeds against 5\): better\.$`, s.Lines[1])
 	require.Equal(t, []string{"4loc4ext", "2loc6ext", "6loc2ext", "8loc0ext"}, s.Paper.Order)
 	for _, p := range s.Paper.Pairs {
 		require.Equal(t, []string{stats.PaperConfirmed, stats.PaperConfirmed}, []string{p.Outcome, p.ByReward}, "%+v", p)
@@ -111,10 +113,10 @@ func TestStudyVerdicts(t *testing.T) {
 	}{
 		"better than the baseline, a tie with another": {
 			func(r *studyRuns) {
-				r.arm(0, 0.100, 0.102, 0.098)
-				r.arm(2, 0.120, 0.121, 0.119)
-				r.arm(4, 0.200, 0.190, 0.210)
-				r.arm(6, 0.198, 0.189, 0.209)
+				r.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+				r.arm(2, 0.120, 0.121, 0.119, 0.122, 0.118)
+				r.arm(4, 0.200, 0.190, 0.210, 0.205, 0.195)
+				r.arm(6, 0.198, 0.189, 0.209, 0.204, 0.194)
 			},
 			stats.StudyBetter, "4loc4ext", 0,
 			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext (2/6): held-out pass@1 0.2000, " +
@@ -128,28 +130,53 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(4, 0.500, 0.501)
 				r.arm(6, 0.400, 0.401)
 			},
-			stats.StudyUndecided, "4loc4ext", 1,
+			stats.StudyUndecided, "4loc4ext", 3,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
-				"2 seeds, at least 1 more needed.",
+				"2 seeds, at least 3 more needed.",
+			[3]int{0, 0, 6},
+		},
+		"three seeds are too few however far apart": {
+			func(r *studyRuns) {
+				r.arm(0, 0.100, 0.101, 0.102)
+				r.arm(2, 0.300, 0.301, 0.302)
+				r.arm(4, 0.500, 0.501, 0.502)
+				r.arm(6, 0.400, 0.401, 0.402)
+			},
+			stats.StudyUndecided, "4loc4ext", 2,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5010), but not told apart from the baseline 8loc0ext (8/0): " +
+				"3 seeds a side cannot decide: an exact permutation test over them does not go below 0.1, at least 2 more seeds.",
+			[3]int{0, 0, 6},
+		},
+		"four seeds are too few for six pairs": {
+			func(r *studyRuns) {
+				r.arm(0, 0.100, 0.101, 0.102, 0.103)
+				r.arm(2, 0.300, 0.301, 0.302, 0.303)
+				r.arm(4, 0.500, 0.501, 0.502, 0.503)
+				r.arm(6, 0.400, 0.401, 0.402, 0.403)
+			},
+			stats.StudyUndecided, "4loc4ext", 1,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5015), but not told apart from the baseline 8loc0ext (8/0): " +
+				"4 seeds a side cannot decide one of 6 comparisons: an exact permutation test over them does not go below 0.029, 0.17 corrected, " +
+				"at least 1 more seed.",
 			[3]int{0, 0, 6},
 		},
 		"the baseline is best": {
 			func(r *studyRuns) {
-				r.arm(0, 0.200, 0.203, 0.199)
-				r.arm(2, 0.152, 0.149, 0.151)
-				r.arm(4, 0.100, 0.102, 0.098)
-				r.arm(6, 0.070, 0.071, 0.073)
+				r.arm(0, 0.200, 0.203, 0.199, 0.201, 0.201)
+				r.arm(2, 0.152, 0.149, 0.151, 0.150, 0.151)
+				r.arm(4, 0.100, 0.102, 0.098, 0.101, 0.099)
+				r.arm(6, 0.070, 0.071, 0.073, 0.072, 0.069)
 			},
 			stats.StudyBest, "8loc0ext", 0,
-			"The baseline 8loc0ext (8/0) is best: held-out pass@1 0.2007, 33.2 % above the next best 6loc2ext (6/2) (0.1507).",
+			"The baseline 8loc0ext (8/0) is best: held-out pass@1 0.2008, 33.3 % above the next best 6loc2ext (6/2) (0.1506).",
 			[3]int{1, 5, 0},
 		},
 		"the baseline is highest by chance": {
 			func(r *studyRuns) {
-				r.arm(0, 0.200, 0.150, 0.220)
-				r.arm(2, 0.152, 0.199, 0.151)
-				r.arm(4, 0.100, 0.210, 0.140)
-				r.arm(6, 0.170, 0.171, 0.173)
+				r.arm(0, 0.200, 0.150, 0.220, 0.210, 0.170)
+				r.arm(2, 0.152, 0.199, 0.151, 0.180, 0.160)
+				r.arm(4, 0.100, 0.210, 0.140, 0.190, 0.130)
+				r.arm(6, 0.170, 0.171, 0.173, 0.172, 0.174)
 			},
 			stats.StudyUndecided, "8loc0ext", -1,
 			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not told apart from ",
@@ -160,9 +187,9 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(0, 0.100)
 				r.arm(4, 0.500, 0.501)
 			},
-			stats.StudyUndecided, "4loc4ext", 2,
+			stats.StudyUndecided, "4loc4ext", 4,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
-				"8loc0ext has 1 seed, at least 2 more needed.",
+				"8loc0ext has 1 seed, at least 4 more needed.",
 			[3]int{0, 0, 1},
 		},
 		"two seeds against one": {
@@ -170,35 +197,35 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(0, 0.100, 0.101)
 				r.arm(4, 0.500)
 			},
-			stats.StudyUndecided, "4loc4ext", 2,
+			stats.StudyUndecided, "4loc4ext", 4,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5000), but not told apart from the baseline 8loc0ext (8/0): " +
-				"1 seed, at least 2 more needed.",
+				"1 seed, at least 4 more needed.",
 			[3]int{0, 0, 1},
 		},
 		"an arm without a finished run": {
 			func(r *studyRuns) {
-				r.arm(0, 0.100, 0.102, 0.098)
-				r.arm(2, 0.152, 0.149, 0.151)
-				r.arm(4, 0.200, 0.203, 0.199)
+				r.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+				r.arm(2, 0.152, 0.149, 0.151, 0.150, 0.151)
+				r.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
 			},
-			stats.StudyBetter, "4loc4ext", 3,
+			stats.StudyBetter, "4loc4ext", 4,
 			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext: ",
 			[3]int{3, 0, 0},
 		},
 		"no baseline": {
 			func(r *studyRuns) {
-				r.arm(2, 0.152, 0.149, 0.151)
-				r.arm(4, 0.200, 0.203, 0.199)
-				r.arm(6, 0.170, 0.171, 0.173)
+				r.arm(2, 0.152, 0.149, 0.151, 0.150, 0.151)
+				r.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
+				r.arm(6, 0.170, 0.171, 0.173, 0.172, 0.171)
 			},
-			stats.StudyUndecided, "4loc4ext", 3,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: " +
-				"8loc0ext has no finished run, at least 3 seeds needed.",
+			stats.StudyUndecided, "4loc4ext", 4,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2008), but not told apart from the baseline 8loc0ext: " +
+				"8loc0ext has no finished run, at least 4 seeds needed.",
 			[3]int{3, 0, 0},
 		},
 		"one experiment only": {
 			func(r *studyRuns) { r.arm(4, 0.200, 0.203, 0.199) },
-			stats.StudyUndecided, "4loc4ext", 3,
+			stats.StudyUndecided, "4loc4ext", 5,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: ",
 			[3]int{},
 		},
@@ -236,30 +263,40 @@ func TestStudyVerdicts(t *testing.T) {
 }
 
 // Adding seeds until a p-value is small produces false positives. The study therefore reports seeds beyond its plan,
-// whatever the verdict.
+// whatever the verdict, with the command that decides.
 func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
-	line := "Up to 5 seeds, where the study plans 3: if some were added after a look at the verdict, count its p-values double."
+	five, seven := []float64{0.100, 0.102, 0.098, 0.101, 0.099}, []float64{0.100, 0.102, 0.098, 0.101, 0.099, 0.103, 0.097}
+	line := "Up to 7 seeds, where the study plans 5. If seeds were added after a look at the verdict, only fresh seeds decide: "
 	for name, c := range map[string]struct {
 		planned int
+		source  string
 		first   []float64
-		told    bool
+		told    string
 	}{
-		"as planned":  {3, []float64{0.100, 0.102, 0.098}, false},
-		"more":        {3, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, true},
-		"planned so":  {5, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, false},
-		"nobody said": {0, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, false},
+		"as planned":  {5, "paper", five, ""},
+		"more":        {5, "paper", seven, line + "swarm sweep --study paper --model nano --home fresh --seeds 8,9,10,11,12"},
+		"a file":      {5, "my studies/x.yaml", seven, line + "swarm sweep --study 'my studies/x.yaml' --model nano --home fresh --seeds 8,9,10,11,12"},
+		"a grid":      {5, "", seven, line + "the same sweep with --home fresh --seeds 8,9,10,11,12"},
+		"planned so":  {7, "paper", seven, ""},
+		"nobody said": {0, "paper", seven, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var runs studyRuns
 			for external, shift := range map[int]float64{2: 0, 4: 0.1, 6: 0.2} {
-				runs.arm(external, 0.200+shift, 0.202+shift, 0.198+shift)
+				runs.arm(external, 0.200+shift, 0.202+shift, 0.198+shift, 0.201+shift, 0.199+shift)
 			}
 			runs.arm(0, c.first...)
 			design := paperDesign()
-			design.Seeds = c.planned
+			design.Seeds, design.Source = c.planned, c.source
 			s, _ := studyOf(t, runs, design)
 			require.Equal(t, stats.StudyBest, s.Outcome)
-			require.Equal(t, c.told, slices.Contains(s.Lines, line), s.Lines)
+			text := strings.Join(s.Lines, "\n")
+			if c.told == "" {
+				require.NotContains(t, text, "fresh seeds")
+				return
+			}
+			require.Contains(t, s.Lines, c.told)
+			require.NotContains(t, text, "double")
 		})
 	}
 }
@@ -268,24 +305,24 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 // beginning.
 func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	var runs studyRuns
-	runs.arm(0, 0.100, 0.110, 0.105)
-	runs.arm(4, 0.124, 0.114, 0.122)
+	runs.arm(0, 0.100, 0.110, 0.105, 0.103)
+	runs.arm(4, 0.124, 0.114, 0.122, 0.120)
 	two, c := studyOf(t, runs, paperDesign())
-	require.Less(t, *two.PValue, 0.05)
-	require.InDelta(t, 6**two.PValue, *two.PValueHolm, 1e-12)
+	require.InDelta(t, 2.0/70, *two.PermutationPValue, 1e-12, "alone it would decide")
+	require.InDelta(t, 6*2.0/70, *two.PValueHolm, 1e-12)
 	require.Equal(t, stats.StudyUndecided, two.Outcome)
 	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
 	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
 	require.Contains(t, two.Lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
-	needed, _ := sample.SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
-	require.Equal(t, needed-3, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
+	needed, _ := sample.SeedsNeeded([]float64{0.124, 0.114, 0.122, 0.120}, []float64{0.100, 0.110, 0.105, 0.103}, 0.05/6)
+	require.Equal(t, max(needed, 5)-4, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
 
 	runs = studyRuns{}
-	runs.arm(0, 0.100, 0.102, 0.098)
-	runs.arm(4, 0.120, 0.122, 0.118)
+	runs.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+	runs.arm(4, 0.120, 0.122, 0.118, 0.121, 0.119)
 	before, _ := studyOf(t, runs, paperDesign())
-	runs.arm(2, 0.100, 0.101, 0.099)
-	runs.arm(6, 0.120, 0.121, 0.119)
+	runs.arm(2, 0.100, 0.101, 0.099, 0.102, 0.098)
+	runs.arm(6, 0.120, 0.121, 0.119, 0.122, 0.118)
 	after, _ := studyOf(t, runs, paperDesign())
 	decided := func(s stats.Study) string {
 		i := slices.IndexFunc(s.Pairs, func(p stats.StudyPair) bool { return p.A == "paper-4loc4ext" && p.B == "paper-8loc0ext" })
@@ -353,9 +390,9 @@ func TestStudyListsWhatDoesNotCount(t *testing.T) {
 
 func TestStudySaysWhereTheMeasuresDisagree(t *testing.T) {
 	var runs studyRuns
-	runs.arm(0, 0.100, 0.102, 0.098)
-	runs.arm(4, 0.200, 0.203, 0.199)
-	for i := range 3 {
+	runs.arm(0, 0.100, 0.102, 0.098, 0.101)
+	runs.arm(4, 0.200, 0.203, 0.199, 0.201)
+	for i := range 4 {
 		runs.set(fmt.Sprintf("paper-8loc0ext-%d", i+1), func(r *store.Totals) { r.CumulativeReward = 40 + float64(i) })
 	}
 	d := paperDesign()
@@ -424,18 +461,20 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 		require.Equal(t, fewest, s.Seeds)
 		switch s.Outcome {
 		case stats.StudyBest:
-			require.GreaterOrEqual(t, fewest, 3)
+			require.GreaterOrEqual(t, fewest, 4, "up to five seeds a side, six pairs")
 		case stats.StudyBetter:
-			require.GreaterOrEqual(t, min(seeds[s.Best], seeds["8loc0ext"]), 3)
+			require.GreaterOrEqual(t, min(seeds[s.Best], seeds["8loc0ext"]), 4)
 			require.Positive(t, *s.Gain)
 			require.Less(t, *s.PValueHolm, 0.05)
 		default:
 			require.True(t, strings.HasPrefix(s.Verdict, "Undecided"), s.Verdict)
 		}
 		for _, p := range s.Pairs {
-			if min(p.SeedsA, p.SeedsB) < 3 {
+			if min(p.SeedsA, p.SeedsB) < 4 {
 				require.Equal(t, stats.OutcomeUndecided, p.Outcome)
-				require.NotNil(t, p.MoreSeeds)
+			}
+			if min(p.SeedsA, p.SeedsB) < 3 {
+				require.GreaterOrEqual(t, *p.MoreSeeds, 2)
 			}
 		}
 		runs.Totals = rapid.Permutation(runs.Totals).Draw(t, "shuffled")
@@ -480,18 +519,20 @@ func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (studyRuns, *stats.
 func micro(s stats.Study) stats.StudyModel { return s.Models[0] }
 
 func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
-	low, middle, high, none := []float64{0.10, 0.11, 0.10}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.31, 0.30}, []float64{}
+	low, middle, high := []float64{0.10, 0.11, 0.10, 0.11, 0.10}, []float64{0.20, 0.21, 0.20, 0.21, 0.20}, []float64{0.30, 0.31, 0.30, 0.31, 0.30}
+	none := []float64{}
 	for name, c := range map[string]struct {
 		nano, micro, nanoMixed, microMixed []float64
 		outcome, lead                      string
 	}{
 		"both gain": {low, middle, middle, high, stats.StudyBetter, "Every model gains in a swarm of several over one of its own, by held-out pass@1: " +
-			"micro better (0.3033 against 0.2033), nano better (0.2033 against 0.1033)."},
+			"micro better (0.3040 against 0.2040), nano better (0.2040 against 0.1040)."},
 		"both lose":                  {middle, high, low, middle, stats.StudyWorse, "Every model loses in a swarm of several"},
 		"one gains, one loses":       {low, high, middle, middle, stats.StudyMixed, "Of 2 models 1 gains and 1 loses in a swarm of several"},
 		"one loses, one is the same": {middle, high, low, high, stats.StudyUndecided, "Not every model gains, and of some it is undecided in a swarm of several"},
 		"one alone isn't done":       {low, none, middle, high, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several"},
-		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several: it takes"},
+		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several: " +
+			"it takes finished runs with held-out evaluations of that swarm and of each model alone, at least 5 seeds of each."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, d := mixedRuns(c.nano, c.micro, c.nanoMixed, c.microMixed)
@@ -499,24 +540,26 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 			require.Equal(t, c.outcome, s.Outcome, s.Verdict)
 			require.True(t, strings.HasPrefix(s.Verdict, c.lead), s.Verdict)
 			for _, m := range s.Models {
-				if m.Pair.PValue != nil && *m.Pair.PValue > 0 {
-					require.Greater(t, *m.Pair.PValueHolm, *m.Pair.PValue*(1-1e-9))
+				if p := m.Pair.DecidingP(); p != nil {
+					require.Equal(t, m.Pair.PermutationPValue, p)
+					require.GreaterOrEqual(t, *m.Pair.PValueHolm, *p)
 				}
 			}
 		})
 	}
-	runs, d := mixedRuns(low, none, []float64{0.11, 0.125, 0.13}, high)
+	runs, d := mixedRuns(low, none, []float64{0.11, 0.125, 0.13, 0.12, 0.115}, high)
 	s, _ := studyOf(t, runs, d)
 	require.Len(t, s.Models, 1)
-	require.InDelta(t, 2**s.Models[0].Pair.PValue, *s.Models[0].Pair.PValueHolm, 1e-12, "micro's comes later and counts now")
+	require.InDelta(t, 2**s.Models[0].Pair.PermutationPValue, *s.Models[0].Pair.PValueHolm, 1e-12, "micro's comes later and counts now")
 }
 
 func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
-	runs, d := mixedRuns([]float64{0.10, 0.11, 0.10}, []float64{0.30, 0.31, 0.30}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.29, 0.31})
+	runs, d := mixedRuns([]float64{0.10, 0.11, 0.10, 0.11, 0.10}, []float64{0.30, 0.31, 0.30, 0.31, 0.30}, []float64{0.20, 0.21, 0.20, 0.21, 0.20},
+		[]float64{0.30, 0.29, 0.31, 0.30, 0.31})
 	s, _ := studyOf(t, runs, d)
 	require.Equal(t, []any{stats.StudyUndecided, "micro"}, []any{s.Outcome, s.Best}, "best is by mean over all nodes, which the outcome isn't of")
 	require.Equal(t, "Undecided whether every model gains in a swarm of several over one of its own, by held-out pass@1: "+
-		"micro undecided (0.3000 against 0.3033), nano better (0.2033 against 0.1033).", s.Verdict)
+		"micro undecided (0.3020 against 0.3040), nano better (0.2040 against 0.1040).", s.Verdict)
 	require.Contains(t, s.Lines[1], "Nodes with model micro: ")
 	require.Contains(t, s.Lines[3], "The experiments by the mean over all nodes, whatever their model, which answers another question: "+
 		"micro (4/4) is best: ")
@@ -527,5 +570,5 @@ func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
 		[]string{micro(s).Model, micro(s).Mixed, micro(s).Alone, micro(s).Pair.Outcome})
 	require.Equal(t, []string{"nano", "both", "nano", stats.OutcomeBetter}, []string{nano.Model, nano.Mixed, nano.Alone, nano.Pair.Outcome})
 	require.InDelta(t, 0.1, *nano.Pair.Difference, 1e-9)
-	require.Contains(t, strings.Join(s.Lines, "\n"), "Nodes with model nano: held-out pass@1 0.2033 in both against 0.1033 in nano (+0.1000, 95 % interval ")
+	require.Contains(t, strings.Join(s.Lines, "\n"), "Nodes with model nano: held-out pass@1 0.2040 in both against 0.1040 in nano (+0.1000, 95 % interval ")
 }

@@ -12,7 +12,7 @@ import (
 func modelsLead(s stats.Study) string {
 	if len(s.Models) == 0 {
 		return fmt.Sprintf("Undecided whether every model gains in a swarm of several: it takes finished runs with held-out evaluations of that swarm "+
-			"and of each model alone, at least %d seeds of each.", stats.EnoughSeeds)
+			"and of each model alone, at least %d seeds of each.", *s.MoreSeeds)
 	}
 	better, worse := stats.ModelTally(s.Models)
 	text := "Undecided whether every model gains"

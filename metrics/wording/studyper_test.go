@@ -43,7 +43,7 @@ func cheap() (studyRuns, *stats.StudyDesign) {
 	var runs studyRuns
 	d := paperDesign()
 	d.Arms = []stats.StudyArm{d.Arms[0], d.Arms[3]}
-	full, few := []float64{0.400, 0.402, 0.398}, []float64{0.300, 0.302, 0.298}
+	full, few := []float64{0.400, 0.402, 0.398, 0.400}, []float64{0.300, 0.302, 0.298, 0.300}
 	runs.arm(0, full...)
 	runs.arm(6, few...)
 	for i := range full {

@@ -3,7 +3,7 @@
 from . import page, program
 
 COLUMNS = ("experiment", "config", "runs", "rounds", "cumulative_reward", "improvement", "verdict", "paper_improvement", "eval_reward", "ci_low",
-           "ci_high", "p_value")
+           "ci_high", "p_value_holm")
 _PERCENT = ("improvement", "ci_low", "ci_high", "paper_improvement")
 _GATE = (0, 5, 6)  # better, worse, undecided: results, not failures
 

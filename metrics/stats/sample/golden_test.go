@@ -23,6 +23,11 @@ type golden struct {
 		MeanHigh                              float64 `json:"mean_high"`
 		Permutation                           float64
 		Exact                                 bool
+		IQM                                   float64
+		IQMLow                                float64 `json:"iqm_low"`
+		IQMHigh                               float64 `json:"iqm_high"`
+		ProbabilityLow                        float64 `json:"probability_low"`
+		ProbabilityHigh                       float64 `json:"probability_high"`
 	}
 	Powers []struct{ Noncentrality, Freedom, Level, Power float64 }
 	Seeds  []struct {
@@ -58,6 +63,18 @@ func TestDifferencesAreSciPys(t *testing.T) {
 			require.Less(t, p.Error, 0.004)
 			require.Positive(t, p.Error)
 		}
+	}
+}
+
+// SciPy's bootstrap draws other resamples: of few values an interval's end is one of few, and may be the next.
+func TestBootstrapsAreSciPys(t *testing.T) {
+	for name, x := range readGolden(t).Differences {
+		require.InDelta(t, x.IQM, IQM(x.A), 1e-12, name)
+		low, high := new(Bootstrap).IQM(x.A)
+		near := (slices.Max(x.A) - slices.Min(x.A)) / 20
+		require.InDeltaSlice(t, []float64{x.IQMLow, x.IQMHigh}, []float64{low, high}, near, name)
+		low, high = new(Bootstrap).Improvement(x.A, x.B)
+		require.InDeltaSlice(t, []float64{x.ProbabilityLow, x.ProbabilityHigh}, []float64{low, high}, 0.07, name)
 	}
 }
 

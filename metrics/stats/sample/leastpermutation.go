@@ -18,3 +18,19 @@ func LeastPermutation(a, b int) float64 {
 	}
 	return max(extreme/math.Exp(combin.LogGeneralizedBinomial(float64(a+b), float64(a))), 1.0/(maxArrangements+1))
 }
+
+// Significant reports whether a p-value is below the level 1 - Confidence. P-values of exact tests are fractions: one that
+// equals the level up to rounding is not below it.
+func Significant(p float64) bool { return p < (1-Confidence)*(1-1e-9) }
+
+// SeedsToDecide returns the least number of seeds per side with which one of that many tests can decide, however large
+// the difference is: 4 for one test, 5 for two to six. The exact permutation test decides where it is exact. The sides
+// have a and b seeds, 0 if none: a side with fewer gets more until it has the returned number.
+func SeedsToDecide(tests, a, b int) int {
+	for n := max(2, min(a, b)); ; n++ {
+		x, y := max(a, n), max(b, n)
+		if !ExactPermutation(x, y) || Significant(LeastPermutation(x, y)*max(1, float64(tests))) {
+			return n
+		}
+	}
+}

@@ -39,10 +39,15 @@ func PermutationTest(a, b []float64) Permutation {
 		}
 	})
 	least := x.distance(seen) - x.rounding()
-	if combin.LogGeneralizedBinomial(float64(len(all)), float64(len(a))) < math.Log(maxArrangements+0.5) {
+	if ExactPermutation(len(a), len(b)) {
 		return x.exact(least)
 	}
 	return x.sampled(least)
+}
+
+// ExactPermutation reports whether PermutationTest looks at all arrangements of samples of these sizes.
+func ExactPermutation(a, b int) bool {
+	return combin.LogGeneralizedBinomial(float64(a+b), float64(a)) < math.Log(maxArrangements+0.5)
 }
 
 // arranging holds the values of both sides. The field first is the number of values of the first side.

@@ -51,7 +51,21 @@ def case(a, b):
         n_resamples=np.inf if exact else 50_000, random_state=7,
     )
     out["permutation"], out["exact"] = test.pvalue, exact
+    out["iqm"] = stats.trim_mean(a, 0.25)
+    out["iqm_low"], out["iqm_high"] = bootstrapped((a,), lambda x: stats.trim_mean(x, 0.25))
+    out["probability_low"], out["probability_high"] = bootstrapped((a, b), improvement)
     return out
+
+
+def improvement(x, y):
+    x = np.asarray(x)[:, None]
+    return np.mean((x > y) + 0.5 * (x == y))
+
+
+def bootstrapped(samples, statistic):
+    """The percentile interval, each sample resampled by itself."""
+    interval = stats.bootstrap(samples, statistic, vectorized=False, method="percentile", n_resamples=20_000, random_state=7).confidence_interval
+    return interval.low, interval.high
 
 
 def power(noncentrality, freedom, level):
