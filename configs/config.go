@@ -88,12 +88,33 @@ type Config struct {
 	EvalGenerations int `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"` // completions per question
 	CheckpointEvery int `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
 
+	// Held-out questions beside the evaluation's, by which a node's best weights are chosen and kept; 0: none are kept.
+	ValidationQuestions int `mapstructure:"validation_questions" yaml:"validation_questions" json:"validation_questions"`
+
 	// The host.
 	Share       string `mapstructure:"share" yaml:"share" json:"share"`                         // auto, static, lease, mps: how nodes share a GPU
 	GPUsPerNode int    `mapstructure:"gpus_per_node" yaml:"gpus_per_node" json:"gpus_per_node"` // data-parallel ranks of one node
 	CPUFallback bool   `mapstructure:"cpu_fallback" yaml:"cpu_fallback" json:"cpu_fallback"`    // let a node that fits no GPU train on the CPU
 	MaxRestarts int    `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"`    // restarts of one node before the run gives it up
+	OnAlarm     string `mapstructure:"on_alarm" yaml:"on_alarm" json:"on_alarm"`                // one of Alarm*: what follows when gradients grow as before a collapse
 }
+
+// Values of Config.OnAlarm.
+const (
+	AlarmWarn  = "warn"       // the run goes on
+	AlarmStop  = "stop"       // the run stops in order
+	AlarmLower = "lower-rate" // the learning rate becomes lower from a later round on: a part of the algorithm
+)
+
+// Alarms lists them.
+func Alarms() []string { return []string{AlarmWarn, AlarmStop, AlarmLower} }
+
+// What AlarmLower does: the learning rate is divided by AlarmLowerBy from AlarmLead rounds after the alarm's on. By
+// then every node has been told.
+const (
+	AlarmLowerBy = 3
+	AlarmLead    = 20
+)
 
 // Values of Config.Sync.
 const (
@@ -187,6 +208,7 @@ func (c *Config) UnmarshalJSON(data []byte) error {
 	stored.ExternalCorrection, stored.ExternalFilter, stored.Split = CorrectionNone, FilterNone, d.Split
 	stored.ExternalDivergence, stored.ExternalFilterThreshold = d.ExternalDivergence, d.ExternalFilterThreshold
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
+	stored.OnAlarm = d.OnAlarm
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err
 	}

@@ -74,5 +74,6 @@ func Default() Config {
 		Share:       "auto",
 		GPUsPerNode: 1,
 		MaxRestarts: 5,
+		OnAlarm:     AlarmWarn,
 	}
 }

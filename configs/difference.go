@@ -40,6 +40,7 @@ var classes = map[string]Class{
 	"barrier_deadline": ClassOperational, "barrier_quorum": ClassOperational,
 	"checkpoint_every": ClassOperational, "eval_every": ClassOperational,
 	"share": ClassOperational, "gpus_per_node": ClassOperational, "cpu_fallback": ClassOperational, "max_restarts": ClassOperational,
+	"on_alarm": ClassOperational, "validation_questions": ClassOperational, // a choice of weights draws nothing of training's
 }
 
 // ClassOf returns the class of a key of AllKeys.
@@ -71,7 +72,11 @@ func Differences(before, after Config) []Difference {
 	var d differences
 	old, now := Values(before), Values(after)
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		d.compare(key, ClassOf(key), old[key], now[key])
+		class := ClassOf(key)
+		if key == "on_alarm" && (before.OnAlarm == AlarmLower || after.OnAlarm == AlarmLower) {
+			class = ClassExperiment // it decides what is learned
+		}
+		d.compare(key, class, old[key], now[key])
 	}
 	d.members(before, after)
 	d.mixture(before.Tasks.Mixture, after.Tasks.Mixture)

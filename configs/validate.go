@@ -115,9 +115,11 @@ func checks(c Config) []check {
 		whole("eval_questions", int64(c.EvalQuestions), 0, 10_000),
 		whole("eval_generations", int64(c.EvalGenerations), 1, 256),
 		whole("checkpoint_every", int64(c.CheckpointEvery), 1, 10_000_000),
+		whole("validation_questions", int64(c.ValidationQuestions), 0, 10_000),
 		oneOf("share", c.Share, []string{"auto", "static", "lease", "mps"}),
 		whole("gpus_per_node", int64(c.GPUsPerNode), 1, 64),
 		whole("max_restarts", int64(c.MaxRestarts), 0, 1_000_000),
+		oneOf("on_alarm", c.OnAlarm, Alarms()),
 	}
 }
 
@@ -139,6 +141,8 @@ func relations(c Config) []check {
 		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || !c.Async(), "0 with sync async: what arrived lately is drawn from (max_staleness)"},
 		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || c.ExternalLag < c.Rounds, fmt.Sprintf(
 			"below rounds (%d): before round external_lag there is nothing to draw from", c.Rounds)},
+		{"validation_questions", strconv.Itoa(c.ValidationQuestions), c.ValidationQuestions == 0 || c.EvalQuestions > 0,
+			"0 without evaluations (eval_questions 0): weights are chosen when they are evaluated"},
 		{"split", c.Split, !c.Adaptive() || c.SwarmSize >= 2, SplitFixed + " when swarm_size is 1: there are no peers to take rollouts from"},
 		{"split", c.Split, !c.Adaptive() || 2 <= c.Budget() && c.Budget() <= maxShared, fmt.Sprintf(
 			"%s, or num_train_samples (%d) + num_transplant_trees (%d) from 2 to %d: a node may have to share as many", SplitFixed, c.NumTrainSamples,

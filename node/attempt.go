@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -25,6 +26,7 @@ type attempt struct {
 	saves   *checkpoints
 	gauge   *gauge
 	evals   *evaluations
+	best    *best.Keeper // nil: none are kept
 
 	stopGauge func()
 	saved     int // rounds in the newest checkpoint
@@ -79,7 +81,13 @@ func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 		Mode:  Mode{GenerateOnly: start.GenerateOnly, Remote: start.Exchange.Worker != ""},
 		Warn:  func(message string) { l.link.Emit(event.Event{Type: event.TypeWarning, Message: message}) },
 	}
+	if start.Verdicts != nil {
+		n.Mode.Verdicts = l.link.Verdicts
+	}
 	if err := l.openHeldOut(n); err != nil {
+		return err
+	}
+	if err := l.openSelection(n); err != nil {
 		return err
 	}
 	if err := l.openSplit(n, previous.split); err != nil {
@@ -91,6 +99,9 @@ func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 	}
 	for _, e := range l.evals.settle(reached.first) {
 		l.link.Emit(e)
+	}
+	if l.best != nil {
+		l.best.Settle(reached.first)
 	}
 	n.Mode.Recovered = reached.recovered
 	if reached.replayed > 0 {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -147,7 +148,7 @@ func (c *checkpoints) remove(round int) {
 
 // leftovers removes the partial files of a previous process, and checkpoint files without a manifest.
 func (c *checkpoints) leftovers() {
-	for _, pattern := range []string{"checkpoint-*.tmp", ".checkpoint-*.tmp", "restart.safetensors*", "." + memorySettingsFile + "-*.tmp"} {
+	for _, pattern := range []string{"checkpoint-*.tmp", ".checkpoint-*.tmp", "restart.safetensors*", "." + memorySettingsFile + "-*.tmp", "." + best.File + "-*.tmp"} {
 		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
 		for _, path := range paths {
 			c.logger.Info("leftover removed", "file", filepath.Base(path))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -25,12 +26,38 @@ func (l *attempt) openHeldOut(n *Node) error {
 		if has == 0 {
 			message = "nothing is evaluated: the tasks have no held-out question that fits"
 		}
-		l.logger.Warn(message)
-		if l.saved <= l.model.start.From && l.model.start.Recorded <= l.model.start.From {
-			l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
-		}
+		l.warnOnce(message)
 	}
 	return nil
+}
+
+// openSelection draws the questions that the node's best weights are chosen by, and takes up what previous processes
+// have kept.
+func (l *attempt) openSelection(n *Node) error {
+	questions, err := OpenSelection(n.Config, n.Tasks, n.Tokens, n.Context, n.HeldOut)
+	if err != nil || questions == nil || n.Mode.GenerateOnly {
+		return err
+	}
+	if has, asked := questions.Len(), n.Config.ValidationQuestions; has == 0 {
+		l.warnOnce("no best weights are kept: the tasks have no held-out question left for validation. Try: fewer eval_questions")
+		return nil
+	} else if has < asked {
+		l.warnOnce(fmt.Sprintf("the validation set has %d questions, not the %d of validation_questions: its tasks have no more that fit", has, asked))
+	}
+	n.Selection = questions
+	own := l.saves.owner
+	l.best = best.Open(l.model.start.Dir, best.Owner{Run: own.Run, Node: own.Node, Model: own.Model}, best.Questions{
+		Set: questions.Set, Count: questions.Len(), Generations: questions.options.NumGenerations,
+	}, l.logger)
+	return nil
+}
+
+// warnOnce tells the log, and the launcher if it is the first process of the node that gets so far.
+func (l *attempt) warnOnce(message string) {
+	l.logger.Warn(message)
+	if l.saved <= l.model.start.From && l.model.start.Recorded <= l.model.start.From {
+		l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
+	}
 }
 
 // openSplit draws the validation set for the node's splits, and restores the split decisions from a checkpoint.
@@ -47,10 +74,21 @@ func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 }
 
 // evaluate answers the held-out questions if an evaluation is due after rounds rounds and has not been made. A
-// generate-only node is evaluated only at its first round. evaluate stores the result before it reports it. On a
-// stop it returns ErrStopped after at most one engine call, and stores nothing.
+// generate-only node is evaluated only at its first round. evaluate stores the result before it reports it. It
+// also answers the validation questions, and keeps the weights if they are the best so far. On a stop it returns
+// ErrStopped after at most one engine call, and stores nothing.
 func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
-	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
+	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From {
+		return nil
+	}
+	if err := l.evaluateHeldOut(ctx, n, rounds); err != nil {
+		return err
+	}
+	return l.keepBest(ctx, n, rounds)
+}
+
+func (l *attempt) evaluateHeldOut(ctx context.Context, n *Node, rounds int) error {
+	if l.evals.known[rounds] || n.HeldOut.Len() == 0 {
 		return nil
 	}
 	l.model.round = rounds
@@ -64,6 +102,22 @@ func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	}
 	l.link.Emit(event.Event{Type: event.TypeEval, Time: now, Eval: &eval})
 	return nil
+}
+
+// keepBest judges the weights by the validation questions, where there are some, and keeps them if they are the best.
+func (l *attempt) keepBest(ctx context.Context, n *Node, rounds int) error {
+	if l.best == nil || l.best.Knows(rounds) {
+		return nil
+	}
+	l.model.round = rounds
+	eval, err := n.answer(ctx, n.Selection, rounds)
+	if err != nil {
+		return err
+	}
+	if err := l.collect(ctx, true); err != nil { // the engine tells of one save at a time
+		return err
+	}
+	return l.best.Take(ctx, l.model, best.NewJudged(eval))
 }
 
 // Evaluate answers the held-out questions with the node's weights after rounds rounds. The set must not be empty.

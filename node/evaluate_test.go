@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
@@ -56,6 +57,12 @@ func evaluating(c *configs.Config) {
 	c.Rounds, c.CheckpointEvery, c.EvalEvery, c.EvalQuestions, c.EvalGenerations = 5, 3, 2, 20, 4
 }
 
+// choosing is the same, and keeps its best weights by 8 other questions.
+func choosing(c *configs.Config) {
+	evaluating(c)
+	c.ValidationQuestions = 8
+}
+
 // evaluationPoints are the points around an evaluation where a process can end.
 var evaluationPoints = []point{
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 0},
@@ -75,7 +82,7 @@ var evaluationPoints = []point{
 // without kills.
 func TestKilledAroundEvaluations(t *testing.T) {
 	t.Parallel()
-	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), evaluating)
+	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), choosing)
 	calm := begin(t, calmStart)
 	calm.wait = 2 * soon
 	calm.ends(ExitDone)
@@ -86,7 +93,12 @@ func TestKilledAroundEvaluations(t *testing.T) {
 	require.Zero(t, want.replayed)
 	require.NotEqual(t, want.evals[0].Questions, want.evals[5].Questions, "it learns nothing: evaluations can't differ")
 
-	start := assignment(t, broker(t, "storm"), "storm", t.TempDir(), evaluating)
+	kept := requireBest(t, calmStart.Dir, calm)
+	if kept.Round == 5 {
+		require.Equal(t, wantRounds.checkpoints[5], kept.WeightHash)
+	}
+
+	start := assignment(t, broker(t, "storm"), "storm", t.TempDir(), choosing)
 	got, gotRounds, met := newBook(t), newLedger(t), 0
 	for _, p := range append(evaluationPoints, point{Type: "never"}) {
 		start.Recorded, start.Evaluated = gotRounds.recorded(), got.evaluated()
@@ -105,6 +117,43 @@ func TestKilledAroundEvaluations(t *testing.T) {
 	file, err := openEvaluations(filepath.Join(start.Dir, evaluationsFile), nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, file.unreported, 4)
+	again := requireBest(t, start.Dir, nil)
+	again.Run = kept.Run
+	require.Equal(t, kept, again, "the best weights, and all that was judged")
+}
+
+// requireBest returns the best weights of a node that has ended, and checks what its folder holds.
+func requireBest(t *testing.T, dir string, l *nodeProcess) best.Weights {
+	t.Helper()
+	b, err := best.Read(dir)
+	require.NoError(t, err)
+	var rounds []int
+	for _, j := range b.All {
+		rounds = append(rounds, j.Round)
+		require.False(t, j.Better(b.Judged), "round %d: %v", j.Round, b)
+	}
+	require.Contains(t, b.All, b.Judged)
+	require.ElementsMatch(t, []int{0, 2, 4, 5}, rounds)
+	require.Equal(t, []int{8, 4}, []int{b.Count, b.Generations})
+	folders, err := filepath.Glob(filepath.Join(dir, best.Pattern))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, b.Folder)}, folders)
+	require.FileExists(t, filepath.Join(dir, b.Folder, "config.json"))
+	require.True(t, intact(filepath.Join(dir, b.Folder, "model.safetensors"), b.SHA256))
+	if l != nil {
+		require.NotContains(t, strings.Join(l.sets(), " "), b.Set, "other questions than the evaluation's")
+	}
+	return b
+}
+
+// sets are the question sets of a process's evaluations.
+func (l *nodeProcess) sets() (sets []string) {
+	for _, e := range l.events {
+		if e.Eval != nil {
+			sets = append(sets, e.Eval.Set)
+		}
+	}
+	return sets
 }
 
 // A run that evaluates has the same rounds, weights and rewards as one that does not. A longer run evaluates at its
@@ -126,7 +175,7 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 	evals.take(short, start)
 	require.ElementsMatch(t, []int{0, 3}, evals.evaluated())
 
-	start = assignment(t, server, "evaluated", dir, evaluating)
+	start = assignment(t, server, "evaluated", dir, choosing)
 	start.Recorded, start.Evaluated = 3, []int{0} // the database has lost an evaluation
 	long := begin(t, start)
 	long.ends(ExitDone)
@@ -137,6 +186,9 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 	require.Equal(t, 1, evals.replayed)
 	require.Equal(t, want.rounds, got.rounds)
 	require.Equal(t, want.checkpoints[5], got.checkpoints[5])
+	kept, err := best.Read(dir)
+	require.NoError(t, err)
+	require.Len(t, kept.All, 2, "after rounds 4 and 5")
 }
 
 // A node that is told to stop during an evaluation stops, and its next process makes the evaluation.

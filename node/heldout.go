@@ -61,6 +61,16 @@ func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenize
 	return h, err
 }
 
+// OpenSelection draws the validation_questions held-out questions that a node's best weights are chosen by; nil: none
+// are asked for. None of them, by its text, is one of the evaluation's, which is to judge the run.
+func OpenSelection(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, evaluation *HeldOut) (*HeldOut, error) {
+	if c.ValidationQuestions == 0 {
+		return nil, nil
+	}
+	c.EvalQuestions = c.ValidationQuestions
+	return drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeSelect, evaluation)
+}
+
 func drawHeldOut(
 	c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, purpose sapo.Purpose, but *HeldOut,
 ) (*HeldOut, error) {

@@ -32,6 +32,9 @@ type Link struct {
 	changed chan struct{}
 	leased  bool
 	budget  int64
+
+	verdicts protocol.Verdicts
+	judged   chan struct{} // closed and replaced when verdicts change
 }
 
 // NewLink returns a link on the launcher's pipes. It calls gone when the launcher has died.
@@ -39,7 +42,7 @@ func NewLink(stdin io.Reader, stdout io.Writer, gone context.CancelCauseFunc) *L
 	return &Link{
 		out: event.NewWriter(stdout), in: event.NewReader(stdin, event.MaxLine),
 		stopping: make(chan struct{}), gone: gone,
-		leases: map[int64]chan struct{}{}, changed: make(chan struct{}),
+		leases: map[int64]chan struct{}{}, changed: make(chan struct{}), judged: make(chan struct{}),
 	}
 }
 
@@ -60,6 +63,9 @@ func (l *Link) Assignment() (protocol.Start, error) {
 	}
 	l.members = c.Start.Members
 	l.leased, l.budget = c.Start.Leased, c.Start.BudgetBytes
+	if c.Start.Verdicts != nil {
+		l.verdicts = *c.Start.Verdicts
+	}
 	return *c.Start, nil
 }
 
@@ -80,6 +86,12 @@ func (l *Link) Serve() {
 			l.members = c.Members
 			close(l.changed)
 			l.changed = make(chan struct{})
+			l.mu.Unlock()
+		case c.Type == protocol.CommandVerdict && c.Verdicts != nil:
+			l.mu.Lock()
+			l.verdicts = *c.Verdicts
+			close(l.judged)
+			l.judged = make(chan struct{})
 			l.mu.Unlock()
 		case c.Type == protocol.CommandBudget:
 			l.mu.Lock()
@@ -117,6 +129,13 @@ func (l *Link) Members() ([]protocol.Member, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.members, l.changed
+}
+
+// Verdicts returns what the alarm has decided, and a channel that is closed when that changes.
+func (l *Link) Verdicts() (protocol.Verdicts, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.verdicts, l.judged
 }
 
 // Stop asks the node to stop, as the launcher's command does.

@@ -64,6 +64,7 @@ type Node struct {
 	narrow map[string]*task.Set // parts of Tasks for nodes with tasks of their own, by task names
 
 	Validation *HeldOut // questions that judge a bandit's splits; nil: no bandit
+	Selection  *HeldOut // questions that the best weights are chosen by; nil where none are kept
 
 	Mode Mode // how the node departs from Algorithm 1
 
@@ -80,6 +81,9 @@ type Mode struct {
 	GenerateOnly bool // the node shares its rollouts and does not train
 	Remote       bool // the node is on another host than the coordinator: it trains alone while it cannot reach the swarm
 
-	Recovered *RecoveredRound            // completions of the round in which a previous process died; nil: none
-	Decided   func(round int) sapo.Split // a round's adaptive I and J that are already decided; nil: the node decides
+	Recovered *RecoveredRound // completions of the round in which a previous process died; nil: none
+	// Verdicts returns what the alarm has decided about the learning rate, and a channel that is closed when that
+	// changes; nil: the rate stays as configured
+	Verdicts func() (protocol.Verdicts, <-chan struct{})
+	Decided  func(round int) sapo.Split // a round's adaptive I and J that are already decided; nil: the node decides
 }

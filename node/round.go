@@ -27,6 +27,9 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.keepPace(ctx, round, m); err != nil {
 		return event.Round{}, err
 	}
+	if err := n.awaitVerdict(ctx, round, m); err != nil {
+		return event.Round{}, err
+	}
 	split, err := n.split(ctx, round, m)
 	if err != nil {
 		return event.Round{}, err
@@ -135,9 +138,9 @@ func (n *Node) tasksOf(node string) *task.Set {
 	return n.narrow[key]
 }
 
-// heldOut reports whether a question belongs to the evaluation set or to the validation set.
+// heldOut reports whether a question belongs to the evaluation set or to a validation set.
 func (n *Node) heldOut(question string) bool {
-	return n.HeldOut.Holds(question) || n.Validation.Holds(question)
+	return n.HeldOut.Holds(question) || n.Validation.Holds(question) || n.Selection.Holds(question)
 }
 
 // generate samples G completions of every question, all in one batch.
@@ -373,7 +376,7 @@ func (n *Node) delta() float64 {
 // advantages.
 func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdateParams, error) {
 	params := policy.UpdateParams{
-		LearningRate:        n.Config.LearningRate,
+		LearningRate:        n.learningRate(m.round),
 		Temperature:         n.Config.Temperature,
 		Epsilon:             n.Config.Epsilon,
 		Delta:               n.delta(),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/recorded"
+	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -46,19 +48,37 @@ func newModelCommand(g *globals) *cobra.Command {
 		Args: arguments("one model's name or folder", 1, "swarm model list"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runModelShow(g, args[0], output) },
 	}
+	var best bool
+	var bestNode string
 	save := &cobra.Command{
-		Use: "save RUN NODE DIR", Short: "Write a trained node's model as a Hugging Face folder",
-		Args: arguments("a run, a node and a folder", 3, "swarm model save --help"),
+		Use: "save RUN NODE DIR | save RUN DIR --best", Short: "Write a trained node's model as a Hugging Face folder",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case best:
+				return arguments("a run and a folder with --best", 2, "--node node_0 for one node, or swarm model save --help")(cmd, args)
+			case cmd.Flags().Changed("node"):
+				return fail.Usage(errors.New("--node is for --best: without it the node is an argument"), "swarm model save --help")
+			}
+			return arguments("a run, a node and a folder", 3, "swarm model save --help")(cmd, args)
+		},
 		Long: "save writes the weights of a node's newest checkpoint as a folder that transformers and --model\n" +
 			"open: config.json, weights in float32 as model.safetensors, and the tokenizer, as the base model's\n" +
 			"files or, if it has none, as files of the tokenizer that training used. RUN is a run or an\n" +
 			"experiment, whose newest run counts. NODE is a node's name, such as node_0, or its number. DIR must\n" +
-			"be new or empty.",
-		Example: "  swarm model save 4loc4ext-1 node_0 ./trained\n  swarm model save 4loc4ext 3 ./trained",
+			"be new or empty.\n\n" +
+			"--best writes the best weights that the run's nodes have kept, by their validation questions, of the\n" +
+			"best node or of --node. Nodes keep them in a run with --validation-questions.",
+		Example: "  swarm model save 4loc4ext-1 node_0 ./trained\n  swarm model save 4loc4ext 3 ./trained\n" +
+			"  swarm model save 4loc4ext ./trained --best",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output)
+			if best {
+				return runModelSave(cmd.Context(), g, args[0], bestNode, args[1], output, recorded.SaveBest)
+			}
+			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output, saveNewest)
 		},
 	}
+	save.Flags().BoolVar(&best, "best", false, "write the best weights by validation instead of the newest checkpoint's")
+	save.Flags().StringVar(&bestNode, "node", "", "with --best: the `node` whose best weights to write (default: the best node's)")
 	prompt := newModelPromptCommand(g, &output)
 	for _, c := range []*cobra.Command{pull, list, show, save, prompt} {
 		addOutputFlag(c.Flags(), &output)
@@ -147,7 +167,19 @@ func ensureModels(ctx context.Context, g *globals, p plan.Planned, yes bool) (ma
 	return dirs, nil
 }
 
-func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, output string) error {
+// saver writes the weights of a run's node as a folder.
+type saver func(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error)
+
+// saveNewest writes those of a node's newest checkpoint.
+func saveNewest(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error) {
+	name, err := recorded.NodeName(h.Home, run, node)
+	if err != nil {
+		return recorded.Saved{}, err
+	}
+	return recorded.Save(ctx, h, run, name, dir)
+}
+
+func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, output string, save saver) error {
 	if err := checkOutput(output); err != nil {
 		return err
 	}
@@ -162,13 +194,9 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	if err := coordinator.ForeignNodes(run); err != nil {
 		return err
 	}
-	nodeName, err = recorded.NodeName(g.home, run, nodeName)
-	if err != nil {
-		return err
-	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	saved, err := recorded.Save(ctx, g.planHost(), run, nodeName, dir)
+	saved, err := save(ctx, g.planHost(), run, nodeName, dir)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}

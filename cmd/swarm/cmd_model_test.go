@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/recorded"
+	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
 )
@@ -178,6 +180,67 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 		require.Equal(t, fail.ExitUsage, o.code, o.stderr)
 		require.Contains(t, o.stderr, test.want)
 	}
+}
+
+// The best weights of the best node are written, which are those that its validation questions chose.
+func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	o := swarm(t, home, append([]string{"up"}, tinyRun("--rounds", "4", "--name", "chosen", "--set", "learning_rate=0.01", "--set", "eval_questions=4",
+		"--set", "eval_every=1", "--validation-questions", "6")...)...)
+	require.Zero(t, o.code, o.stderr)
+	var bests []best.Weights
+	for _, name := range []string{"node_0", "node_1"} {
+		b, err := best.Read(filepath.Join(home, "runs", "chosen-1", name))
+		require.NoError(t, err)
+		require.Len(t, b.All, 5, "before the first round, and after each")
+		bests = append(bests, b)
+	}
+	require.Equal(t, bests[0].Set, bests[1].Set)
+	want, wanted := bests[0], "node_0"
+	if bests[1].Judged.Better(bests[0].Judged) {
+		want, wanted = bests[1], "node_1"
+	}
+	dir := filepath.Join(t.TempDir(), "deep", "best")
+	o = swarm(t, home, "model", "save", "chosen", dir, "--best", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var saved recorded.Saved
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
+	require.Equal(t, []any{wanted, want.Round, want.SHA256, want.WeightHash, want.Pass},
+		[]any{saved.Node, saved.Rounds, saved.SHA256, saved.WeightHash, *saved.ValidationPass})
+	require.Contains(t, saved.Files, "model.safetensors")
+	shape, err := model.Inspect(dir)
+	require.NoError(t, err)
+	require.Equal(t, saved.Parameters, shape.Parameters)
+	require.Zero(t, swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--rounds", "1", "--name", "again")...)...).code, "it is a model")
+
+	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "one"), "--best", "--node", "1")
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "node_1 of chosen-1 after "+units.Plural(bests[1].Round, "round"))
+	require.Contains(t, o.stdout, fmt.Sprintf("by validation: pass@1 %.4f", bests[1].Pass))
+
+	for want, args := range map[string][]string{
+		"holds something already":         {"chosen", dir, "--best"},
+		"run again-1: it has kept no":     {"again", t.TempDir(), "--best"},
+		"node_0: it has kept no":          {"again", t.TempDir(), "--best", "--node", "0"},
+		`has no node "node_7" here`:       {"chosen", t.TempDir(), "--best", "--node", "7"},
+		"a run and a folder with --best":  {"chosen", "0", t.TempDir(), "--best"},
+		"--node is for --best":            {"chosen", "0", t.TempDir(), "--node", "1"},
+		"takes a run, a node and a folde": {"chosen", t.TempDir()},
+	} {
+		o := swarm(t, home, append([]string{"model", "save"}, args...)...)
+		require.NotZero(t, o.code)
+		require.Contains(t, o.stderr, want)
+		require.Contains(t, o.stderr, "Try: ")
+	}
+	file := filepath.Join(home, "runs", "chosen-1", wanted, want.Folder, "model.safetensors")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	data[len(data)-1] ^= 1
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "damaged"), "--best", "--node", wanted)
+	require.Equal(t, fail.ExitFailed, o.code)
+	require.Contains(t, o.stderr, "the SHA-256 of its best weights is not that of best.json")
 }
 
 func TestMissingModelIsDownloadedAfterAYes(t *testing.T) {

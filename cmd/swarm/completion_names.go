@@ -89,9 +89,13 @@ func completeDeeper(g *globals, root *cobra.Command) {
 			completeFlag(cmd, flag, func(cmd *cobra.Command) []cobra.Completion { return recordedNames(cmd.Context(), g, false, nil) }, cobra.ShellCompDirectiveNoFileComp)
 		}
 	}
-	if cmd, _, err := root.Find([]string{"eval"}); err == nil {
+	for _, words := range []string{"eval", "model save"} {
+		cmd, _, err := root.Find(strings.Fields(words))
+		if err != nil {
+			continue
+		}
 		_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return nodeNames(cmd.Context(), g, strings.Join(args, "")), cobra.ShellCompDirectiveNoFileComp
+			return nodeNames(cmd.Context(), g, strings.Join(args[:min(1, len(args))], "")), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
 }

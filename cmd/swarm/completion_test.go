@@ -34,6 +34,7 @@ func TestNodesAndRunsAreOffered(t *testing.T) {
 	require.Contains(t, strings.Join(offers(t, "resume", ""), "\n"), "4loc4ext-0\trun, done")
 	require.Contains(t, strings.Join(offers(t, "logs", "4loc4ext-0", ""), "\n"), "node_0\tnode, queued")
 	require.Contains(t, strings.Join(offers(t, "model", "save", "4loc4ext", ""), "\n"), "node_0\t")
+	require.Contains(t, strings.Join(offers(t, "model", "save", "4loc4ext", "./trained", "--best", "--node", ""), "\n"), "node_0\t")
 	require.Contains(t, strings.Join(offers(t, "eval", "4loc4ext", "--node", ""), "\n"), "node_0\t")
 	require.Contains(t, strings.Join(offers(t, "compare", "--baseline", ""), "\n"), "4loc4ext\texperiment")
 }

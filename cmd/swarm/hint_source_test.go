@@ -44,6 +44,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/commandline", "resume"},
 	{"launcher/coordinator/resume", "up"},
 	{"launcher/coordinator", "up, join, sweep"},
+	{"launcher/coordinator/alarm", "up, sweep"},
 	{"cmd/swarm/run_", "run"},
 	{"launcher/runs/down", "down"},
 	{"launcher/runs/logs", "logs"},

@@ -30,11 +30,15 @@ const (
 	diskInterval = 2 * time.Second
 )
 
-// CheckpointBytes returns the size of one checkpoint of every node: weights and two moments, 4 bytes each.
+// CheckpointBytes returns the size of one checkpoint of every node: weights and two moments, 4 bytes each, and
+// once more the weights if nodes keep their best.
 func CheckpointBytes(p plan.Planned) int64 {
 	var parameters int64
 	for i := range p.Plan.Nodes {
 		parameters += p.Of(p.Config.ModelOf(i)).Shape.Parameters
+	}
+	if p.Config.ValidationQuestions > 0 {
+		return 16 * parameters
 	}
 	return 12 * parameters
 }

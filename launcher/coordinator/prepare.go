@@ -125,6 +125,9 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	if err := plan.CheckTasks(p.Config.Tasks); err != nil {
 		return nil, err
 	}
+	if err := checkAlarm(o); err != nil {
+		return nil, err
+	}
 	if err := h.Home.Make(); err != nil {
 		return nil, err
 	}

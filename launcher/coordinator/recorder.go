@@ -39,6 +39,9 @@ type recorder struct {
 	keep    *retention
 	seen    peaks
 	loading map[string]bool // nodes that have not loaded yet
+	alarm   *alarmWatch     // nil: nobody judges the gradient norms
+
+	verdicts *verdicts // nil: the alarm does not lower the learning rate
 }
 
 func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
@@ -84,6 +87,12 @@ func (r *recorder) record(e event.Event) {
 	if e.Type == event.TypeLease || e.Type == event.TypeRelease {
 		return
 	}
+	r.take(e)
+	r.watched(e)
+}
+
+// take shows and records an event. r.mu is held.
+func (r *recorder) take(e event.Event) {
 	r.feed.Add(e)
 	r.chronicle(e)
 	if err := r.c.store.Record(context.WithoutCancel(r.ctx), e); err != nil {
@@ -112,6 +121,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		if r.lines != nil {
 			r.lines.add(e)
 		}
+		r.watched(e)
 	}
 	return nil
 }

@@ -109,6 +109,9 @@ func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *ter
 	defer events.close()
 	defer stop()
 	events.Record(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
+	if err := events.watchAlarm(background); err != nil {
+		return launch.Result{}, err
+	}
 	if err := c.meet(background, events, logger); err != nil {
 		return launch.Result{}, err
 	}
@@ -124,6 +127,9 @@ func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *ter
 	}
 	if c.mps != nil {
 		spec.Sharer = events.watchMPS(c.mps)
+	}
+	if events.verdicts != nil {
+		spec.Verdicts = events.verdicts.get
 	}
 	switch {
 	case c.o.Admission != nil:
@@ -200,12 +206,15 @@ func final(result launch.Result, err error) (state, message string) {
 	state = store.RunDone
 	var stopped *interrupt.Error
 	var full *diskError
+	var alarm *alarmError
 	var over *workers.EndedError
 	switch {
 	case errors.As(err, &stopped):
 		state, message = store.RunStopped, stopped.Error()
 	case errors.As(err, &full):
 		state, message = store.RunStopped, full.Error()
+	case errors.As(err, &alarm):
+		state, message = store.RunStopped, alarm.Error()
 	case errors.As(err, &over):
 		state, message = over.State, over.Error()
 	case errors.Is(err, launch.ErrLost) && result.Remaining > 0:
@@ -304,6 +313,10 @@ func (c *Run) verdict(err error) error {
 	var full *diskError
 	if errors.As(err, &full) {
 		return fail.Hint(full, "free some space, or --home on a larger disk")
+	}
+	var alarm *alarmError
+	if errors.As(err, &alarm) {
+		return fail.Hint(alarm, alarm.advice+", or swarm resume "+c.run+", which goes on with this one")
 	}
 	var lost *launch.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {

@@ -47,6 +47,7 @@ type fakeNode struct {
 	grants   chan int64
 	peers    chan []string
 	budgets  chan int64
+	verdicts chan protocol.Verdicts
 	stop     chan struct{}
 	lastID   int64
 	behaving string
@@ -56,7 +57,8 @@ type fakeNode struct {
 func serveFakeNode() {
 	n := &fakeNode{
 		out: event.NewWriter(os.Stdout), grants: make(chan int64, 1), peers: make(chan []string, 16), budgets: make(chan int64, 16),
-		stop: make(chan struct{}),
+		verdicts: make(chan protocol.Verdicts, 64),
+		stop:     make(chan struct{}),
 	}
 	in := event.NewReader(os.Stdin, event.MaxLine)
 	var first protocol.Command
@@ -90,6 +92,8 @@ func (n *fakeNode) listen(in *event.Reader) {
 			n.grants <- cmd.Lease.ID
 		case cmd.Type == protocol.CommandMembers:
 			n.peers <- namesOf(cmd.Members)
+		case cmd.Type == protocol.CommandVerdict:
+			n.verdicts <- *cmd.Verdicts
 		case cmd.Type == protocol.CommandBudget:
 			n.budgets <- cmd.BudgetBytes
 		case cmd.Type == protocol.CommandStop:
@@ -181,6 +185,17 @@ func (n *fakeNode) live() int {
 	case "waits for peers":
 		peers := <-n.peers
 		n.send(event.Event{Type: event.TypeWarning, Message: strings.Join(peers, " ")})
+	case "comes back and waits for a verdict":
+		if n.firstLife() {
+			return 1
+		}
+		fallthrough
+	case "waits for a verdict":
+		known := *n.start.Verdicts
+		for known.Judged < 5 {
+			known = <-n.verdicts
+		}
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprint(known.Judged, known.Lowered)})
 	case "until stopped":
 		<-n.stop
 		n.state(event.StateStopped)

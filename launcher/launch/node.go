@@ -198,6 +198,10 @@ func (n *node) assign(child *supervise.Child) bool {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	start := n.start
+	if n.swarm.spec.Verdicts != nil {
+		verdicts, _ := n.swarm.spec.Verdicts()
+		start.Verdicts = &verdicts
+	}
 	if err := child.Send(protocol.Command{Type: protocol.CommandStart, Start: &start}); err != nil {
 		n.swarm.logger.Debug("start command not sent", "node", start.Node, "err", err)
 		return false
@@ -217,6 +221,20 @@ func (n *node) sendMembers() {
 	members, _ := n.swarm.members()
 	if err := n.child.Send(protocol.Command{Type: protocol.CommandMembers, Members: members}); err != nil {
 		n.swarm.logger.Debug("members command not sent", "node", n.start.Node, "err", err)
+	}
+}
+
+// sendVerdicts tells the node, if it runs, what the alarm has decided. It is read under the lock, so that the last
+// command is never an old one.
+func (n *node) sendVerdicts() {
+	n.sendMu.Lock()
+	defer n.sendMu.Unlock()
+	if n.child == nil {
+		return
+	}
+	verdicts, _ := n.swarm.spec.Verdicts()
+	if err := n.child.Send(protocol.Command{Type: protocol.CommandVerdict, Verdicts: &verdicts}); err != nil {
+		n.swarm.logger.Debug("verdicts not sent", "node", n.start.Node, "err", err)
 	}
 }
 

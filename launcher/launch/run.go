@@ -64,6 +64,7 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 	watching, stop := context.WithCancel(ctx)
 	faults.Go(func() { s.watchFaults(watching) })
 	faults.Go(func() { s.watchOthers(watching) })
+	faults.Go(func() { s.watchVerdicts(watching) })
 	for i, n := range s.nodes {
 		nodes.Go(func() { result.Nodes[i] = n.serve(ctx) })
 	}
@@ -178,6 +179,24 @@ func (s *swarm) watchOthers(ctx context.Context) {
 			for _, n := range s.nodes {
 				n.sendMembers()
 			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// watchVerdicts tells the nodes what the alarm decides, until ctx ends.
+func (s *swarm) watchVerdicts(ctx context.Context) {
+	if s.spec.Verdicts == nil {
+		return
+	}
+	for {
+		_, changed := s.spec.Verdicts()
+		for _, n := range s.nodes {
+			n.sendVerdicts()
 		}
 		select {
 		case <-ctx.Done():

@@ -271,6 +271,39 @@ func TestOthersJoin(t *testing.T) {
 	}
 }
 
+// Every node is told what the alarm decides, also one that restarts.
+func TestVerdictsAreTold(t *testing.T) {
+	st := newSwarmTest(t, 2, "node_0=waits for a verdict;node_1=comes back and waits for a verdict")
+	var mu sync.Mutex
+	var now protocol.Verdicts
+	changed := make(chan struct{})
+	st.spec.Verdicts = func() (protocol.Verdicts, <-chan struct{}) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, changed
+	}
+	st.on = func(e event.Event) {
+		if e.Type == event.TypeLoaded && e.Node == "node_1" {
+			mu.Lock()
+			now.Judged, now.Lowered = now.Judged+5, []int{7}
+			close(changed)
+			changed = make(chan struct{})
+			mu.Unlock()
+		}
+	}
+	result, err := st.run(t, t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, result.Nodes[0], event.StateDone, 0)
+	wantState(t, result.Nodes[1], event.StateDone, 1)
+	for _, node := range []string{"node_0", "node_1"} {
+		if got := st.of(node, event.TypeWarning); len(got) != 1 || got[0].Message != "5 [7]" && got[0].Message != "10 [7]" {
+			t.Errorf("%s was told %+v", node, got)
+		}
+	}
+}
+
 func TestMissingProgramIsNotRetried(t *testing.T) {
 	st := newSwarmTest(t, 2, "normal")
 	st.spec.Exe = filepath.Join(t.TempDir(), "absent")

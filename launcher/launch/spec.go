@@ -55,6 +55,10 @@ type Spec struct {
 	// host's own nodes in the list, only Absent and Ahead count. nil: no other hosts.
 	Others func() (members []protocol.Member, changed <-chan struct{})
 
+	// Verdicts returns what the alarm has decided about the learning rate, and a channel that is closed when that
+	// changes. Every node gets it at its start and whenever it changes. nil: nobody decides
+	Verdicts func() (protocol.Verdicts, <-chan struct{})
+
 	Sharer       Sharer        // nil: only the driver shares GPUs
 	Faults       <-chan Fault  // nil or closed: no faults are reported
 	FaultSettle  time.Duration // how long after a death on a GPU its fault may still be reported; default 3 s

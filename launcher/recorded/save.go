@@ -33,12 +33,18 @@ type Saved struct {
 	SHA256     string   `json:"sha256"`
 	WeightHash string   `json:"weight_hash"`
 	Files      []string `json:"files"`
+
+	ValidationPass *float64 `json:"validation_pass,omitempty"` // pass@1 that best weights were chosen by
 }
 
 // Print prints what was written, and the command to prompt it.
 func (s Saved) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s of %s after %s: %s parameters, %s in %s\n",
 		s.Node, s.Run, units.Plural(s.Rounds, "round"), units.Group(s.Parameters), units.Bytes(s.Bytes), s.Path)
+	if s.ValidationPass != nil {
+		fmt.Fprintf(w, "Its best weights, by validation: pass@1 %.4f, the highest of several and so too high. swarm eval %s measures them.\n",
+			*s.ValidationPass, terminal.CommandLine([]string{s.Path}))
+	}
 	fmt.Fprintf(w, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", s.Path}))
 }
 
@@ -105,12 +111,15 @@ func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string)
 		Path: dir, Run: run.Run, Node: nodeName, Rounds: rounds, Parameters: loaded.Parameters,
 		Bytes: weights.Bytes, SHA256: weights.SHA256, WeightHash: weights.WeightHash,
 	}
+	saved.Files, err = fileNames(dir)
+	return saved, err
+}
+
+// fileNames are the names in a folder.
+func fileNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return Saved{}, err
-	}
 	for _, entry := range entries {
-		saved.Files = append(saved.Files, entry.Name())
+		names = append(names, entry.Name())
 	}
-	return saved, nil
+	return names, err
 }

@@ -62,12 +62,22 @@ func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snap
 	defer progress.line.End()
 	report, err := verify.Run(ctx, verify.Options{
 		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.Config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
-		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: h.Logger, Progress: progress.tell,
+		Lowered: lowered(s.Alarms), Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: h.Logger, Progress: progress.tell,
 	})
 	if err != nil {
 		return report, err
 	}
 	return report, v.explain(ctx, reader, report)
+}
+
+// lowered returns the rounds from which on alarms lowered the learning rate.
+func lowered(alarms []store.Alarm) (rounds []int) {
+	for _, a := range alarms {
+		if a.LowerFrom > 0 {
+			rounds = append(rounds, a.LowerFrom)
+		}
+	}
+	return rounds
 }
 
 // Ended rejects a run that is still running or was interrupted: its database may lack rows that its journals have.

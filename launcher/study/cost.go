@@ -126,7 +126,7 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 	work := roundWork(c, p.Plan.Nodes)
 	pace := r.pace.For(r.work, work, r.nodes, nodes)
 	round := pace.Seconds()
-	completions := c.EvalQuestions * c.EvalGenerations
+	completions := evaluationCompletions(c)
 	evaluation := r.completion * float64(completions) * float64(nodes) / float64(max(1, r.nodes))
 	if r.completion == 0 {
 		evaluation = pace.Evaluation(work, completions)
@@ -145,6 +145,11 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 		out.From += "; the split is taken to stay at the first round's, and what deciding takes isn't counted"
 	}
 	return out, nil
+}
+
+// evaluationCompletions returns the number of completions of one evaluation of a node, those of validation included.
+func evaluationCompletions(c configs.Config) int {
+	return (c.EvalQuestions + c.ValidationQuestions) * c.EvalGenerations
 }
 
 // evaluationCount returns the number of evaluations of a node: before the first round, every eval_every rounds, and

@@ -35,11 +35,12 @@ type Item struct {
 	code    int    // exit code of the last time
 	why     string // why a process was killed, or a run refused
 	refused bool   // its run is done but does not count: another process ran it with other settings
+	alarmed bool   // its alarm stopped it, and this sweep leaves it stopped
 }
 
 func (i *Item) experiment() string { return i.p.Config.Experiment }
 func (i *Item) seed() int64        { return i.p.Config.Seed }
-func (i *Item) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone }
+func (i *Item) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone && !i.alarmed }
 
 func (i *Item) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
 

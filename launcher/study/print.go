@@ -40,6 +40,10 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 		})
 		return
 	}
+	if item.alarmed {
+		fmt.Fprintf(s.host.Stderr, "sweep: %s was %s\n", item, store.AlarmStop)
+		return
+	}
 	if item.code != fail.ExitDone && item.code < fail.ExitSignal {
 		why := item.why
 		if why == "" {
@@ -52,6 +56,9 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 // progressOf returns a text such as `done 2, failed 0; about 14 h left, $7.20 so far of about $31.00`.
 func progressOf(x stats.SweepStatus) string {
 	text := fmt.Sprintf("done %d, failed %d", x.Done, x.Failed)
+	if x.StoppedByAlarm > 0 {
+		text += fmt.Sprintf(", stopped by the alarm %d", x.StoppedByAlarm)
+	}
 	var more []string
 	if x.ETASeconds != nil {
 		more = append(more, "about "+units.Roughly(*x.ETASeconds)+" left")
@@ -90,6 +97,9 @@ func (s *Sweep) tellSummary(x Summary) error {
 			p.Println("\nThe same command continues it.")
 		case x.Failed > 0:
 			p.Printf("\nThe same command repeats the unfinished runs; %s logs RUN says why they failed.\n", s.host.Program)
+		}
+		if n := x.StoppedByAlarm; n > 0 {
+			p.Printf("\n%s stopped by the alarm %s in no mean. --on-alarm warn continues such runs.\n", units.Plural(n, "run"), units.Verb(n, "count"))
 		}
 		if x.Done > 0 {
 			p.Println()
@@ -148,7 +158,11 @@ func Table(x stats.SweepStatus, planned bool) *table.Table {
 		if x.PricePerHour != nil {
 			cost = moneyOr(price, x.PriceCurrency)
 		}
-		t.Add(r.Experiment, strconv.FormatInt(r.Seed, 10), r.State, fmt.Sprintf("%d/%d", r.Round, r.Rounds), reached(r), timeOr(took), cost)
+		state := r.State
+		if r.StoppedByAlarm {
+			state = store.AlarmStop
+		}
+		t.Add(r.Experiment, strconv.FormatInt(r.Seed, 10), state, fmt.Sprintf("%d/%d", r.Round, r.Rounds), reached(r), timeOr(took), cost)
 	}
 	return t
 }

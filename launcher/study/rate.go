@@ -174,7 +174,7 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	}
 	r.from = fmt.Sprintf("measured: %s of run %s (%s, %d/%d, %s, %s)", units.Plural(t.RoundsDone, "round"), t.Run.Run, units.Plural(t.Run.Nodes, "node"), c.NumTrainSamples,
 		c.NumTransplantTrees, device, time.Unix(int64(t.Run.Started), 0).UTC().Format(time.DateOnly))
-	each := float64(c.EvalQuestions * c.EvalGenerations)
+	each := float64(evaluationCompletions(c))
 	if took := median(evaluating) - round; took > 0 {
 		r.completion = took / each
 	}

@@ -69,7 +69,8 @@ func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 }
 
 // RecordedRow returns the recorded run of an experiment with a seed. A run that is done counts as stopped if the
-// configuration has another number of rounds.
+// configuration has another number of rounds. A run that its alarm stopped stays stopped if the configuration stops
+// such runs.
 func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row stats.SweepRow, imported bool, err error) {
 	row = stats.SweepRow{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: stats.SweepPending, Rounds: c.Rounds}
 	if reader == nil {
@@ -98,6 +99,7 @@ func RecordedRow(ctx context.Context, reader *store.Reader, name string, c confi
 	if row.State == store.RunDone && run.Rounds != row.Rounds {
 		row.State = store.RunStopped // this sweep extends it
 	}
+	row.StoppedByAlarm = run.StoppedByAlarm() && c.OnAlarm == configs.AlarmStop
 	return row, false, nil
 }
 
@@ -111,7 +113,7 @@ func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
 	switch {
 	case item.refused:
 		row.State = store.RunFailed
-	case row.State == store.RunDone:
+	case row.State == store.RunDone, row.StoppedByAlarm:
 	case item.failed() && item.code < fail.ExitSignal && row.State != store.RunLost:
 		row.State = store.RunFailed // including runs that were refused before they were recorded, and killed ones
 	case !item.failed() && (row.State == store.RunFailed || row.State == store.RunLost):

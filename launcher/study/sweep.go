@@ -89,6 +89,10 @@ func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 			}
 			return s.adopt(ctx, n, item)
 		}
+		if status.Rows[n].StoppedByAlarm {
+			item.alarmed = true
+			return nil
+		}
 		waited, err := s.awaitOther(ctx, item)
 		if err != nil {
 			return err
@@ -108,6 +112,7 @@ func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 	if err != nil {
 		return err
 	}
+	item.alarmed = status.Rows[n].StoppedByAlarm
 	s.tellEnd(n, item, status)
 	if ctx.Err() != nil {
 		return interrupt.Exit(ctx, ctx.Err())
@@ -185,7 +190,7 @@ func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 		state, code = store.RunFailed, fail.ExitFailed
 	case status.Done == 0:
 		state, code = store.RunFailed, fail.ExitFailed
-	case status.Done < status.Runs:
+	case status.Done+status.StoppedByAlarm < status.Runs:
 		state, code = store.RunLost, fail.ExitLost
 	}
 	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}

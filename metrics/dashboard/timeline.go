@@ -61,7 +61,7 @@ func level(e event.Event) string {
 	switch e.Type {
 	case event.TypeFailure, event.TypeGiveUp:
 		return "error"
-	case event.TypeWarning, event.TypeRestart, event.TypeMemoryStep:
+	case event.TypeWarning, event.TypeRestart, event.TypeMemoryStep, event.TypeAlarm:
 		return "warning"
 	case event.TypeLeave:
 		if e.Cause == "" {

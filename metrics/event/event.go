@@ -29,6 +29,7 @@ const (
 	TypeJoin       Type = "join"        // Worker, RoundIndex set: a worker's node participates from that round on; Message: model and device; empty: the node returned after an absence
 	TypeLeave      Type = "leave"       // Worker, Message set: the swarm stops waiting for a worker's node; Cause empty: the node may return
 	TypeWorker     Type = "worker"      // Worker, State, Message set: a worker connected, went silent, returned, left, was revoked or was banned
+	TypeAlarm      Type = "alarm"       // Alarm and Message set: the run's gradients have grown
 	TypeRunStarted Type = "run_started"
 	TypeRunEnded   Type = "run_ended" // State and Message: the run's final state
 	TypeSummary    Type = "summary"   // last event of `up -o json`
@@ -107,6 +108,7 @@ type Event struct {
 	Eval       *Eval       `json:"eval,omitempty"`
 	MemoryStep *MemoryStep `json:"memory_step,omitempty"`
 	Device     *Device     `json:"device,omitempty"`
+	Alarm      *Alarm      `json:"alarm,omitempty"`
 
 	Message  string  `json:"message,omitempty"`
 	Cause    string  `json:"cause,omitempty"`

@@ -32,6 +32,9 @@ func ConfigKey(run store.Totals) string {
 			fmt.Fprintf(&b, "%s=%#v ", key, value)
 		}
 	}
+	if c.OnAlarm == configs.AlarmLower {
+		fmt.Fprintf(&b, "on_alarm=%s ", c.OnAlarm)
+	}
 	for _, m := range c.Members {
 		fmt.Fprintf(&b, "%q=%d at %v ", m.Model, m.Nodes, m.LearningRate)
 	}

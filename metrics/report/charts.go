@@ -207,7 +207,7 @@ func eventKind(e event.Event) string {
 	switch e.Type {
 	case event.TypeMemoryStep, event.TypeFailure, event.TypeGiveUp:
 		return "bad"
-	case event.TypeRestart, event.TypeWarning:
+	case event.TypeRestart, event.TypeWarning, event.TypeAlarm:
 		return "warn"
 	case event.TypeExit:
 		if e.ExitCode != nil && *e.ExitCode == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 type nodeStatus = stats.NodeStatus
@@ -23,6 +24,9 @@ func eventText(e event.Event) string {
 	if m := e.MemoryStep; m != nil { // the event's cause and message repeat the step
 		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s asked for, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
 			label(m.Action), gigabytes(m.RequestedBytes), gigabytes(m.UsedBytes), gigabytes(m.FreeBytes), gigabytes(m.TotalBytes))
+	}
+	if e.Alarm != nil {
+		return strings.Join(strings.Fields(wording.Event(e)), " ")
 	}
 	switch e.Type {
 	case event.TypeJoin:

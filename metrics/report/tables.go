@@ -84,7 +84,7 @@ func (run *Run) Troubles() Troubles {
 			out.OutOfMemory++
 		case event.TypeRestart:
 			out.Restarts++
-		case event.TypeWarning:
+		case event.TypeWarning, event.TypeAlarm:
 			out.Warnings++
 		case event.TypeFailure:
 			out.Failures++

@@ -191,10 +191,15 @@ func (c *Comparison) addStates(g group) {
 	}
 }
 
+// states are those of runs, each once. A run that its alarm stopped has store.AlarmStop for one.
 func states(runs []store.Totals) (list []string) {
 	for _, r := range runs {
-		if !slices.Contains(list, r.State) {
-			list = append(list, r.State)
+		state := r.State
+		if r.StoppedByAlarm() {
+			state = store.AlarmStop
+		}
+		if !slices.Contains(list, state) {
+			list = append(list, state)
 		}
 	}
 	return list

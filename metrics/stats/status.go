@@ -56,10 +56,19 @@ type Status struct {
 	Cost            *float64 `json:"cost"`              // so far: active hours times price; null: no price
 	ProjectedCost   *float64 `json:"projected_cost"`    // at the end of the run; null: no price, or no eta_seconds
 
+	Alarm *Alarm `json:"alarm,omitempty"` // the newest; absent: there was none
+
 	EngineHost *EngineHost `json:"engine_host,omitempty"` // absent: none is running, or the run is on another host
 
 	Workers          int `json:"workers"`           // other hosts that joined
 	WorkersConnected int `json:"workers_connected"` // of these, connected now
+}
+
+// Alarm is an alarm of a run.
+type Alarm struct {
+	event.Alarm
+	Time float64 `json:"time"` // Unix seconds
+	Try  string  `json:"try"`
 }
 
 // EngineHost is the process that forks engines. Its memory does not count for any node.
@@ -159,6 +168,10 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	out.Round = store.RoundsDone(s.Nodes)
 	if s.Command != nil {
 		out.Command = newCommand(*s.Command)
+	}
+	if n := len(s.Alarms); n > 0 {
+		newest := s.Alarms[n-1]
+		out.Alarm = &Alarm{newest.Alarm, newest.Time, newest.Advice}
 	}
 	out.addWorkers(s.Workers)
 	out.addPace(s, now)

@@ -23,16 +23,19 @@ type SweepRow struct {
 	CumulativeReward float64  `json:"cumulative_reward"`
 	ETASeconds       *float64 `json:"eta_seconds"` // from the status of a running run, else set by NewSweepStatus; null: unknown yet; 0: the run has ended
 	Cost             *float64 `json:"cost"`        // set by NewSweepStatus; null: no price
+
+	StoppedByAlarm bool `json:"stopped_by_alarm,omitempty"` // and the sweep leaves it so
 }
 
 // SweepStatus summarizes a sweep.
 type SweepStatus struct {
-	Runs          int      `json:"runs"`
-	Done          int      `json:"done"`
-	Failed        int      `json:"failed"` // failed or lost runs: some of their nodes gave up
-	Left          int      `json:"left"`   // all other runs
-	ActiveSeconds float64  `json:"active_seconds"`
-	ETASeconds    *float64 `json:"eta_seconds"` // until the last run is done; null: unknown yet
+	Runs           int      `json:"runs"`
+	Done           int      `json:"done"`
+	Failed         int      `json:"failed"`                // failed or lost runs: some of their nodes gave up
+	Left           int      `json:"left"`                  // all other runs
+	StoppedByAlarm int      `json:"runs_stopped_by_alarm"` // they count in no mean, and the sweep does not continue them
+	ActiveSeconds  float64  `json:"active_seconds"`
+	ETASeconds     *float64 `json:"eta_seconds"` // until the last run is done; null: unknown yet
 
 	PricePerHour  *float64 `json:"price_per_hour"`
 	PriceCurrency string   `json:"price_currency"`
@@ -49,10 +52,12 @@ func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) Swee
 	out := SweepStatus{Runs: len(rows), Rows: make([]SweepRow, len(rows))}
 	eta, known := 0.0, true
 	for i, r := range rows {
-		switch r.State {
-		case store.RunDone:
+		switch {
+		case r.StoppedByAlarm:
+			out.StoppedByAlarm++
+		case r.State == store.RunDone:
 			out.Done++
-		case store.RunFailed, store.RunLost:
+		case r.State == store.RunFailed || r.State == store.RunLost:
 			out.Failed++
 		default:
 			out.Left++
@@ -87,7 +92,7 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 	case store.RunDone, store.RunFailed, store.RunLost:
 		return &zero
 	}
-	if left == 0 {
+	if left == 0 || r.StoppedByAlarm {
 		return &zero
 	}
 	if r.State == store.RunRunning && r.ETASeconds != nil {

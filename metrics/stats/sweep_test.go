@@ -31,6 +31,11 @@ func TestSweepStatus(t *testing.T) {
 	require.InDelta(t, 1, *x.Rows[0].Cost, 1e-12)
 	require.Nil(t, rows[2].ETASeconds, "what was given stays as it was")
 
+	stopped := SweepRow{Experiment: "4loc4ext", Config: "4loc4ext", State: store.RunStopped, Round: 5, Rounds: 10, SecondsPerRound: &four, StoppedByAlarm: true}
+	x = NewSweepStatus(append(rows[:2:2], stopped), 36, "$")
+	require.Equal(t, []int{3, 1, 1, 0, 1}, []int{x.Runs, x.Done, x.Failed, x.Left, x.StoppedByAlarm})
+	require.InDelta(t, 0, *x.ETASeconds, 0, "the sweep does not continue it")
+
 	x = NewSweepStatus(rows[3:], 0, "$")
 	require.Nil(t, x.ETASeconds, "no pace is known")
 	require.Nil(t, x.Cost)

@@ -46,6 +46,7 @@ func check(e event.Event) error {
 		e.Type == event.TypeCheckpoint && e.Checkpoint == nil,
 		e.Type == event.TypeEval && e.Eval == nil,
 		e.Type == event.TypeMemoryStep && e.MemoryStep == nil,
+		e.Type == event.TypeAlarm && e.Alarm == nil,
 		e.Type == event.TypeDevice && (e.Device == nil || e.Device.UUID == ""):
 		return errors.New("it carries nothing")
 	case e.Type == event.TypeRound && e.Round.Round < 0, e.Type == event.TypeEval && e.Eval.Round < 0,

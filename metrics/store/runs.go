@@ -111,7 +111,7 @@ type Entry struct {
 }
 
 // Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts,
-// warnings, failures, joins, leaves, states of workers, and the start and end of the run.
+// warnings, alarms, failures, joins, leaves, states of workers, and the start and end of the run.
 func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit int) ([]Entry, error) {
 	shared, err := r.has(ctx, schemaWorkers)
 	if err != nil {

@@ -85,6 +85,7 @@ type Snapshot struct {
 	Evals    []EvalTotal   // first and newest held-out evaluation, or a single one if they are the same
 	Workers  []Worker      // by name
 	Command  *Command      // command that started the newest attempt; nil: not recorded
+	Alarms   []Alarm       // oldest first
 }
 
 // Snapshot returns the run with that key, else the newest run of that experiment. An empty name selects the newest run
@@ -121,6 +122,9 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 		if s.Command, err = commandOf(ctx, tx, s.Run.Run); err != nil {
 			return s, sqlite.Explain(r.path, err)
 		}
+	}
+	if s.Alarms, err = alarmsOf(ctx, tx, s.Run.Run); err != nil {
+		return s, sqlite.Explain(r.path, err)
 	}
 	if schema < schemaEvals {
 		return s, nil

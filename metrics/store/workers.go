@@ -122,6 +122,8 @@ func detail(e event.Event) (string, error) {
 	switch {
 	case e.MemoryStep != nil:
 		of = e.MemoryStep
+	case e.Alarm != nil:
+		of = e.Alarm
 	case e.Type == event.TypeJoin:
 		of = joinDetail{e.RoundIndex}
 	default:
@@ -137,6 +139,9 @@ func addDetail(e *event.Event, text string) error {
 	case event.TypeMemoryStep:
 		e.MemoryStep = &event.MemoryStep{}
 		return json.Unmarshal([]byte(text), e.MemoryStep)
+	case event.TypeAlarm:
+		e.Alarm = &event.Alarm{}
+		return json.Unmarshal([]byte(text), e.Alarm)
 	case event.TypeJoin:
 		var d joinDetail
 		err := json.Unmarshal([]byte(text), &d)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
@@ -33,6 +34,9 @@ func PrintStatus(p *table.Page, x stats.Status) {
 	}
 	if x.Message != "" {
 		p.Printf("\n%s\n", x.Message)
+	}
+	if a := x.Alarm; a != nil {
+		p.Printf("\n%s\n", wording.Event(event.Event{Type: event.TypeAlarm, Alarm: &a.Alarm, Message: a.Try}))
 	}
 }
 

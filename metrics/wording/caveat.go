@@ -2,11 +2,13 @@ package wording
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // caveat returns the text of a note of a comparison.
@@ -33,8 +35,12 @@ func caveat(x stats.Caveat) string {
 	case stats.Corrected:
 		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm). Intervals are not corrected.", x.Tests)
 	case stats.Skipped:
-		return fmt.Sprintf("%s: %d %s not done (%s) and not counted beside the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
+		text := fmt.Sprintf("%s: %d %s not done (%s) and not counted beside the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
 			strings.Join(x.States, ", "), x.Counted, units.Verb(x.Counted, "be"))
+		if slices.Contains(x.States, store.AlarmStop) {
+			text += " " + selected
+		}
+		return text
 	case stats.NoneDone:
 		return fmt.Sprintf("%s: no run is done; %d unfinished %s counted (%s).", x.Row, x.Counted, runsAre(x.Counted), strings.Join(x.States, ", "))
 	case stats.Parted:

@@ -26,6 +26,8 @@ func describe(e event.Event) string {
 			units.Span(e.Loaded.ReplaySeconds)))
 	case event.TypeMemoryStep:
 		return memoryLine(e)
+	case event.TypeAlarm:
+		return alarmLine(e)
 	case event.TypeFailure:
 		return Colons(subject(e, "failing"), Why(e.Cause, e.Message))
 	case event.TypeExit:

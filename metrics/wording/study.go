@@ -72,6 +72,7 @@ func (j judgment) lines(s stats.Study) []string {
 	lines = append(lines, j.unvalued()...)
 	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
 	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
+	lines = append(lines, alarmLines(s.Unfinished)...)
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 
@@ -310,7 +311,11 @@ func runsLine(lead string, runs []stats.StudyRun) []string {
 	for _, r := range runs[:min(len(runs), listedRuns)] {
 		text := fmt.Sprintf("%s seed %d", r.Name, r.Seed)
 		if r.State != stats.StateMissing {
-			text += " (" + r.State
+			state := r.State
+			if store.StoppedByAlarm(r.State, r.Message) {
+				state = store.AlarmStop
+			}
+			text += " (" + state
 			if r.Message != "" && (r.State == store.RunFailed || r.State == store.RunLost) {
 				text += ": " + r.Message
 			}

@@ -388,6 +388,29 @@ func TestStudyListsWhatDoesNotCount(t *testing.T) {
 	require.Contains(t, text, "Not begun: 8loc0ext seed 4, 6loc2ext seed 1, ")
 }
 
+// A run that the alarm stopped counts in no mean, and the verdict says that the mean of the others is too high.
+func TestStudyTellsOfRunsThatTheAlarmStopped(t *testing.T) {
+	var runs studyRuns
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.9)
+	const message = store.AlarmStop + " in round 139: the gradient norm has grown"
+	runs.set("paper-4loc4ext-3", func(r *store.Totals) { r.State, r.Message = store.RunStopped, message })
+	s, _ := studyOf(t, runs, paperDesign())
+	text := strings.Join(s.Lines, "\n")
+	require.Contains(t, text, "Unfinished, and in no mean: 4loc4ext seed 3 (stopped by the alarm).")
+	require.Contains(t, text, "The alarm stopped 1 run of 4loc4ext. The mean of the others is too high: it leaves out the runs that seemed to collapse.")
+	require.InDelta(t, 0.2015, *s.Arms[2].Value, 1e-9)
+	c := worded(t, runs.Runs, stats.CompareOptions{})
+	require.Contains(t, strings.Join(c.Notes, "\n"),
+		"paper-4loc4ext: 1 run is not done (stopped by the alarm) and not counted beside the 2 that are. The mean of the others is too high")
+
+	runs.set("paper-4loc4ext-3", func(r *store.Totals) { r.Message = "stopped by SIGINT" })
+	s, _ = studyOf(t, runs, paperDesign())
+	c = worded(t, runs.Runs, stats.CompareOptions{})
+	require.Contains(t, strings.Join(s.Lines, "\n"), "4loc4ext seed 3 (stopped).")
+	require.NotContains(t, strings.Join(s.Lines, "\n")+strings.Join(c.Notes, "\n"), "too high")
+}
+
 func TestStudySaysWhereTheMeasuresDisagree(t *testing.T) {
 	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098, 0.101)

@@ -19,6 +19,8 @@ type Command struct {
 	Members []Member `json:"members,omitempty"`
 
 	BudgetBytes int64 `json:"budget_bytes,omitempty"`
+
+	Verdicts *Verdicts `json:"verdicts,omitempty"`
 }
 
 // CommandType names a Command.
@@ -30,5 +32,6 @@ const (
 	CommandGrant   CommandType = "grant"   // Lease is set: the node may compute
 	CommandBudget  CommandType = "budget"  // BudgetBytes set: the node's new device memory budget
 	CommandMembers CommandType = "members" // Members is set: the current swarm, without members that were given up or have left
+	CommandVerdict CommandType = "verdict" // Verdicts set: all of the alarm's
 	CommandStop    CommandType = "stop"    // finish the current step, checkpoint, exit 0
 )

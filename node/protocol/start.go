@@ -28,7 +28,8 @@ type Start struct {
 	GenerateBatch int             `json:"generate_batch"` // completions to decode together by the plan; 0: all of a round
 	TrimAfter     bool            `json:"trim_after"`     // free cached memory after each phase, because the plan excludes it
 	Exchange      Exchange        `json:"exchange"`
-	Leased        bool            `json:"leased"` // request a lease before computing
+	Leased        bool            `json:"leased"`             // request a lease before computing
+	Verdicts      *Verdicts       `json:"verdicts,omitempty"` // nil: the learning rate stays as configured
 }
 
 // Transient is the memory of the phases beyond a node's resident memory, in bytes. Leases request these amounts

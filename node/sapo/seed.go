@@ -18,6 +18,7 @@ const (
 	PurposeHeldOut   Purpose = "held_out"  // held-out questions; independent of the round, in an evaluation also of the experiment
 	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; independent of experiment, node and round
 	PurposeValidate  Purpose = "validate"  // held-out questions for splits; independent of experiment, node and round
+	PurposeSelect    Purpose = "select"    // held-out questions for a node's best weights; independent of experiment, node and round
 	PurposeSplit     Purpose = "split"     // which split of I and J to try
 	PurposePretrain  Purpose = "pretrain"
 )

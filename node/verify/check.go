@@ -56,12 +56,15 @@ func (c *check) run(ctx context.Context) error {
 	replay := &replay{check: c}
 	agent := &node.Node{
 		ID: c.report.Node, Config: c.options.Config, Policy: replay, Tasks: c.tasks, Tokens: c.options.Tokens, Swarm: replay, Host: replay,
-		Logger: c.options.Logger, Context: length, Mode: node.Mode{Decided: replay.split},
+		Logger: c.options.Logger, Context: length, Mode: node.Mode{Decided: replay.split, Verdicts: replay.verdicts},
 	}
 	if c.options.Config.EvalQuestions > 0 {
 		if agent.HeldOut, err = node.OpenHeldOut(agent.Config, agent.Tasks, agent.Tokens, agent.Context); err != nil {
 			return err
 		}
+	}
+	if agent.Selection, err = node.OpenSelection(agent.Config, agent.Tasks, agent.Tokens, agent.Context, agent.HeldOut); err != nil {
+		return err
 	}
 	if agent.Validation, err = node.OpenValidation(agent.Config, agent.Tasks, agent.Tokens, agent.Context, agent.HeldOut); err != nil {
 		return err

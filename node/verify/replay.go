@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -43,6 +44,11 @@ func (r *replay) take(logged journal.Round) { r.logged, r.partial = logged, fals
 func (r *replay) split(int) sapo.Split {
 	report := r.logged.Trained.Report
 	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
+}
+
+// verdicts returns the alarm's, of all rounds, as they are recorded.
+func (r *replay) verdicts() (protocol.Verdicts, <-chan struct{}) {
+	return protocol.Verdicts{Judged: math.MaxInt, Lowered: r.check.options.Lowered}, r.never
 }
 
 // checkSplit returns an error if no round of the run can have the journaled I and J.

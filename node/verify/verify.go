@@ -55,6 +55,7 @@ type Options struct {
 	Exact    bool   // the run can be reproduced bit for bit: on a CPU with the run's engine
 	Inexact  string // the reason if it can't
 	Generate bool   // also generate again and compare token by token
+	Lowered  []int  // rounds from which on the alarm lowered the learning rate
 	Jobs     int    // nodes at a time
 	Scratch  string // folder for the weights of one checkpoint per job
 	Logger   *slog.Logger

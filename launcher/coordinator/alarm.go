@@ -1,0 +1,271 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
+	"github.com/sapo-swarm/swarm/node/protocol"
+)
+
+// alarmWatch judges the gradient norms that a run's nodes report: each round once, when every node that is waited for
+// has done it. It is not safe for concurrent use.
+type alarmWatch struct {
+	alarm  stats.CollapseAlarm
+	newest map[string]int    // node -> the newest round that it has done; before its first the round before that
+	absent map[string]bool   // nodes that are not waited for: given up, away or gone
+	norms  map[int][]float64 // of rounds that are not judged yet
+}
+
+// newAlarmWatch watches a run whose own nodes have these names. Workers' nodes join later.
+func newAlarmWatch(nodes []string) *alarmWatch {
+	w := &alarmWatch{newest: map[string]int{}, absent: map[string]bool{}, norms: map[int][]float64{}}
+	for _, n := range nodes {
+		w.newest[n] = -1
+	}
+	return w
+}
+
+// see takes note of an event and returns the alarms that it raises, mostly none.
+func (w *alarmWatch) see(e event.Event) []stats.GradientGrowth {
+	switch {
+	case e.Type == event.TypeRound && e.Round != nil:
+		w.round(e.Node, e.Round)
+	case e.Type == event.TypeJoin:
+		if _, known := w.newest[e.Node]; !known {
+			w.newest[e.Node] = e.RoundIndex - 1
+		}
+		delete(w.absent, e.Node)
+	case e.Type == event.TypeLeave, e.Type == event.TypeGiveUp:
+		w.absent[e.Node] = true
+	default:
+		return nil
+	}
+	return w.judge()
+}
+
+// round takes a node's round. One that it has told of before changes nothing.
+func (w *alarmWatch) round(node string, r *event.Round) {
+	if newest, known := w.newest[node]; known && r.Round <= newest {
+		return
+	}
+	w.newest[node] = r.Round
+	if _, notFinite := r.NonFinite["grad_norm"]; notFinite || r.GenerateOnly {
+		return
+	}
+	w.add(r.Round, r.GradNorm)
+}
+
+// add takes a gradient norm of a round that is not judged yet.
+func (w *alarmWatch) add(round int, norm float64) {
+	if round >= w.alarm.Rounds() && units.Finite(norm) {
+		w.norms[round] = append(w.norms[round], norm)
+	}
+}
+
+// done is how many rounds every node that is waited for has done, 0 where none is waited for.
+func (w *alarmWatch) done() int {
+	done, waited := 0, false
+	for node, newest := range w.newest {
+		if !w.absent[node] && (!waited || newest+1 < done) {
+			done, waited = newest+1, true
+		}
+	}
+	return done
+}
+
+// judge judges what is done and not judged yet.
+func (w *alarmWatch) judge() (raised []stats.GradientGrowth) {
+	for done := w.done(); w.alarm.Rounds() < done; {
+		round := w.alarm.Rounds()
+		if g, now := w.alarm.Add(w.norms[round]...); now {
+			raised = append(raised, g)
+		}
+		delete(w.norms, round)
+	}
+	return raised
+}
+
+// restore takes over the rounds of a run that goes on. raised is the newest alarm that these raise, nil if that is
+// recorded or there is none: a coordinator that was killed did not get to record it.
+func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run string) (raised *stats.GradientGrowth, recorded []store.Alarm, err error) {
+	snapshot, err := reader.Snapshot(ctx, run)
+	if err != nil {
+		return nil, nil, err
+	}
+	recorded = snapshot.Alarms
+	for _, n := range snapshot.Nodes {
+		if _, own := w.newest[n.Node]; own {
+			w.newest[n.Node] = n.LastRound
+		}
+	}
+	done := w.done()
+	if len(w.newest) == 0 {
+		done = store.RoundsDone(snapshot.Nodes)
+	}
+	bands, err := reader.RoundBands(ctx, run, "grad_norm", 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, band := range bands {
+		for band.Round < done && w.alarm.Rounds() <= band.Round {
+			var norms []float64
+			if w.alarm.Rounds() == band.Round {
+				norms = append(norms, band.Mean)
+			}
+			if g, now := w.alarm.Add(norms...); now {
+				raised = &g
+			}
+		}
+	}
+	values, err := reader.RoundValues(ctx, run, "grad_norm", w.alarm.Rounds())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range values {
+		w.add(v.Round, v.Value)
+	}
+	if n := len(recorded); raised != nil && n > 0 && recorded[n-1].Round >= raised.Round {
+		raised = nil
+	}
+	return raised, recorded, nil
+}
+
+// verdicts are what the alarm has decided, for the nodes. It is safe for concurrent use.
+type verdicts struct {
+	mu      sync.Mutex
+	now     protocol.Verdicts
+	changed chan struct{}
+}
+
+// get implements launch.Spec.Verdicts.
+func (v *verdicts) get() (protocol.Verdicts, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.now, v.changed
+}
+
+// set tells how many rounds were judged, and of one more round from which on the rate is lower (0: of none).
+func (v *verdicts) set(judged, lowerFrom int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.now.Judged = judged
+	if lowerFrom > 0 {
+		v.now.Lowered = append(slices.Clone(v.now.Lowered), lowerFrom)
+	}
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// checkAlarm refuses to lower a learning rate that is not the coordinator's to decide.
+func checkAlarm(o Options) error {
+	switch {
+	case o.Planned.Config.OnAlarm != configs.AlarmLower || o.Worker != nil:
+	case o.Admission != nil:
+		return fail.Usage(errors.New("--on-alarm lower-rate is for nodes of one host: those of other hosts are not told"), "--on-alarm stop")
+	case o.Planned.Trainer.Command != "":
+		return fail.Usage(errors.New("--on-alarm lower-rate is for swarm's own nodes: a --node-command decides its learning rate itself"), "--on-alarm stop")
+	}
+	return nil
+}
+
+// alarmError is why a run stopped because of its alarm.
+type alarmError struct {
+	alarm  event.Alarm
+	advice string
+}
+
+func (e *alarmError) Error() string {
+	return fmt.Sprintf("%s in round %d: %s", store.AlarmStop, e.alarm.Round, wording.Alarm(e.alarm))
+}
+
+// alarmAdvice is what to try when a run's gradients grow.
+func alarmAdvice(c configs.Config) string {
+	if c.MostExternal() > 0 && !c.Corrects() {
+		return "a new run with --external-correction importance, or with a lower --learning-rate"
+	}
+	return "a new run with a lower --learning-rate"
+}
+
+// watchAlarm begins to judge the run's gradient norms. A worker leaves that to its coordinator. It returns an error if
+// the learning rate depends on what can't be read.
+func (r *recorder) watchAlarm(ctx context.Context) error {
+	if r.c.o.Worker != nil {
+		return nil
+	}
+	lowers := r.c.p.Config.OnAlarm == configs.AlarmLower
+	watch := newAlarmWatch(r.c.nodeIDs)
+	raised, recorded, err := watch.restore(ctx, r.c.reader, r.c.run)
+	if err != nil {
+		if lowers {
+			return fmt.Errorf("the gradient norms so far: %w", err)
+		}
+		r.logger.Error("gradient norms are not watched", "error", err)
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alarm = watch
+	if lowers {
+		r.verdicts = &verdicts{changed: make(chan struct{})}
+		for _, a := range recorded {
+			r.verdicts.set(0, a.LowerFrom)
+		}
+	}
+	if raised != nil {
+		r.raise(*raised)
+	}
+	if lowers {
+		r.verdicts.set(watch.alarm.Rounds(), 0)
+	}
+	return nil
+}
+
+// watched hands an event to the alarm. r.mu is held.
+func (r *recorder) watched(e event.Event) {
+	if r.alarm == nil {
+		return
+	}
+	before := r.alarm.alarm.Rounds()
+	for _, g := range r.alarm.see(e) {
+		r.raise(g)
+	}
+	if judged := r.alarm.alarm.Rounds(); r.verdicts != nil && judged > before {
+		r.verdicts.set(judged, 0)
+	}
+}
+
+// raise records an alarm and does what the run asks for. r.mu is held.
+func (r *recorder) raise(g stats.GradientGrowth) {
+	config := r.c.p.Config
+	a := event.Alarm{Round: g.Round, Recent: g.Recent, Reference: g.Reference, Action: event.AlarmWarn}
+	switch {
+	case config.OnAlarm == configs.AlarmStop && g.Round < config.Rounds-1:
+		a.Action = event.AlarmStop
+	case config.OnAlarm == configs.AlarmLower:
+		a.Action, a.LowerFrom = event.AlarmLower, g.Round+configs.AlarmLead
+	}
+	e := event.Event{Type: event.TypeAlarm, Run: r.c.run, Time: r.c.clock.now(), Alarm: &a, Message: alarmAdvice(config)}
+	r.logger.Warn(wording.Event(e))
+	r.take(e)
+	switch a.Action {
+	case event.AlarmStop:
+		r.fail(&alarmError{a, e.Message})
+	case event.AlarmLower:
+		// On disk before any node trains by it: a run that goes on after a crash must decide the same.
+		if err := r.c.store.Flush(context.WithoutCancel(r.ctx)); err != nil {
+			r.fail(fmt.Errorf("record the alarm: %w", err))
+			return
+		}
+		r.verdicts.set(g.Round, a.LowerFrom)
+	}
+}

@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+func normOf(node string, round int, norm float64) event.Event {
+	return event.Event{Type: event.TypeRound, Run: "e-1", Node: node, Time: float64(1000 + round), Round: &event.Round{Round: round, GradNorm: norm}}
+}
+
+// grows doubles after 100 rounds: the alarm is raised in round 112.
+func grows(round int) float64 {
+	if round < 100 {
+		return 1
+	}
+	return 2
+}
+
+// reportRounds has a watch see rounds of nodes, in an order in which they may come, each once more at some later time.
+func reportRounds(w *alarmWatch, nodes []string, from, to int, draw *rand.Rand) (raised []int) {
+	next := map[string]int{}
+	left := len(nodes)
+	for _, n := range nodes {
+		next[n] = from
+	}
+	for left > 0 {
+		node := nodes[draw.IntN(len(nodes))]
+		if next[node] == to {
+			continue
+		}
+		for _, round := range []int{next[node], from + draw.IntN(next[node]-from+1)} {
+			for _, g := range w.see(normOf(node, round, grows(round))) {
+				raised = append(raised, g.Round)
+			}
+		}
+		if next[node]++; next[node] == to {
+			left--
+		}
+	}
+	return raised
+}
+
+func TestAnAlarmDoesNotDependOnTheOrderOfReports(t *testing.T) {
+	t.Parallel()
+	nodes := []string{"node_0", "node_1", "node_2"}
+	for seed := range uint64(20) {
+		w := newAlarmWatch(nodes)
+		require.Equal(t, []int{112}, reportRounds(w, nodes, 0, 200, rand.New(rand.NewPCG(seed, 1))))
+		require.Equal(t, 200, w.alarm.Rounds())
+		require.Empty(t, w.norms, "what is judged is forgotten")
+	}
+}
+
+// A round waits for every node that takes part, and for no other.
+func TestAnAlarmWaitsForTheNodesThatAreThere(t *testing.T) {
+	t.Parallel()
+	w := newAlarmWatch([]string{"node_0", "node_1"})
+	for round := range 150 {
+		require.Empty(t, w.see(normOf("node_0", round, grows(round))))
+	}
+	require.Zero(t, w.alarm.Rounds(), "node_1 has done none")
+	raised := w.see(event.Event{Type: event.TypeGiveUp, Node: "node_1"})
+	require.Len(t, raised, 1)
+	require.Equal(t, 112, raised[0].Round)
+
+	w.see(event.Event{Type: event.TypeJoin, Node: "anna_0", Worker: "anna", RoundIndex: 150})
+	w.see(normOf("node_0", 150, 2))
+	require.Equal(t, 150, w.alarm.Rounds(), "anna_0 is waited for from its first round on")
+	w.see(normOf("anna_0", 150, 2))
+	require.Equal(t, 151, w.alarm.Rounds())
+	w.see(normOf("node_0", 151, 2))
+	w.see(event.Event{Type: event.TypeLeave, Node: "anna_0", Worker: "anna"})
+	require.Equal(t, 152, w.alarm.Rounds(), "it is away")
+	w.see(event.Event{Type: event.TypeJoin, Node: "anna_0", Worker: "anna", RoundIndex: 150})
+	w.see(normOf("node_0", 152, 2))
+	require.Equal(t, 152, w.alarm.Rounds(), "it is back")
+
+	only := newAlarmWatch(nil)
+	for round := range 150 {
+		only.see(event.Event{Type: event.TypeJoin, Node: "anna_0", Worker: "anna"})
+		e := normOf("anna_0", round, 1)
+		e.Round.GenerateOnly = true
+		require.Empty(t, only.see(e))
+	}
+	require.Equal(t, 150, only.alarm.Rounds(), "rounds without a gradient are judged, too")
+}
+
+// A run that goes on after its coordinator was killed raises the alarm in the same round, and raises none twice.
+func TestAnAlarmOfARunThatGoesOn(t *testing.T) {
+	t.Parallel()
+	nodes := []string{"node_0", "node_1"}
+	for _, at := range []int{0, 1, 50, 79, 112, 113, 114, 130} {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(at, ".db"))
+		s, err := store.Open(t.Context(), path, store.Options{})
+		require.NoError(t, err)
+		defer s.Close()
+		require.NoError(t, s.StartRun(t.Context(), store.Run{Run: "e-1", Experiment: "e", Rounds: 200, NodeIDs: nodes, Started: 1}))
+		for round := range at {
+			for i, n := range nodes {
+				if i == 0 || round < at-2 { // node_1 is two rounds behind
+					require.NoError(t, s.Record(t.Context(), normOf(n, round, grows(round))))
+				}
+			}
+		}
+		require.NoError(t, s.Flush(t.Context()))
+		reader, err := store.OpenReader(t.Context(), path)
+		require.NoError(t, err)
+		defer reader.Close()
+
+		restored := func() (*alarmWatch, *stats.GradientGrowth) {
+			w := newAlarmWatch(nodes)
+			g, _, err := w.restore(t.Context(), reader, "e-1")
+			require.NoError(t, err)
+			return w, g
+		}
+		w, missed := restored()
+		require.Equal(t, max(0, at-2), w.alarm.Rounds())
+		raised := reportRounds(w, nodes, max(0, at-4), 200, rand.New(rand.NewPCG(uint64(at), 2)))
+		if at-2 <= 112 {
+			require.Nil(t, missed, "at %d", at)
+			require.Equal(t, []int{112}, raised, "at %d", at)
+			continue
+		}
+		require.Empty(t, raised)
+		require.Equal(t, 112, missed.Round)
+		require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeAlarm, Run: "e-1", Time: 2000,
+			Alarm: &event.Alarm{Round: missed.Round, Recent: missed.Recent, Reference: missed.Reference, Action: event.AlarmWarn}}))
+		require.NoError(t, s.Flush(t.Context()))
+		_, again := restored()
+		require.Nil(t, again, "it is recorded")
+	}
+}
+
+func TestAlarmAdviceFitsTheRun(t *testing.T) {
+	t.Parallel()
+	c := configs.Default()
+	require.NotContains(t, alarmAdvice(c), "external-correction", "nothing comes from others")
+	c.NumTransplantTrees, c.ExternalCorrection = 4, configs.CorrectionNone
+	require.Contains(t, alarmAdvice(c), "--external-correction importance")
+	c.ExternalCorrection = configs.CorrectionTapered
+	require.NotContains(t, alarmAdvice(c), "external-correction")
+}

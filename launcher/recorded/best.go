@@ -1,0 +1,155 @@
+package recorded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/best"
+	"github.com/sapo-swarm/swarm/node/model"
+)
+
+// bestTries is how often the best weights of a node that runs may be replaced while they are copied.
+const bestTries = 5
+
+// weightsFile is the file of weights in a folder that transformers opens.
+const weightsFile = "model.safetensors"
+
+// errReplaced is the error of weights that were not what their manifest said: those of a node that runs may be replaced
+// at any time.
+var errReplaced = errors.New("the SHA-256 of its best weights is not that of best.json")
+
+// SaveBest writes the best weights that a run's nodes have kept (validation_questions) as a folder; of the node of that
+// name or number, or where it is empty of the node that the validation questions say is best.
+func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
+	var names []string
+	if nodeName != "" {
+		name, err := NodeName(h.Home, run, nodeName)
+		if err != nil {
+			return Saved{}, err
+		}
+		names = []string{name}
+	} else {
+		var err error
+		if names, err = NodeFolders(h.Home, run); err != nil {
+			return Saved{}, err
+		}
+	}
+	for try := 1; ; try++ {
+		name, kept, err := bestOf(h.Home.Run(run.Run), names)
+		if err != nil {
+			return Saved{}, fail.Hint(fmt.Errorf("run %s: %w", run.Run, err), "swarm up --validation-questions 36 for a run that keeps them, or swarm model save RUN NODE DIR")
+		}
+		saved, err := copyBest(ctx, h, run, name, kept, dir)
+		if replaced := errors.Is(err, errReplaced) || errors.Is(err, fs.ErrNotExist); !replaced || try == bestTries {
+			return saved, err
+		}
+	}
+}
+
+// bestOf chooses among the nodes that have kept weights: the highest by validation, of equal ones the first. Nodes that
+// other questions judged than the first one's do not count.
+func bestOf(runDir string, names []string) (name string, kept best.Weights, err error) {
+	err = best.ErrNone
+	for _, n := range names {
+		b, reading := best.Read(filepath.Join(runDir, n))
+		switch {
+		case reading != nil && len(names) == 1:
+			return n, b, fmt.Errorf("%s: %w", n, reading)
+		case reading != nil:
+			continue
+		case name == "", b.Set == kept.Set && b.Judged.Better(kept.Judged):
+			name, kept, err = n, b, nil
+		}
+	}
+	return name, kept, err
+}
+
+// copyBest copies a node's best weights, and writes the tokenizer beside them.
+func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept best.Weights, dir string) (Saved, error) {
+	var config configs.Config
+	if err := json.Unmarshal(run.Config, &config); err != nil {
+		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
+	}
+	base, err := model.Find(config.ModelOf(fit.NodeIndex(name)))
+	if err != nil {
+		return Saved{}, err
+	}
+	modelDir, err := model.Resolve(base, string(h.Home))
+	if err != nil {
+		return Saved{}, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	from := filepath.Join(h.Home.Run(run.Run), name, kept.Folder)
+	err = copyFile(ctx, from, dir, weightsFile, kept.SHA256) // first: without them nothing is written
+	if err == nil {
+		err = copyFile(ctx, from, dir, "config.json", "")
+	}
+	if err != nil {
+		return Saved{}, fmt.Errorf("%s of run %s: %w", name, run.Run, err)
+	}
+	if err := model.SaveTokenizer(base, modelDir, dir); err != nil {
+		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	shape, err := model.Inspect(dir)
+	if err != nil {
+		return Saved{}, err
+	}
+	saved := Saved{
+		Path: dir, Run: run.Run, Node: name, Rounds: kept.Round, Parameters: shape.Parameters, Bytes: kept.Bytes, SHA256: kept.SHA256,
+		WeightHash: kept.WeightHash, ValidationPass: &kept.Pass,
+	}
+	saved.Files, err = fileNames(dir)
+	return saved, err
+}
+
+// copyFile copies a file of one folder into another, whole or not at all. The error is errReplaced where its SHA-256 is
+// another than that given.
+func copyFile(ctx context.Context, from, to, name, sum string) error {
+	in, err := os.Open(filepath.Join(from, name))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(to, "."+name+"-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(out.Name()) // once it has its name, there is nothing to remove
+	digest := sha256.New()
+	_, err = io.Copy(io.MultiWriter(out, digest), contextReader{ctx, in})
+	if err = errors.Join(err, out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	if sum != "" && hex.EncodeToString(digest.Sum(nil)) != sum {
+		return errReplaced
+	}
+	return os.Rename(out.Name(), filepath.Join(to, name))
+}
+
+// contextReader is a reader that fails once ctx has ended.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

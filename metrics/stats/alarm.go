@@ -1,0 +1,103 @@
+package stats
+
+import (
+	"math"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
+)
+
+// The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above AlarmFactor times that of
+// the rounds from AlarmFrom to before AlarmTo, counted from 0. The rule was found afterwards in 22 recorded runs
+// (docs/RESULTS.md, "The alarm") and is not confirmed on fresh runs.
+const (
+	AlarmFactor = 1.6
+	AlarmWindow = 20
+	AlarmFrom   = 20
+	AlarmTo     = 60
+
+	AlarmFirst = AlarmTo + AlarmWindow // rounds before it is judged for the first time: the windows are apart
+	AlarmQuiet = 20                    // rounds for which it must be false before it is raised again
+)
+
+// alarmLeast is the share of a window's rounds that must have a finite gradient norm.
+const alarmLeast = 0.5
+
+// GradientGrowth compares a run's newest gradient norms with its early ones. Both are means over rounds of the mean
+// over nodes; NaN: too few rounds have one.
+type GradientGrowth struct {
+	Round             int // from 0: the newest that was judged
+	Recent, Reference float64
+}
+
+// Alarming tells whether the rule holds. It does not where a mean is missing or the reference is 0.
+func (g GradientGrowth) Alarming() bool {
+	return g.Reference > 0 && units.Finite(g.Recent) && g.Recent > AlarmFactor*g.Reference
+}
+
+// CollapseAlarm judges a run round by round. What it says is a function of the values that Add was given. The zero
+// value has judged nothing.
+type CollapseAlarm struct {
+	rounds int       // that were added
+	early  []float64 // of the rounds from AlarmFrom to before AlarmTo
+	recent []float64 // of the newest AlarmWindow rounds
+	raised bool      // and not yet false for AlarmQuiet rounds
+	quiet  int       // rounds for which the rule has been false
+}
+
+// Add takes the gradient norms of the nodes that did the next round, in any order, and tells whether the alarm is
+// raised at this round: when the rule holds for the first time, and again only after it was false for AlarmQuiet
+// rounds.
+func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
+	sorted := slices.Sorted(slices.Values(norms)) // a sum's last digit depends on the order
+	norm := sample.Mean(sorted)
+	if AlarmFrom <= a.rounds && a.rounds < AlarmTo {
+		a.early = append(a.early, norm)
+	}
+	a.recent = append(a.recent, norm)
+	if len(a.recent) > AlarmWindow {
+		a.recent = slices.Delete(a.recent, 0, 1)
+	}
+	g = GradientGrowth{Round: a.rounds, Recent: windowMean(a.recent), Reference: windowMean(a.early)}
+	if a.rounds++; a.rounds < AlarmFirst {
+		return g, false
+	}
+	if !g.Alarming() {
+		if a.quiet++; a.quiet >= AlarmQuiet {
+			a.raised = false
+		}
+		return g, false
+	}
+	a.quiet = 0
+	raised, a.raised = !a.raised, true
+	return g, raised
+}
+
+// Rounds is how many rounds were added.
+func (a *CollapseAlarm) Rounds() int { return a.rounds }
+
+// Alarms are the rounds of a series at which the alarm is raised. norms is the mean gradient norm over nodes by round.
+func Alarms(norms []float64) (list []GradientGrowth) {
+	var a CollapseAlarm
+	for _, norm := range norms {
+		if g, raised := a.Add(norm); raised {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// windowMean is the mean of the finite values, NaN where they are too few.
+func windowMean(values []float64) float64 {
+	finite := 0
+	for _, v := range values {
+		if units.Finite(v) {
+			finite++
+		}
+	}
+	if float64(finite) < alarmLeast*float64(len(values)) {
+		return math.NaN()
+	}
+	return sample.Mean(values)
+}

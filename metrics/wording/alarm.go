@@ -1,0 +1,61 @@
+package wording
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Alarm says what an alarm has found.
+func Alarm(a event.Alarm) string {
+	return fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, stats.AlarmFrom, stats.AlarmTo)
+}
+
+// alarmLine describes an alarm: what was found, what follows, and what to try.
+func alarmLine(e event.Event) string {
+	if e.Alarm == nil {
+		return ""
+	}
+	text := fmt.Sprintf("alarm in round %d: %s, training may collapse", e.Alarm.Round, Alarm(*e.Alarm))
+	switch e.Alarm.Action {
+	case event.AlarmStop:
+		text += "; the run stops"
+	case event.AlarmLower:
+		text += fmt.Sprintf("; the learning rate is lower from round %d on", e.Alarm.LowerFrom)
+	}
+	if e.Message != "" {
+		text += ". Try: " + e.Message
+	}
+	return text
+}
+
+// selected is what to know of a mean that leaves out the runs that the alarm stopped.
+const selected = "The mean of the others is too high: it leaves out the runs that seemed to collapse."
+
+// alarmLines tell for each arm how many of its runs the alarm stopped.
+func alarmLines(runs []stats.StudyRun) []string {
+	var arms []string
+	stopped := map[string]int{}
+	for _, r := range runs {
+		if !store.StoppedByAlarm(r.State, r.Message) || r.Again {
+			continue
+		}
+		if !slices.Contains(arms, r.Name) {
+			arms = append(arms, r.Name)
+		}
+		stopped[r.Name]++
+	}
+	var parts []string
+	for _, arm := range arms {
+		parts = append(parts, fmt.Sprintf("%s of %s", units.Plural(stopped[arm], "run"), arm))
+	}
+	if parts == nil {
+		return nil
+	}
+	return []string{"The alarm stopped " + strings.Join(parts, ", ") + ". " + selected}
+}

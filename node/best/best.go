@@ -1,0 +1,192 @@
+// Package best keeps a node's best weights, as its validation questions judge them, in the node's folder: best.json and
+// a folder of weights. It owns these two names. It neither asks the questions nor trains.
+package best
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// File is the name of the manifest in a node's folder, and Pattern that of folders of weights, whole or not.
+const (
+	File    = "best.json"
+	Pattern = "best-*"
+
+	version = 1 // of the manifest
+)
+
+// ErrNone is the error of a node's folder that holds no best weights.
+var ErrNone = errors.New("it has kept no best weights")
+
+// Owner says whose the weights are.
+type Owner struct {
+	Run   string `json:"run"`
+	Node  string `json:"node"`
+	Model string `json:"model"`
+}
+
+// Questions are those that judge weights: only weights that equal ones judged compare.
+type Questions struct {
+	Set         string `json:"set"` // names the questions and how they were sampled
+	Count       int    `json:"questions"`
+	Generations int    `json:"generations"` // completions of each
+}
+
+// Saver is the part of the engine that writes weights.
+type Saver interface {
+	Save(context.Context, policy.SaveParams) (policy.SaveResult, error)
+}
+
+// Weights are a node's best so far. They are a folder as transformers opens one, without a tokenizer. Weights is the
+// contents of best.json, which is written after that folder: a folder that it does not name is nothing.
+type Weights struct {
+	Version int `json:"version"`
+	Owner
+	Questions
+	Judged              // by which the weights were chosen
+	Folder     string   `json:"folder"` // in the node's
+	SHA256     string   `json:"sha256"` // of the folder's model.safetensors
+	WeightHash string   `json:"weight_hash"`
+	Bytes      int64    `json:"bytes"`
+	All        []Judged `json:"judged"` // all weights that these questions judged, in the order of judging
+}
+
+// Judged is what the validation questions say of a node's weights.
+type Judged struct {
+	Round  int     `json:"round"`  // rounds that the weights hold; 0: as they were first
+	Pass   float64 `json:"pass"`   // pass@1: completions with reward 1 / completions
+	Reward float64 `json:"reward"` // mean of the completions
+}
+
+// Better tells whether j is above another: by pass@1, then by reward.
+func (j Judged) Better(other Judged) bool {
+	return j.Pass > other.Pass || j.Pass == other.Pass && j.Reward > other.Reward
+}
+
+// NewJudged sums up the answers to the validation questions, of which there are some.
+func NewJudged(eval event.Eval) Judged {
+	j := Judged{Round: eval.Round}
+	for _, q := range eval.Questions {
+		j.Pass += float64(q.Correct)
+		j.Reward += q.RewardSum
+	}
+	completions := float64(len(eval.Questions) * eval.Generations)
+	j.Pass, j.Reward = j.Pass/completions, j.Reward/completions
+	return j
+}
+
+// Read reads which weights in a node's folder are its best. The error is ErrNone if there are none. It may
+// read the folder of a node that runs, which may put others in their place at any time.
+func Read(dir string) (Weights, error) {
+	data, err := os.ReadFile(filepath.Join(dir, File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Weights{}, ErrNone
+	}
+	if err != nil {
+		return Weights{}, err
+	}
+	var b Weights
+	if err := json.Unmarshal(data, &b); err != nil {
+		return Weights{}, fmt.Errorf("%s is damaged: %w", File, err)
+	}
+	switch {
+	case b.Version > version:
+		return Weights{}, fmt.Errorf("%s was written by a newer program", File)
+	case b.Folder != Folder(b.Round):
+		return Weights{}, fmt.Errorf("%s names round %d and folder %.80q", File, b.Round, b.Folder)
+	}
+	return b, nil
+}
+
+// Folder is the name of the folder of weights that hold so many rounds.
+func Folder(round int) string { return fmt.Sprintf("best-%08d", round) }
+
+// Keeper keeps a node's best weights in its folder. Its methods are called from one goroutine.
+type Keeper struct {
+	dir    string
+	logger *slog.Logger
+	now    Weights // Folder is empty where there are no weights of the present questions
+	old    string  // folder of the newest weights, whatever questions chose them; empty: none
+}
+
+// Open takes up what previous processes have kept. Weights that other questions chose stay until there are ones of
+// these, and so do those of another owner.
+func Open(dir string, own Owner, questions Questions, logger *slog.Logger) *Keeper {
+	b := &Keeper{dir: dir, logger: logger}
+	known, err := Read(dir)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(dir, known.Folder))
+	}
+	if err != nil && !errors.Is(err, ErrNone) {
+		logger.Warn("best weights not used", "reason", err)
+	}
+	if err == nil {
+		b.old = known.Folder
+		if known.Set == questions.Set && known.Owner == own {
+			b.now = known
+		}
+	}
+	b.now.Version, b.now.Owner, b.now.Questions = version, own, questions
+	b.clear()
+	return b
+}
+
+// clear removes the folders that are not the best weights'.
+func (b *Keeper) clear() {
+	folders, _ := filepath.Glob(filepath.Join(b.dir, Pattern))
+	for _, path := range folders {
+		if filepath.Base(path) != b.old {
+			_ = os.RemoveAll(path)
+		}
+	}
+}
+
+// Settle takes note that the node goes on with round first: later weights are lost, and will be judged again. The best
+// stay, whatever they hold.
+func (b *Keeper) Settle(first int) {
+	b.now.All = slices.DeleteFunc(b.now.All, func(j Judged) bool { return j.Round > first })
+}
+
+// Knows tells whether weights that hold so many rounds have been judged.
+func (b *Keeper) Knows(rounds int) bool {
+	return slices.ContainsFunc(b.now.All, func(j Judged) bool { return j.Round == rounds })
+}
+
+// Take notes what the engine's weights were judged to be, and keeps them if they are the best.
+func (b *Keeper) Take(ctx context.Context, engine Saver, j Judged) error {
+	next := b.now
+	next.All = append(slices.Clone(b.now.All), j)
+	if next.Folder == "" || j.Better(b.now.Judged) {
+		next.Folder, next.Judged = Folder(j.Round), j
+		result, err := engine.Save(ctx, policy.SaveParams{Path: filepath.Join(b.dir, next.Folder), Format: "huggingface", DType: "float32"})
+		if err != nil {
+			return fmt.Errorf("best weights after round %d: %w", j.Round, err)
+		}
+		next.SHA256, next.WeightHash, next.Bytes = result.SHA256, result.WeightHash, result.Bytes
+		b.logger.Info("best weights kept", "round", j.Round, "validation_pass", j.Pass, "validation_reward", j.Reward)
+	}
+	data, err := json.Marshal(next)
+	if err == nil {
+		err = files.Write(filepath.Join(b.dir, File), data)
+	}
+	if err != nil {
+		return fmt.Errorf("best weights after round %d: %w", j.Round, err)
+	}
+	b.now = next
+	if b.old != next.Folder {
+		b.old = next.Folder
+		b.clear()
+	}
+	return nil
+}
