@@ -14,7 +14,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/best"
@@ -83,7 +82,7 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 	if err := json.Unmarshal(run.Config, &config); err != nil {
 		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
 	}
-	base, err := model.Find(config.ModelOf(fit.NodeIndex(name)))
+	base, err := model.Find(config.ModelOf(configs.NodeIndex(name)))
 	if err != nil {
 		return Saved{}, err
 	}
