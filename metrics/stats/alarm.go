@@ -10,7 +10,7 @@ import (
 
 // The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above AlarmFactor times that of
 // the rounds from AlarmFrom to before AlarmTo, counted from 0. The rule was found afterwards in 22 recorded runs
-// (docs/RESULTS.md, "The alarm") and is not confirmed on fresh runs.
+// (docs/RESULTS.md, "The alarm") and is not confirmed on fresh runs that collapse.
 const (
 	AlarmFactor = 1.6
 	AlarmWindow = 20

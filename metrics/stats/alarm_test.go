@@ -108,7 +108,7 @@ func TestAlarmIsAFunctionOfTheValues(t *testing.T) {
 // The recorded studies, on which the rule rests: docs/RESULTS.md, "The alarm", has these rounds.
 func TestAlarmOfTheRecordedStudies(t *testing.T) {
 	t.Parallel()
-	for _, study := range []string{"paper", "corrected", "sparse"} {
+	for _, study := range []string{"paper", "corrected", "sparse", "control", "adaptive"} {
 		reader, err := store.OpenFile(t.Context(), "../../docs/study/"+study+".db.gz")
 		require.NoError(t, err)
 		defer reader.Close()
@@ -137,4 +137,9 @@ var recordedAlarms = map[string][]int{
 	"paper-2loc6ext-1": {84}, "paper-2loc6ext-2": {79}, "paper-2loc6ext-3": {101},
 	// Without a correction, four of seven that did not collapse.
 	"paper-6loc2ext-2": {214, 271, 299}, "paper-6loc2ext-5": {182, 215}, "paper-6loc2ext-6": {175}, "paper-6loc2ext-7": {260},
+
+	// Without a correction, and with a split that changes: the bandit's runs did not collapse.
+	"adaptive-adaptive-1": {109}, "adaptive-adaptive-2": {139, 216}, "adaptive-adaptive-3": {99, 137},
+	"adaptive-adaptive-ema-1": {98}, "adaptive-adaptive-ema-2": {114}, "adaptive-adaptive-ema-3": {90},
+	"adaptive-adaptive-ema-fast-1": {85}, "adaptive-adaptive-ema-fast-2": {79}, "adaptive-adaptive-ema-fast-3": {79},
 }
