@@ -114,15 +114,14 @@ func (d *disk) set(n nameChange) {
 	}
 }
 
-// in returns a file's content after a write or a change of its length.
+// in returns a file's content after a write or a change of its length. It may change data.
 func (c change) in(data []byte) []byte {
 	end := c.Offset + int64(len(c.Data))
 	if c.Kind == resized && end < int64(len(data)) {
-		return slices.Clone(data[:end])
+		return data[:end]
 	}
-	data = slices.Grow(slices.Clone(data), max(0, int(end)-len(data)))
-	for int64(len(data)) < end {
-		data = append(data, 0)
+	if more := end - int64(len(data)); more > 0 {
+		data = append(data, make([]byte, more)...)
 	}
 	copy(data[c.Offset:], c.Data)
 	return data

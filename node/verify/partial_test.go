@@ -82,7 +82,7 @@ func TestLatecomerIsVerified(t *testing.T) {
 	f := &finished{
 		t.TempDir(), testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, map[string]int{"node_1": 1},
 	}
-	trainNodes(t, f, startEngine(t, f.config))
+	trainNodes(t, f, startEngine(t, f.config, lab.Options(t).Host))
 	report := f.verify(t, nil)
 	require.True(t, report.Verified, "%+v", report)
 	require.Equal(t, rounds, report.Nodes[0].Rounds)

@@ -94,8 +94,8 @@ var (
 	nanoErr  error
 )
 
-// startEngine starts an engine with nano's initial weights on one thread.
-func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (Engine, int, error) {
+// startEngine starts an engine with nano's initial weights on one thread. If host is not nil, the engine is its fork.
+func startEngine(t *testing.T, c configs.Config, host *policy.HostClient) func(context.Context, string) (Engine, int, error) {
 	t.Helper()
 	options := lab.Options(t)
 	nanoOnce.Do(func() {
@@ -107,7 +107,7 @@ func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (
 	require.NoError(t, nanoErr)
 	start := protocol.Start{Python: options.Python, EngineDir: options.Dir, ModelDir: nanoDir, Device: "cpu", Threads: 1}
 	return func(ctx context.Context, _ string) (Engine, int, error) {
-		return StartEngine(ctx, start, c, os.Environ(), os.Stderr, nil)
+		return StartEngine(ctx, start, c, os.Environ(), os.Stderr, host)
 	}
 }
 
@@ -119,7 +119,7 @@ func (kept) Close() {}
 // reload loads nano's initial weights into an engine of the lab, which is faster than starting one.
 func reload(t *testing.T, c configs.Config) func(context.Context, string) (Engine, int, error) {
 	t.Helper()
-	startEngine(t, c) // nano's folder
+	startEngine(t, c, nil) // nano's folder
 	engines := lab.Engines(t, 2)
 	return func(ctx context.Context, node string) (Engine, int, error) {
 		engine := engines[0]
@@ -152,7 +152,7 @@ func train(t *testing.T) *finished {
 		dir, err := os.MkdirTemp(filepath.Dir(lab.Options(t).Dir), "run-")
 		require.NoError(t, err)
 		trained = finished{dir, testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, nil}
-		trainNodes(t, &trained, startEngine(t, trained.config))
+		trainNodes(t, &trained, startEngine(t, trained.config, lab.Options(t).Host))
 	})
 	require.Len(t, trained.told, 2, "the run failed in another test")
 	return trained.copy(t)
@@ -319,7 +319,7 @@ func (f *finished) verify(t *testing.T, change func(*Options)) Report {
 func TestRunVerifies(t *testing.T) {
 	f := train(t)
 	for name, change := range map[string]func(*Options){
-		"journaled completions": func(o *Options) { o.Start = startEngine(t, o.Config) }, // new processes, as in the program
+		"journaled completions": func(o *Options) { o.Start = startEngine(t, o.Config, nil) }, // new processes, not forks as in the run
 		"generated again":       func(o *Options) { o.Generate = true },
 		"inexact device":        func(o *Options) { o.Exact = false },
 	} {

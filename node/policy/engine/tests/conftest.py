@@ -2,6 +2,7 @@
 uniform.
 """
 
+import ctypes
 import gc
 import os
 import sys
@@ -43,6 +44,17 @@ def one_thread():
     session.set_threads(1)  # OpenBLAS's too
     yield
     gc.unfreeze()  # unfreeze objects from loads, or the interpreter reports them as leaked at its end
+
+
+@pytest.fixture(autouse=True)
+def keep_freed_memory():
+    """Lets glibc reuse freed blocks of up to 32 MB, even after a test that has called memory.prefer_small.
+
+    Otherwise each large tensor of the later tests would get fresh pages from the kernel.
+    """
+    yield
+    for option, limit in ((-3, 32 << 20), (-1, 256 << 20)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of malloc.h
+        ctypes.CDLL(None).mallopt(option, limit)
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ layout of the result.
 
 import collections
 import contextlib
+import dataclasses
 
 import pytest
 import torch
-from engine import batch, generate, gpt2, model, protocol, static, update
+from engine import batch, generate, gpt2, head, model, protocol, static, update
 from engine.adam import Adam
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -75,15 +76,14 @@ def one_attention(counter):
     return lambda q, k, v, attn_mask=None, is_causal=False: Attention.apply(q, k, v, attn_mask, is_causal)
 
 
-@pytest.fixture
-def gpt2_on_cuda():
-    made = gpt2.GPT2(CONFIG)
+def gpt2_on_cuda(config=CONFIG):
+    made = gpt2.GPT2(config)
     made.initialise(0)
     made.kind = "cuda"
     return made
 
 
-def test_a_decoding_step_is_at_most_220(gpt2_on_cuda, monkeypatch):
+def test_a_decoding_step_is_at_most_220(monkeypatch):
     counts, step = [], static.StaticDecoder.step
 
     def counted(self, window):
@@ -93,7 +93,7 @@ def test_a_decoding_step_is_at_most_220(gpt2_on_cuda, monkeypatch):
         counts.append(counter)
 
     monkeypatch.setattr(static.StaticDecoder, "step", counted)
-    generate.generate(gpt2_on_cuda, protocol.Generate([[1, 2, 3], [4] * 5], 4, 6), generate.Static())
+    generate.generate(gpt2_on_cuda(), protocol.Generate([[1, 2, 3], [4] * 5], 4, 6), generate.Static())
     assert len(counts) == 5
     assert all(counter.total() <= 220 for counter in counts), counts[0].found.most_common()
 
@@ -103,18 +103,22 @@ def test_a_decoding_step_is_at_most_220(gpt2_on_cuda, monkeypatch):
     [(1, [200, 256, 180, 250], 679), (4, [200, 256, 180, 250], 679), (2, [256, 200] * 8, 891)],
     ids=["4 rows of a prompt", "4 rows of 4 prompts", "16 rows of 2 prompts"],
 )  # fmt: skip
-def test_the_operations_of_an_updates_pass_do_not_grow(gpt2_on_cuda, monkeypatch, prompts, lengths, most):
+def test_the_operations_of_an_updates_pass_do_not_grow(monkeypatch, prompts, lengths, most):
+    """The vocabulary is small, and the head's chunks have as many positions as with GPT-2's."""
+    on_cuda = gpt2_on_cuda(dataclasses.replace(CONFIG, vocab_size=257, eos_token_id=256))
+    for sizes in (head.CHUNK, head.BLOCK):
+        monkeypatch.setitem(sizes, "cuda", sizes["cuda"] // CONFIG.vocab_size * 257)
     counter = Counter()
     monkeypatch.setattr(model, "HAS_SDPA", True)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", one_attention(counter), raising=False)
     monkeypatch.setattr(gpt2, "layer_norm", lambda x, w, b, e: torch.nn.functional.layer_norm(x, w.shape, w, b, e))
     rows = [protocol.Sequence(i % prompts, list(range(n)), 1.0, None, [-1.0] * n) for i, n in enumerate(lengths)]
     request = protocol.Update([list(range(192))] * prompts, rows)
-    trainer = update.Trainer(gpt2_on_cuda, Adam())
-    (one,) = batch.micro_batches(request, range(len(rows)), gpt2_on_cuda)
-    objective = update._Objective(request, None, gpt2_on_cuda, {})
-    gpt2_on_cuda.make_gradients()
+    trainer = update.Trainer(on_cuda, Adam())
+    (one,) = batch.micro_batches(request, range(len(rows)), on_cuda)
+    objective = update._Objective(request, None, on_cuda, {})
+    on_cuda.make_gradients()
     with counter:
         trainer._backward(objective, one)
     assert counter.total() <= most, counter.found.most_common()
-    assert gpt2_on_cuda.flat_grad.abs().max() > 0
+    assert on_cuda.flat_grad.abs().max() > 0

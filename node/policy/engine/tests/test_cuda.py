@@ -223,7 +223,8 @@ def test_an_engine_whose_device_is_lost_says_why_and_ends(tmp_path):
     engine = Engine(
         "import torch\nfrom engine import __main__, ranks\n"
         "def lose(*_):\n    torch.zeros(4, device='cuda')[torch.full((1,), 9, device='cuda')].tolist()\n"
-        "ranks.Leader.memory = lose\n__main__.main()\n"
+        "ranks.Leader.memory = lose\n__main__.main()\n",
+        direct=True,
     )
     try:
         engine.result("load", model_dir=str(tmp_path), random_init=True, device="cuda:0")

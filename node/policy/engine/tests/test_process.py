@@ -9,24 +9,21 @@ import subprocess
 import sys
 import time
 
+import forks
 import pytest
+from forks import DEADLINE, PARENT
 
-PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONFIG = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=29, eos_token_id=13)
-DEADLINE = 120  # bounds every wait, and measures nothing
 
 
 class Engine:
-    def __init__(self, code=None):
-        command = ["-c", code] if code else ["-m", "engine"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(os.environ, PYTHONPATH=PARENT),
-            start_new_session=True,
-        )
+    """An engine's process, its calls and answers. It is a fork of a process with torch, unless direct."""
+
+    def __init__(self, code=None, direct=False, fork_ranks=False):
+        if direct:
+            self.process = forks.direct(["-c", code] if code else ["-m", "engine"])
+        else:
+            self.process = forks.start(code or forks.MAIN, fork_ranks)
         self.number = 0
 
     def send(self, data):
@@ -89,13 +86,22 @@ def engine():
     engine.close()
 
 
+@pytest.fixture
+def started():
+    """An engine that has imported torch for itself."""
+    engine = Engine(direct=True)
+    yield engine
+    engine.close()
+
+
 MEMORY = {
     "rss_bytes", "peak_rss_bytes", "anonymous_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
     "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes",
 }  # fmt: skip
 
 
-def test_every_call_answers_with_every_field(engine, directory, tmp_path):
+def test_every_call_answers_with_every_field(started, directory, tmp_path):
+    engine = started
     hello = engine.result("hello", protocol=5)
     assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "anonymous_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
@@ -221,7 +227,8 @@ def test_model_device_and_checkpoint_errors_have_their_kinds(shared, tmp_path):
     assert shared.error("restore", path=str(tmp_path / "none"))["kind"] == "checkpoint"
 
 
-def test_same_seed_in_another_process_gives_the_same_bits(shared, engine, directory):
+def test_same_seed_in_another_process_gives_the_same_bits(shared, started, directory):
+    engine = started  # the other is a fork
     load = dict(model_dir=directory, random_init=True, seed=3, threads=1)
     options = dict(prompts=[[1, 2, 3], [4]], num_generations=4, max_new_tokens=30, seed=8, eos_token_id=13)
     engine.result("load", **load)
@@ -428,9 +435,9 @@ def test_exits_when_stdin_closes_in_the_middle_of_a_call(engine, directory):
     assert engine.process.stdout.read() == b""
 
 
-def test_exits_at_once_when_stdin_closes_during_start(engine):
-    engine.process.stdin.close()
-    assert engine.wait() == 0
+def test_exits_at_once_when_stdin_closes_during_start(started):
+    started.process.stdin.close()
+    assert started.wait() == 0
 
 
 def test_interrupt_and_terminate_are_ignored(engine):

@@ -61,7 +61,8 @@ def directory(directories):
 
 @pytest.fixture
 def engine():
-    engine = Engine()
+    """An engine whose other ranks are forks."""
+    engine = Engine(fork_ranks=True)
     yield engine
     engine.close()
 
@@ -137,14 +138,16 @@ def same(one, other, where=""):
 
 
 @pytest.mark.parametrize("architecture,ranks", [("gpt2", 2), ("gpt2", 3), ("qwen2", 2)])
-def test_several_ranks_give_one_rank_s_results(directories, engine, tmp_path, architecture, ranks):
-    alone = Engine()
+def test_several_ranks_give_one_rank_s_results(directories, tmp_path, architecture, ranks):
+    """With ranks that rank 0 starts as for users. The other tests fork theirs."""
+    alone, engine = Engine(), Engine()
     try:
         expected, theirs = work(alone, directories[architecture], 1, str(tmp_path / "one"))
+        answers, ours = work(engine, directories[architecture], ranks, str(tmp_path / "several"))
+        assert len(others(engine)) == ranks - 1
     finally:
         alone.close()
-    answers, ours = work(engine, directories[architecture], ranks, str(tmp_path / "several"))
-    assert len(others(engine)) == ranks - 1
+        engine.close()
     for i, (answer, one) in enumerate(zip(answers, expected)):
         same(answer, one, f"answer {i}")
     assert answers[0]["memory"]["rss_bytes"] > 1.5 * expected[0]["memory"]["rss_bytes"]
