@@ -30,7 +30,7 @@ func TestAnExportedDatabaseIsReadAsItsHome(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	var doc export.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
-	require.Equal(t, []any{small, "sqlite", 6}, []any{doc.Path, doc.Format, doc.Runs})
+	require.Equal(t, []any{small, "sqlite", 8}, []any{doc.Path, doc.Format, doc.Runs})
 
 	elsewhere := t.TempDir() // a home without runs
 	compared := swarm(t, home, "compare", "-o", "json")

@@ -108,7 +108,7 @@ func evaluateHome(t *testing.T, home string) {
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	for i, run := range []string{"own0-0", "own0-1", "own0-2", "own1-3", "own1-4", "own1-5"} {
+	for i, run := range []string{"own0-0", "own0-1", "own0-2", "own0-3", "own1-4", "own1-5", "own1-6", "own1-7"} {
 		for n, node := range []string{"node_0", "node_1"} {
 			require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeEval, Run: run, Node: node, Time: 2000, Eval: &event.Eval{
 				Round: 20, Set: "s", Generations: 4, Temperature: 1, FormatRate: 0.7, MeanLength: 31,
