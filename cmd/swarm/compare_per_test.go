@@ -15,9 +15,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// perCompletions has the figures of docs/RESULTS.md: held-out pass@1 after 12 800, 19 200, 38 400 and 76 800 completions
-// and after the last round, mean over seeds, lowest and highest seed. A Python script with SQL alone computed them from
-// the exports.
+// perCompletions has the figures of docs/RESULTS.md: held-out pass@1 after 12 800, 19 200, 38 400 and 76 800
+// completions and after the last round, mean over seeds, lowest and highest seed. A Python script with SQL alone
+// computed them from the exports.
 var perCompletions = map[string]map[string]string{
 	"corrected": {
 		"8loc0ext": "0.170 (0.169-0.171) 0.217 (0.215-0.219) 0.288 (0.285-0.290) 0.327 (0.325-0.330) 0.352 (0.348-0.355)",

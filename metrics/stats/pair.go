@@ -177,8 +177,8 @@ func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least in
 
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 
-// undecided sets how many more seeds would decide the pair: as many as Welch's test needs at the corrected level, and no
-// fewer than the exact permutation test needs to decide at all.
+// undecided sets how many more seeds would decide the pair: as many as Welch's test needs at the corrected level, and
+// no fewer than the exact permutation test needs to decide at all.
 func (p *Pair) undecided(a, b []float64, c correction) {
 	p.Reason.Kind = ReasonChance
 	n, ok := sample.SeedsNeeded(a, b, significance/float64(c.tests))

@@ -33,9 +33,8 @@ const (
 
 // Study is the result of a study's finished runs: the document under "study" of `compare --study -o json` and `report
 // --study -o json`. Unknown figures are null. An outcome other than undecided rests on p-values corrected for all pairs
-// of arms. If an arm's nodes have several models, outcome and verdict are those of Models: whether each model gains over
-// a swarm of its own. Best and its figures then use the mean over all nodes, and
-// decide nothing.
+// of arms. If an arm's nodes have several models, outcome and verdict are those of Models: whether each model gains
+// over a swarm of its own. Best and its figures then use the mean over all nodes, and decide nothing.
 type Study struct {
 	Name      string `json:"name"`
 	Model     string `json:"model"`

@@ -76,8 +76,8 @@ func (j judgment) lines(s stats.Study) []string {
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 
-// freshSweep returns a command that decides by fresh seeds alone. They get a home of their own, because a study's verdict
-// counts all seeds of a home.
+// freshSweep returns a command that decides by fresh seeds alone. They get a home of their own, because a study's
+// verdict counts all seeds of a home.
 func (j judgment) freshSweep() string {
 	var next int64
 	for _, bySeed := range j.Values {

@@ -11,8 +11,8 @@ const Resamples = 10_000
 
 // Bootstrap computes percentile-bootstrap intervals at the level Confidence over Resamples resamples. It keeps the
 // resamples and uses them for all samples of a size. A fixed seed makes its intervals reproducible, and the order of
-// values does not matter. The zero value is ready to use, by one goroutine at a time. A nil Bootstrap computes nothing: its
-// intervals are NaN.
+// values does not matter. The zero value is ready to use, by one goroutine at a time. A nil Bootstrap computes nothing:
+// its intervals are NaN.
 type Bootstrap struct{ drawn map[resampling][]uint16 }
 
 // resampling identifies resamples: of that many values, for the first or the second side of a pair.

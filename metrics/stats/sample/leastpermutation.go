@@ -19,8 +19,8 @@ func LeastPermutation(a, b int) float64 {
 	return max(extreme/math.Exp(combin.LogGeneralizedBinomial(float64(a+b), float64(a))), 1.0/(maxArrangements+1))
 }
 
-// Significant reports whether a p-value is below the level 1 - Confidence. P-values of exact tests are fractions: one that
-// equals the level up to rounding is not below it.
+// Significant reports whether a p-value is below the level 1 - Confidence. P-values of exact tests are fractions: one
+// that equals the level up to rounding is not below it.
 func Significant(p float64) bool { return p < (1-Confidence)*(1-1e-9) }
 
 // SeedsToDecide returns the least number of seeds per side with which one of that many tests can decide, however large
