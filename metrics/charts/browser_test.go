@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/chromium"
 	"github.com/sapo-swarm/swarm/metrics/charts"
 )
 
@@ -51,10 +51,6 @@ func (c *complaints) none(t *testing.T) {
 // styles and scripts.
 func browser(t *testing.T, script string) (context.Context, *complaints) {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium on PATH: charts are not drawn")
-	}
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -64,17 +60,10 @@ func browser(t *testing.T, script string) (context.Context, *complaints) {
 	for _, a := range charts.Assets() {
 		write(a.Name, a.Text)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(900, 1400))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // kills the browser at the deadline
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
 	c := &complaints{}
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(c.listen))
-	t.Cleanup(cancel)
-	do(t, ctx, chromedp.Steps()) // starts the browser; otherwise the deadline of the first command would apply to the browser
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	ctx := chromium.Tab(t, 6*time.Minute, c.listen)
+	do(t, ctx, chromedp.EmulateViewport(900, 1400))
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
 	do(t, ctx, chromedp.Navigate("file://"+filepath.Join(dir, "index.html")), chromedp.WaitVisible(chromedp.CSS("#stacked canvas")))
 	return ctx, c

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/internal/hermetic"
+	"github.com/sapo-swarm/swarm/internal/chromium"
 )
 
-func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(chromium.Main(m)) }

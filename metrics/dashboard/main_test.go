@@ -1,10 +1,12 @@
+//go:build !race
+
 package dashboard
 
 import (
 	"os"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/internal/hermetic"
+	"github.com/sapo-swarm/swarm/internal/chromium"
 )
 
-func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(chromium.Main(m)) }

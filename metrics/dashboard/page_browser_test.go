@@ -1,3 +1,5 @@
+//go:build !race
+
 package dashboard
 
 import (
@@ -16,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/chromium"
 )
 
 // complaints are the messages of a page's console.
@@ -46,10 +50,17 @@ func (c *complaints) clear() {
 	c.said = nil
 }
 
-// openChromium starts a browser that is closed at the end of the test.
+// openChromium opens a tab that is closed at the end of the test.
 func openChromium(t *testing.T) (context.Context, *complaints) {
 	t.Helper()
 	return boundedChromium(t, 5*time.Minute)
+}
+
+// boundedChromium is openChromium with another bound for all that the test does in the tab.
+func boundedChromium(t *testing.T, bound time.Duration) (context.Context, *complaints) {
+	t.Helper()
+	said := &complaints{}
+	return chromium.Tab(t, bound, said.listen), said
 }
 
 // draw opens an address at a width and in a color scheme.

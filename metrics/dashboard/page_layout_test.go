@@ -1,3 +1,5 @@
+//go:build !race
+
 package dashboard
 
 import (
@@ -6,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,34 +26,13 @@ import (
 //go:embed testdata/layout.js
 var layout string
 
-// walkTime bounds the walk over all pages, after which the browser is killed. On an idle machine the walk takes half a
-// minute.
+// walkTime bounds the walk over all pages. On an idle machine the walk takes half a minute.
 const walkTime = 8 * time.Minute
 
 var (
 	walkWidths  = []int64{390, 768, 1280, 1920}
 	walkSchemes = []string{"light", "dark"}
 )
-
-// boundedChromium starts a browser that is killed after a deadline, or when the test ends.
-func boundedChromium(t *testing.T, bound time.Duration) (context.Context, *complaints) {
-	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium on PATH: the page is not drawn")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	t.Cleanup(cancel)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true))
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	said := &complaints{}
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(said.listen))
-	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Do(ctx, chromedp.Steps()))
-	return ctx, said
-}
 
 // look changes width and color scheme of the open page.
 func look(t *testing.T, ctx context.Context, width int64, scheme string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/chromium"
 )
 
 // tab is a page in a browser, with its console messages and network requests.
@@ -43,24 +44,10 @@ func (b *tab) listen(e any) {
 // open opens the page from a file in an offline browser of a given width, and draws every chart.
 func open(t *testing.T, page string, width int, dark, scripts bool) *tab {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium on PATH: the report is not opened")
-	}
 	path := filepath.Join(t.TempDir(), "report.html")
 	require.NoError(t, os.WriteFile(path, []byte(page), 0o600))
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(width, 900))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // kills the browser at the deadline
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
 	b := &tab{}
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(b.listen))
-	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Do(ctx)) // starts the browser; otherwise the deadline of the first command would apply to the browser
-	b.ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
-	t.Cleanup(cancel)
+	b.ctx = chromium.Tab(t, 5*time.Minute, b.listen)
 	scheme := map[bool]string{true: "dark", false: "light"}[dark]
 	b.do(t,
 		call(network.Enable, network.EnableParams{}),
