@@ -128,7 +128,7 @@ def with_dashboard(program, home, rounds):
     cost = followed(child, home, rounds)
     ended(child)
     if not all(answers):
-        sys.exit(f"the dashboard gave {answers[0]} lines and {answers[1]} documents")
+        sys.exit(f"the dashboard sent {answers[0]} lines and {answers[1]} documents")
     return cost
 
 

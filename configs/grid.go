@@ -32,10 +32,10 @@ type GridArm struct {
 
 // notInGrid maps keys that can't be an axis to the alternative.
 var notInGrid = map[string]string{
-	"experiment": "leave it out: arms are named by their values",
+	"experiment": "remove it: arms are named after their values",
 	"preset":     "name the presets as the sweep's configurations",
 	"seed":       "use --seeds",
-	"rounds":     "leave it out: runs of unequal length don't compare",
+	"rounds":     "remove it: runs of different length are not comparable",
 	"models":     "write a configuration file for each value",
 }
 
@@ -56,7 +56,7 @@ func newAxis(name string, texts []string) (Axis, error) {
 		return Axis{}, err
 	}
 	if remedy, refused := notInGrid[name]; refused {
-		return Axis{}, &Error{Problem: "grid: key " + name + " can't have several values", Remedy: remedy}
+		return Axis{}, &Error{Problem: "grid: key " + name + " cannot have several values", Remedy: remedy}
 	}
 	if len(texts) > MaxArms {
 		return Axis{}, &Error{Key: name, Value: strconv.Itoa(len(texts)) + " values", Allowed: fmt.Sprintf("at most %d", MaxArms)}
@@ -72,7 +72,7 @@ func newAxis(name string, texts []string) (Axis, error) {
 			return Axis{}, err
 		}
 		if slices.Contains(axis.Values, value) {
-			return Axis{}, &Error{Problem: fmt.Sprintf("grid: value %s of %s is given twice", quote(text), name), Remedy: "each once"}
+			return Axis{}, &Error{Problem: fmt.Sprintf("grid: value %s of %s is given twice", quote(text), name), Remedy: "list each value once"}
 		}
 		axis.Values = append(axis.Values, value)
 	}
@@ -84,10 +84,10 @@ func (g Grid) Check(configurations int) error {
 	arms := configurations
 	for i, axis := range g {
 		if slices.ContainsFunc(g[:i], func(a Axis) bool { return a.Key == axis.Key }) {
-			return &Error{Problem: "grid: key " + axis.Key + " is given twice", Remedy: "once, with all of its values"}
+			return &Error{Problem: "grid: key " + axis.Key + " is given twice", Remedy: "give it once, with all its values"}
 		}
 		if arms *= len(axis.Values); arms > MaxArms {
-			return &Error{Problem: fmt.Sprintf("grid: more than %d arms", MaxArms), Remedy: "fewer values: all arms are compared, each with each"}
+			return &Error{Problem: fmt.Sprintf("grid: more than %d arms", MaxArms), Remedy: "use fewer values, because all pairs of arms are compared"}
 		}
 	}
 	return nil
@@ -176,15 +176,15 @@ func shortHash(text string) string {
 	return hex.EncodeToString(hash[:3])
 }
 
-// UnmarshalYAML reads a grid from a study's file: keys with lists of values.
+// UnmarshalYAML reads a grid from a study's file: keys, each with a list of values.
 func (g *Grid) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode {
-		return gridMistake(node, "keys with lists of values")
+		return gridMistake(node, "keys, each with a list of values")
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, list := node.Content[i], node.Content[i+1]
 		if list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-			return gridMistake(list, "a list of values of "+quote(key.Value))
+			return gridMistake(list, "a list of values for "+quote(key.Value))
 		}
 		var texts []string
 		for _, item := range list.Content {
@@ -216,13 +216,13 @@ func (s *Study) expand() error {
 	}
 	for _, axis := range s.Grid {
 		if slices.Contains(ownByStudy, axis.Key) {
-			return s.refuse("grid", axis.Key, "keys of an experiment but "+strings.Join(ownByStudy, ", "))
+			return s.refuse("grid", axis.Key, "keys of an experiment except "+strings.Join(ownByStudy, ", "))
 		}
 	}
 	var arms []StudyExperiment
 	for _, e := range s.Experiments {
 		if e.As != "" {
-			return s.refuse(e.Name+".as", e.As, "nothing beside a grid, which makes other experiments of it")
+			return s.refuse(e.Name+".as", e.As, "no as in a study with a grid, which makes several experiments of each")
 		}
 		own, err := PresetValues(e.Set)
 		if err != nil {
@@ -236,7 +236,7 @@ func (s *Study) expand() error {
 			}
 			for key, value := range arm.Values {
 				if _, twice := own[key]; twice || key == "learning_rate" && e.LearningRateFactor > 0 {
-					return s.refuse(e.Name, key, "in its set or in the grid, not in both")
+					return s.refuse(e.Name, key, "this key either in set or in the grid")
 				}
 				one.Set[key] = value
 			}

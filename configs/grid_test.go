@@ -94,9 +94,9 @@ func TestABadGridIsRefused(t *testing.T) {
 		"learning_rate=1e-4,fast":        `bad learning_rate "fast"`,
 		"num_generations=4,4.5":          `bad num_generations "4.5"`,
 		"learning_rate=1e-4,0.0001,1e-3": `value "0.0001" of learning_rate is given twice`,
-		"seed=1,2":                       "key seed can't have several values: use --seeds",
-		"rounds=10,20":                   "runs of unequal length don't compare",
-		"experiment=a,b":                 "arms are named by their values",
+		"seed=1,2":                       "key seed cannot have several values: use --seeds",
+		"rounds=10,20":                   "runs of different length are not comparable",
+		"experiment=a,b":                 "arms are named after their values",
 		"tasks.mixture=bf":               "a list of tasks in a YAML file",
 		"top_k=" + strings.Repeat("1,", MaxArms) + "1": "at most 64",
 	} {
@@ -131,12 +131,12 @@ func TestAStudysGridMakesItsExperiments(t *testing.T) {
 
 	for change, want := range map[string]string{
 		"temperature: [1, 0.9] => temprature: [1]":                                  `did you mean "temperature"?`,
-		"temperature: [1, 0.9] => temperature: 1":                                   `a list of values of "temperature"`,
-		"temperature: [1, 0.9] => temperature: []":                                  `a list of values of "temperature"`,
+		"temperature: [1, 0.9] => temperature: 1":                                   `a list of values for "temperature"`,
+		"temperature: [1, 0.9] => temperature: []":                                  `a list of values for "temperature"`,
 		"temperature: [1, 0.9] => temperature: [[1]]":                               "a number, text, true or false",
 		"temperature: [1, 0.9] => temperature: [1, warm]":                           `bad temperature "warm"`,
 		"temperature: [1, 0.9] => model: [nano, gpt2]":                              `bad grid "model"`,
-		"temperature: [1, 0.9] => tasks.system_prompt: [none]":                      "in its set or in the grid, not in both",
+		"temperature: [1, 0.9] => tasks.system_prompt: [none]":                      "this key either in set or in the grid",
 		"temperature: [1, 0.9] => top_k: [" + strings.Repeat("1, ", MaxArms) + "2]": "at most 64",
 		"{learning_rate: [1e-4, 3e-4], => {":                                        "", // one key alone is a grid, too
 	} {
@@ -153,7 +153,7 @@ func TestAStudysGridMakesItsExperiments(t *testing.T) {
 		require.ErrorContains(t, err, "mine.yaml", change)
 	}
 	for path, want := range map[string]string{
-		"paper.yaml": "study paper is part of the program", ".yaml": "a file whose name has 1 to 24 characters", strings.Repeat("x", 25) + ".yaml": "1 to 24",
+		"paper.yaml": "study paper is part of the program", ".yaml": "a file name of 1 to 24 characters", strings.Repeat("x", 25) + ".yaml": "1 to 24",
 	} {
 		_, err := ParseStudyFile(path, []byte(text))
 		require.ErrorContains(t, err, want)

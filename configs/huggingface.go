@@ -104,7 +104,7 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 func ParseShape(config []byte) (Shape, error) {
 	var h huggingFace
 	if err := json.Unmarshal(config, &h); err != nil {
-		return Shape{}, fmt.Errorf("a folder whose config.json is JSON of a Hugging Face model")
+		return Shape{}, fmt.Errorf("a folder with the config.json of a Hugging Face model")
 	}
 	switch h.ModelType {
 	case GPT2:
@@ -158,7 +158,7 @@ func (h huggingFace) rotary() (Shape, error) {
 	case h.AttentionBias && h.ModelType != Qwen2, h.MLPBias:
 		return Shape{}, fmt.Errorf("attention_bias and mlp_bias false")
 	case !h.RopeScaling.plain() || !h.RopeParameters.plain():
-		return Shape{}, fmt.Errorf("rotary positions that are plain or scaled as Llama 3's (rope_type default or llama3)")
+		return Shape{}, fmt.Errorf("rotary positions of rope_type default or llama3")
 	}
 	s.HeadSize = s.HeadWidth()
 	s.Parameters = s.parameters()

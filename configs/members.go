@@ -19,7 +19,7 @@ type Member struct {
 }
 
 const (
-	modelsAllowed = "models in turn, such as nano,micro, or with how many nodes each has, nano=4,micro=4"
+	modelsAllowed = "models in turn, such as nano,micro, or with the number of nodes of each, such as nano=4,micro=4"
 	maxMembers    = 64
 )
 
@@ -135,6 +135,6 @@ func (c Config) CheckNodes(nodes int) error {
 	if turn == 0 || !strings.Contains(c.Models, "=") || nodes%turn == 0 {
 		return nil
 	}
-	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts come to %d, and the swarm has %s. Try: --nodes %d, or other counts",
+	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts sum to %d, but the swarm has %s. Try: --nodes %d, or other counts",
 		turn, units.Plural(nodes, "node"), turn)}
 }

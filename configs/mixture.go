@@ -24,7 +24,7 @@ const (
 func validateMixture(t Tasks) error {
 	switch {
 	case t.File != "" && len(t.Mixture) > 0:
-		return &Error{Key: "tasks.file", Value: t.File, Allowed: "one of tasks.file and " + MixtureKey}
+		return &Error{Key: "tasks.file", Value: t.File, Allowed: "either tasks.file or " + MixtureKey}
 	case t.File != "":
 		return nil
 	case len(t.Mixture) == 0 || len(t.Mixture) > maxMixture:
@@ -102,7 +102,7 @@ func parseMixture(node *yaml.Node, source func(*yaml.Node) string) ([]TaskSpec, 
 func parseParams(node *yaml.Node) (map[string]any, error) {
 	var raw any
 	if err := node.Decode(&raw); err != nil {
-		return nil, fmt.Errorf("a task's parameters by name, each once")
+		return nil, fmt.Errorf("a task's parameters by name, each given once")
 	}
 	params, ok := raw.(map[string]any)
 	if !ok {
@@ -136,7 +136,7 @@ func plain(value any, depth int) (any, error) {
 		return v, nil
 	case []any:
 		if depth == 0 || len(v) > maxList {
-			return nil, fmt.Errorf("a shorter or flatter list")
+			return nil, fmt.Errorf("a shorter list, or one with fewer levels")
 		}
 		list := make([]any, len(v))
 		for i := range v {

@@ -102,7 +102,7 @@ func LoadModel(name string) (Model, error) {
 		}
 	}
 	e := unknown("model", name, Models())
-	e.Allowed += ", or a folder that holds config.json and *.safetensors"
+	e.Allowed += ", or a folder with config.json and *.safetensors"
 	return Model{}, e
 }
 

@@ -37,7 +37,7 @@ func TestModels(t *testing.T) {
 	require.Equal(t, "gpt2", byID.Name)
 	require.EqualValues(t, 6_500_000_000, byID.GuideMemory.Total()) // guide 4
 	_, err = LoadModel("embedded")
-	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder that holds config.json and *.safetensors`)
+	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder with config.json and *.safetensors`)
 }
 
 func TestTaskSets(t *testing.T) {
@@ -121,7 +121,7 @@ func TestParseModel(t *testing.T) {
 	require.Equal(t, "huggingface", m.Tokenizer, "no tokenizer of ours has 32000 tokens")
 
 	for want, text := range map[string][]byte{
-		`a folder whose config.json is JSON of a Hugging Face model`:                                            []byte("{"),
+		`a folder with the config.json of a Hugging Face model`:                                                 []byte("{"),
 		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:                                                 config(map[string]any{"model_type": "bert"}),
 		`n_layer, n_head, n_embd, n_positions and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576`: config(map[string]any{"n_layer": 0}),
 		`n_embd a multiple of n_head`:                                                                           config(map[string]any{"n_head": 3}),
@@ -186,15 +186,15 @@ func TestParseModelOfQwen2(t *testing.T) {
 	require.False(t, m.Shape.Tied())
 
 	for want, change := range map[string]map[string]any{
-		`num_attention_heads (14) a multiple of num_key_value_heads (3)`:                       {"num_key_value_heads": 3},
-		`num_attention_heads (14) a multiple of num_key_value_heads (0)`:                       {"num_key_value_heads": 0},
-		`use_sliding_window false`:                                                             {"use_sliding_window": true},
-		`hidden_size a multiple of num_attention_heads`:                                        {"hidden_size": 900},
-		`head_dim an even number from 2 to 65536`:                                              {"head_dim": -64},
-		`intermediate_size from 1 to 1048576`:                                                  {"intermediate_size": 0},
-		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:                                {"model_type": "bert"},
-		`attention_bias and mlp_bias false`:                                                    {"model_type": "llama", "attention_bias": true},
-		`rotary positions that are plain or scaled as Llama 3's (rope_type default or llama3)`: {"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}},
+		`num_attention_heads (14) a multiple of num_key_value_heads (3)`: {"num_key_value_heads": 3},
+		`num_attention_heads (14) a multiple of num_key_value_heads (0)`: {"num_key_value_heads": 0},
+		`use_sliding_window false`:                                       {"use_sliding_window": true},
+		`hidden_size a multiple of num_attention_heads`:                  {"hidden_size": 900},
+		`head_dim an even number from 2 to 65536`:                        {"head_dim": -64},
+		`intermediate_size from 1 to 1048576`:                            {"intermediate_size": 0},
+		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:          {"model_type": "bert"},
+		`attention_bias and mlp_bias false`:                              {"model_type": "llama", "attention_bias": true},
+		`rotary positions of rope_type default or llama3`:                {"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}},
 		"num_hidden_layers, num_attention_heads, hidden_size, max_position_embeddings and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576": {
 			"max_position_embeddings": 1 << 30},
 	} {

@@ -115,15 +115,15 @@ func ParseStudyFile(path string, text []byte) (Study, error) {
 	base := filepath.Base(path)
 	name := strings.Trim(notInModelName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-._")
 	if len(name) == 0 || len(name) > longestModelName {
-		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: fmt.Sprintf("a file whose name has 1 to %d characters: experiments are named after it",
+		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: fmt.Sprintf("a file name of 1 to %d characters, because experiments are named after it",
 			longestModelName)}
 	}
 	if slices.Contains(Studies(), name) {
-		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: "another file name: study " + name + " is part of the program"}
+		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: "another file name, because study " + name + " is part of the program"}
 	}
 	s, err := parseStudy(name, text)
 	if err == nil && len(s.Experiments) > MaxArms {
-		err = s.refuse("experiments", strconv.Itoa(len(s.Experiments)), fmt.Sprintf("at most %d: all are compared, each with each", MaxArms))
+		err = s.refuse("experiments", strconv.Itoa(len(s.Experiments)), fmt.Sprintf("at most %d, because all pairs are compared", MaxArms))
 	}
 	var mistake *Error
 	if errors.As(err, &mistake) && (mistake.Source == "" || mistake.Source == "study "+name) {

@@ -80,7 +80,7 @@ func (s Study) checkModel(name string, m StudyModel) error {
 
 func (s Study) checkExperiment(e StudyExperiment) error {
 	if full := s.ExperimentName("", e.Name); !experimentName.MatchString(e.Name) || !experimentName.MatchString(full) {
-		return s.refuse("experiments", e.Name, "a name of A-Z a-z 0-9 . _ - that starts with a letter or digit")
+		return s.refuse("experiments", e.Name, "a name of letters A-Z a-z, digits, . _ and -, starting with a letter or digit")
 	}
 	if _, err := Experiment(e.Config); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s Study) checkExperiment(e StudyExperiment) error {
 		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a number above 0")
 	}
 	if e.LearningRateFactor > 0 && len(e.Models) > 1 {
-		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "with one model: each has a rate of its own")
+		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a factor for one model only, because each model has its own rate")
 	}
 	for _, model := range e.Models {
 		if _, err := LoadModel(model); err != nil {
@@ -110,7 +110,7 @@ func (s Study) checkSet(where string, set map[string]any) error {
 	}
 	for _, key := range ownByStudy {
 		if _, ok := values[key]; ok {
-			return s.refuse(where, key, "keys of an experiment but "+strings.Join(ownByStudy, ", "))
+			return s.refuse(where, key, "keys of an experiment except "+strings.Join(ownByStudy, ", "))
 		}
 	}
 	return nil

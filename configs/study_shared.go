@@ -31,11 +31,11 @@ func (s *Study) adopt() error {
 			continue
 		}
 		if !reflect.DeepEqual(e, StudyExperiment{Name: e.Name, As: e.As}) {
-			return s.refuse(e.Name+".as", e.As, "beside name alone: the rest is that experiment's")
+			return s.refuse(e.Name+".as", e.As, "only name beside it, because the other keys come from that experiment")
 		}
 		study, name, ok := e.other()
 		if !ok || study == s.Name {
-			return s.refuse(e.Name+".as", e.As, "another study's experiment: paper-4loc4ext")
+			return s.refuse(e.Name+".as", e.As, "an experiment of another study, such as paper-4loc4ext")
 		}
 		other, err := LoadStudy(study)
 		if err != nil {
@@ -46,7 +46,7 @@ func (s *Study) adopt() error {
 			return err
 		}
 		if adopted.As != "" {
-			return s.refuse(e.Name+".as", e.As, adopted.As+", which that one is")
+			return s.refuse(e.Name+".as", e.As, adopted.As+", which it refers to itself")
 		}
 		adopted.Name, adopted.As = e.Name, e.As
 		if nodes := other.NodesOf(adopted); nodes != s.Nodes {
@@ -54,7 +54,7 @@ func (s *Study) adopt() error {
 		}
 		s.Experiments[i], s.shared[e.Name] = adopted, sharedExperiment{other, name}
 		if !s.alike("", other) {
-			return s.refuse(e.Name+".as", e.As, fmt.Sprintf("an experiment with this study's rounds and set (%s has rounds %d and set %v)", study,
+			return s.refuse(e.Name+".as", e.As, fmt.Sprintf("an experiment of a study with the same rounds and set (%s has rounds %d and set %v)", study,
 				other.Rounds, strings.TrimPrefix(fmt.Sprint(other.Set), "map")))
 		}
 	}

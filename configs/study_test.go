@@ -89,16 +89,16 @@ func TestASharedExperimentIsAnothersAsItIs(t *testing.T) {
 	require.Equal(t, []string{"paper-4loc4ext"}, s.ExperimentNames(""))
 	require.Equal(t, []string{"mine-gpt2-a"}, s.ExperimentNames("gpt2"))
 	for experiment, want := range map[string]string{
-		"{name: a, as: paper-4loc4ext, nodes: 4}": "beside name alone",
-		"{name: a, as: mine-a}":                   "another study's experiment",
+		"{name: a, as: paper-4loc4ext, nodes: 4}": "only name beside it",
+		"{name: a, as: mine-a}":                   "an experiment of another study",
 		"{name: a, as: paper-5loc3ext}":           "5loc3ext",
-		"{name: a, as: filter-filtered}":          "paper-4loc4ext, which that one is",
+		"{name: a, as: filter-filtered}":          "paper-4loc4ext, which it refers to itself",
 	} {
 		_, err := parseStudy("mine", []byte(text+experiment))
 		require.ErrorContains(t, err, want)
 	}
 	_, err = parseStudy("mine", []byte(strings.Replace(text, "rounds: 300", "rounds: 100", 1)+"{name: a, as: paper-4loc4ext}"))
-	require.ErrorContains(t, err, "this study's rounds and set")
+	require.ErrorContains(t, err, "a study with the same rounds and set")
 }
 
 func TestAStudysExperimentsAreNamedByModel(t *testing.T) {
@@ -261,7 +261,7 @@ func TestABadStudyIsRefused(t *testing.T) {
 		"learning_rate_factor: 2 => learning_rate_factor: -2":     "bad b.learning_rate_factor",
 		"system_prompt: none => system_prmpt: none":               "unknown key",
 		"[nano, gpt2] => [nano, gpt3]":                            `unknown model "gpt3"`,
-		"[nano, gpt2]} => [nano, gpt2], learning_rate_factor: 3}": "with one model",
+		"[nano, gpt2]} => [nano, gpt2], learning_rate_factor: 3}": "for one model only",
 		"baseline: a => baseline: z":                              `unknown experiment of study bad "z": allowed: a, b, c`,
 		goodStudy + " => []":                                      "cannot unmarshal",
 		goodStudy + " => question: why?\nmeasure: pass\nseeds: 1\nrounds: 1\nbaseline: a": "bad experiments",

@@ -50,7 +50,7 @@ func ValidateModel(c Config, m Model) error {
 		return &Error{
 			Key:     "max_prompt_length",
 			Value:   strconv.Itoa(c.MaxPromptLength),
-			Allowed: fmt.Sprintf("with max_completion_length (%d) at most the context of %s, %d tokens", c.MaxCompletionLength, m.Name, m.Shape.Context),
+			Allowed: fmt.Sprintf("together with max_completion_length (%d) at most the context of %s, %d tokens", c.MaxCompletionLength, m.Name, m.Shape.Context),
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ func ValidateModel(c Config, m Model) error {
 
 func checks(c Config) []check {
 	return []check{
-		{"experiment", c.Experiment, experimentName.MatchString(c.Experiment), "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"},
+		{"experiment", c.Experiment, experimentName.MatchString(c.Experiment), "1 to 64 characters of A-Z a-z 0-9 . _ -, starting with a letter or digit"},
 		oneOf("preset", c.Preset, append(Experiments(), "")),
 		whole("seed", c.Seed, 0, MaxSeed),
 		whole("rounds", int64(c.Rounds), 1, 10_000_000),
@@ -137,15 +137,15 @@ func relations(c Config) []check {
 	return []check{
 		{"num_transplant_trees", j, c.NumTransplantTrees == 0 || c.SwarmSize >= 2, "0 when swarm_size is 1: there are no peers to take rollouts from"},
 		{"num_transplant_trees", j, c.Adaptive() || c.NumTransplantTrees <= pool, fmt.Sprintf(
-			"a whole number from 0 to %d, what the others share in a round: num_train_samples (%d) x (swarm_size (%d) - 1)", pool, c.NumTrainSamples, c.SwarmSize)},
-		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || !c.Async(), "0 with sync async: what arrived lately is drawn from (max_staleness)"},
+			"a whole number from 0 to %d, the number of rollouts that the others share in a round: num_train_samples (%d) x (swarm_size (%d) - 1)", pool, c.NumTrainSamples, c.SwarmSize)},
+		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || !c.Async(), "0 with sync async, where max_staleness decides which rollouts are drawn"},
 		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || c.ExternalLag < c.Rounds, fmt.Sprintf(
-			"below rounds (%d): before round external_lag there is nothing to draw from", c.Rounds)},
+			"less than rounds (%d), because nothing can be drawn before round external_lag", c.Rounds)},
 		{"validation_questions", strconv.Itoa(c.ValidationQuestions), c.ValidationQuestions == 0 || c.EvalQuestions > 0,
-			"0 without evaluations (eval_questions 0): weights are chosen when they are evaluated"},
+			"0 without evaluations (eval_questions 0), because evaluations choose the weights"},
 		{"split", c.Split, !c.Adaptive() || c.SwarmSize >= 2, SplitFixed + " when swarm_size is 1: there are no peers to take rollouts from"},
 		{"split", c.Split, !c.Adaptive() || 2 <= c.Budget() && c.Budget() <= maxShared, fmt.Sprintf(
-			"%s, or num_train_samples (%d) + num_transplant_trees (%d) from 2 to %d: a node may have to share as many", SplitFixed, c.NumTrainSamples,
+			"%s, or num_train_samples (%d) + num_transplant_trees (%d) from 2 to %d, because a node may have to share that many", SplitFixed, c.NumTrainSamples,
 			c.NumTransplantTrees, maxShared)},
 	}
 }

@@ -25,9 +25,9 @@ func TestValidateRefuses(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{func(c *Config) { c.Experiment = "" }, `bad experiment "": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
-		{func(c *Config) { c.Experiment = "../x" }, `bad experiment "../x": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
-		{func(c *Config) { c.Experiment = "a\n" }, `bad experiment "a\n": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
+		{func(c *Config) { c.Experiment = "" }, `bad experiment "": allowed: 1 to 64 characters of A-Z a-z 0-9 . _ -, starting with a letter or digit`},
+		{func(c *Config) { c.Experiment = "../x" }, `bad experiment "../x": allowed: 1 to 64 characters of A-Z a-z 0-9 . _ -, starting with a letter or digit`},
+		{func(c *Config) { c.Experiment = "a\n" }, `bad experiment "a\n": allowed: 1 to 64 characters of A-Z a-z 0-9 . _ -, starting with a letter or digit`},
 		{func(c *Config) { c.Preset = "8loc1ext" }, `bad preset "8loc1ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema`},
 		{func(c *Config) { c.Seed = -1 }, `bad seed "-1": allowed: a whole number from 0 to 9007199254740991`},
 		{func(c *Config) { c.Seed = MaxSeed + 1 }, `bad seed "9007199254740992": allowed: a whole number from 0 to 9007199254740991`},
@@ -37,7 +37,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.NumTrainSamples = 0 }, `bad num_train_samples "0": allowed: a whole number from 1 to 256`},
 		{func(c *Config) { c.NumTransplantTrees = -1 }, `bad num_transplant_trees "-1": allowed: a whole number from 0 to 1024`},
 		{func(c *Config) { c.NumTransplantTrees, c.SwarmSize = 1, 1 }, `bad num_transplant_trees "1": allowed: 0 when swarm_size is 1: there are no peers to take rollouts from`},
-		{func(c *Config) { c.NumTrainSamples, c.NumTransplantTrees, c.SwarmSize = 2, 3, 2 }, `bad num_transplant_trees "3": allowed: a whole number from 0 to 2, what the others share in a round: num_train_samples (2) x (swarm_size (2) - 1)`},
+		{func(c *Config) { c.NumTrainSamples, c.NumTransplantTrees, c.SwarmSize = 2, 3, 2 }, `bad num_transplant_trees "3": allowed: a whole number from 0 to 2, the number of rollouts that the others share in a round: num_train_samples (2) x (swarm_size (2) - 1)`},
 		{func(c *Config) { c.NumGenerations = 1 }, `bad num_generations "1": allowed: a whole number from 2 to 256`},
 		{func(c *Config) { c.Model = "" }, `bad model "": allowed: a model's name or folder`},
 		{func(c *Config) { c.Device = "gpu" }, `bad device "gpu": allowed: auto, cpu, cuda, cuda:N`},
@@ -71,15 +71,15 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.MaxPeers = 10_001 }, `bad max_peers "10001": allowed: a whole number from 0 to 10000`},
 		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair, reward, top`},
 		{func(c *Config) { c.ExternalLag = 65 }, `bad external_lag "65": allowed: a whole number from 0 to 64`},
-		{func(c *Config) { c.Rounds, c.ExternalLag = 10, 10 }, `bad external_lag "10": allowed: below rounds (10): before round external_lag there is nothing to draw from`},
-		{func(c *Config) { c.Sync, c.ExternalLag = SyncAsync, 1 }, `bad external_lag "1": allowed: 0 with sync async: what arrived lately is drawn from (max_staleness)`},
+		{func(c *Config) { c.Rounds, c.ExternalLag = 10, 10 }, `bad external_lag "10": allowed: less than rounds (10), because nothing can be drawn before round external_lag`},
+		{func(c *Config) { c.Sync, c.ExternalLag = SyncAsync, 1 }, `bad external_lag "1": allowed: 0 with sync async, where max_staleness decides which rollouts are drawn`},
 		{func(c *Config) { c.Split = "" }, `bad split "": allowed: fixed, reward-ema, bandit`},
 		{func(c *Config) { c.SplitAlpha = math.NaN() }, `bad split_alpha "NaN": allowed: a number from 0 to 1000`},
 		{func(c *Config) { c.SplitEMA = 1 }, `bad split_ema "1": allowed: a number from 0 to below 1`},
 		{func(c *Config) { c.SplitEvery = 0 }, `bad split_every "0": allowed: a whole number from 1 to 10000000`},
 		{func(c *Config) { c.Split, c.SwarmSize = SplitBandit, 1 }, `bad split "bandit": allowed: fixed when swarm_size is 1: there are no peers to take rollouts from`},
-		{func(c *Config) { c.Split, c.NumTrainSamples = SplitRewardEMA, 1 }, `bad split "reward-ema": allowed: fixed, or num_train_samples (1) + num_transplant_trees (0) from 2 to 256: a node may have to share as many`},
-		{func(c *Config) { c.Split, c.NumTrainSamples, c.NumTransplantTrees = SplitBandit, 200, 57 }, `bad split "bandit": allowed: fixed, or num_train_samples (200) + num_transplant_trees (57) from 2 to 256: a node may have to share as many`},
+		{func(c *Config) { c.Split, c.NumTrainSamples = SplitRewardEMA, 1 }, `bad split "reward-ema": allowed: fixed, or num_train_samples (1) + num_transplant_trees (0) from 2 to 256, because a node may have to share that many`},
+		{func(c *Config) { c.Split, c.NumTrainSamples, c.NumTransplantTrees = SplitBandit, 200, 57 }, `bad split "bandit": allowed: fixed, or num_train_samples (200) + num_transplant_trees (57) from 2 to 256, because a node may have to share that many`},
 		{func(c *Config) { c.BarrierDeadline = 0 }, `bad barrier_deadline "0": allowed: a number above 0, at most 86400`},
 		{func(c *Config) { c.BarrierQuorum = 0 }, `bad barrier_quorum "0": allowed: a number above 0, at most 1`},
 		{func(c *Config) { c.CheckpointEvery = 0 }, `bad checkpoint_every "0": allowed: a whole number from 1 to 10000000`},
@@ -88,7 +88,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.EvalQuestions, c.ValidationQuestions = 0, 36 }, `bad validation_questions "36": allowed: 0 without evaluations (eval_questions 0): weights are chosen when they are evaluated`},
 		{func(c *Config) { c.OnAlarm = "" }, `bad on_alarm "": allowed: warn, stop, lower-rate`},
 		{func(c *Config) { c.Tasks.Mixture = nil }, `bad tasks.mixture "0 tasks": allowed: 1 to 256 tasks`},
-		{func(c *Config) { c.Tasks.File = "q.jsonl" }, `bad tasks.file "q.jsonl": allowed: one of tasks.file and tasks.mixture`},
+		{func(c *Config) { c.Tasks.File = "q.jsonl" }, `bad tasks.file "q.jsonl": allowed: either tasks.file or tasks.mixture`},
 		{func(c *Config) { c.Tasks.Mixture[1].Weight = 0 }, `bad tasks.mixture[1].weight "0": allowed: a number above 0, at most 1000000`},
 		{func(c *Config) { c.Tasks.Mixture[0].Name = "sudoku" }, `bad tasks.mixture[0].name "sudoku": allowed: arc_1d, base_conversion, basic_arithmetic, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`},
 		{func(c *Config) { c.Tasks.Mixture[0].Params["num_train"] = math.NaN() }, `bad tasks.mixture[0].params.num_train "NaN": allowed: a finite number`},
@@ -144,7 +144,7 @@ func TestValidateModel(t *testing.T) {
 	require.NoError(t, err)
 	c := valid(t)
 	require.EqualError(t, ValidateModel(c, nano),
-		`bad max_prompt_length "768": allowed: with max_completion_length (256) at most the context of nano, 256 tokens`)
+		`bad max_prompt_length "768": allowed: together with max_completion_length (256) at most the context of nano, 256 tokens`)
 	c.MaxPromptLength, c.MaxCompletionLength = 208, 48
 	require.NoError(t, ValidateModel(c, nano))
 }

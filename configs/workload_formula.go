@@ -139,7 +139,7 @@ func (p *formulaParser) take(characters string) byte {
 
 func (p *formulaParser) wrong(wanted string) error {
 	if p.skip(); p.at >= len(p.text) {
-		return fmt.Errorf("the formula ends where %s was expected", wanted)
+		return fmt.Errorf("the formula ends, but %s was expected", wanted)
 	}
 	return fmt.Errorf("%s was expected at character %d, before %s", wanted, p.at+1, quote(p.text[p.at:min(len(p.text), p.at+12)]))
 }
@@ -165,7 +165,7 @@ func (p *formulaParser) chain(depth int, operators string, part func(int) (*term
 
 func (p *formulaParser) factor(depth int) (*term, error) {
 	if depth > maxFormulaDepth {
-		return nil, fmt.Errorf("more than %d parentheses within each other", maxFormulaDepth)
+		return nil, fmt.Errorf("more than %d nested parentheses", maxFormulaDepth)
 	}
 	switch p.take("(-") {
 	case '(':

@@ -32,7 +32,7 @@ func TestBuiltInWorkloads(t *testing.T) {
 		}
 	}
 	_, err := LoadWorkload("naics")
-	require.EqualError(t, err, `unknown workload "naics": allowed: lora-classifier, naics-embedder, rl-swarm, sapo, verl-grpo, or a YAML file of your own`)
+	require.EqualError(t, err, `unknown workload "naics": allowed: lora-classifier, naics-embedder, rl-swarm, sapo, verl-grpo, or your own YAML file`)
 }
 
 // The profile of swarm's own nodes uses keys of the configuration.
@@ -65,8 +65,8 @@ func TestLeastProfile(t *testing.T) {
 // Every mistake is one line with the file's line, the key, and the allowed values.
 func TestBadProfiles(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"nothing", "", `profile is empty (p.yaml): docs/TUNE.md has one of ten lines`},
-		{"only a comment", "# nothing\n", `profile is empty (p.yaml): docs/TUNE.md has one of ten lines`},
+		{"nothing", "", `profile is empty (p.yaml): docs/TUNE.md has an example of ten lines`},
+		{"only a comment", "# nothing\n", `profile is empty (p.yaml): docs/TUNE.md has an example of ten lines`},
 		{"a list", "- a\n", `bad  "[…]" (p.yaml:1): allowed: key: value lines`},
 		{"no YAML", "a: [\n", `profile is not YAML (p.yaml:1): did not find expected node content`},
 		{"two documents", least + "---\nname: b\n", `profile has more than one YAML document (p.yaml): keep the first`},
@@ -81,21 +81,21 @@ func TestBadProfiles(t *testing.T) {
 		{"a batch that is no number", strings.Replace(least, "start: 8", "start: many", 1),
 			`bad values.1.start "many" (p.yaml:3): allowed: a whole number from 1 to 65536, for a batch`},
 		{"an unknown role", strings.Replace(least, "role: batch", "role: size", 1), `bad values.1.role "size" (p.yaml:3): allowed: batch or accumulate`},
-		{"a value's bad name", least + "  - {name: a-b}\n", `bad values.2.name "a-b" (p.yaml:4): allowed: a letter, then letters, digits and _, 64 at most`},
+		{"a value's bad name", least + "  - {name: a-b}\n", `bad values.2.name "a-b" (p.yaml:4): allowed: a letter followed by letters, digits and _, at most 64 characters`},
 		{"a value twice", least + "  - {name: batch_size}\n",
-			`bad values.2.name "batch_size" (p.yaml:4): allowed: a name that no other value has, and neither gpu_memory nor gpus`},
+			`bad values.2.name "batch_size" (p.yaml:4): allowed: a unique name other than gpu_memory and gpus`},
 		{"limits the wrong way", strings.Replace(least, "start: 8", "start: 8, min: 9, max: 4", 1), `bad values.1.max "4" (p.yaml:3): allowed: a number from min, 9`},
 		{"a place outside", strings.Replace(least, "start: 8", `start: 8, place: "../x.yaml:a"`, 1),
-			`bad values.1.place "../x.yaml:a" (p.yaml:3): allowed: FILE:KEY with a file inside the training's folder, such as conf/config.yaml:train.batch_size`},
+			`bad values.1.place "../x.yaml:a" (p.yaml:3): allowed: FILE:KEY with a file in the training's folder, such as conf/config.yaml:train.batch_size`},
 		{"a place elsewhere", strings.Replace(least, "start: 8", `start: 8, place: "/etc/x.yaml:a"`, 1),
-			`bad values.1.place "/etc/x.yaml:a" (p.yaml:3): allowed: FILE:KEY with a file inside the training's folder, such as conf/config.yaml:train.batch_size`},
+			`bad values.1.place "/etc/x.yaml:a" (p.yaml:3): allowed: FILE:KEY with a file in the training's folder, such as conf/config.yaml:train.batch_size`},
 		{"a formula with a name that isn't there", least + "memory:\n  - {name: a, bytes: 1GB * batch}\n",
-			`bad memory.1.bytes "1GB * batch" (p.yaml:5): allowed: names of values with a start that is a number, gpu_memory and gpus; "batch" is none`},
+			`bad memory.1.bytes "1GB * batch" (p.yaml:5): allowed: names of values whose start is a number, gpu_memory and gpus; "batch" is none`},
 		{"a formula cut off", least + "memory:\n  - {name: a, bytes: 1GB *}\n",
-			`bad memory.1.bytes "1GB *" (p.yaml:5): allowed: a formula of numbers, units, value names, + - * / and parentheses; the formula ends where a number, a name or a parenthesis was expected`},
+			`bad memory.1.bytes "1GB *" (p.yaml:5): allowed: a formula of numbers, units, value names, + - * / and parentheses; the formula ends, but a number, a name or a parenthesis was expected`},
 		{"a margin above 1", least + "safety_margin: 85\n", `bad safety_margin "85" (p.yaml:4): allowed: a number from 0.05 to 1`},
 		{"a target without accumulation", least + "target_effective_batch: 64\n",
-			`bad target_effective_batch "64" (p.yaml:4): allowed: none where no value has role accumulate`},
+			`bad target_effective_batch "64" (p.yaml:4): allowed: none, because no value has role accumulate`},
 		{"a row without a batch", least + "known:\n  - {gpu_memory: 24GB, values: {batch: 4}}\n", `bad known.1.values.batch "4" (p.yaml:5): allowed: values of this profile`},
 		{"a row of no size", least + "known:\n  - {gpu_memory: 24, values: {batch_size: 4}}\n", `bad known.1.gpu_memory "24" (p.yaml:5): allowed: a size such as 24GiB or 40GB`},
 		{"a step to nowhere", least + "ladder:\n  - {title: a, edits: {batch_size: /0}}\n", `bad ladder.1.edits.batch_size "/0" (p.yaml:5): allowed: a text, or /2, x2, <=512 or >=8`},
@@ -129,9 +129,9 @@ func TestFormulas(t *testing.T) {
 		require.InDelta(t, want, got, 1e-6*math.Abs(want), text)
 	}
 	for text, want := range map[string]string{
-		"": "ends where a number", "a b": `an operator was expected at character 3, before "b"`, "(a": "a closing parenthesis", "a)": "an operator",
+		"": "ends, but a number", "a b": `an operator was expected at character 3, before "b"`, "(a": "a closing parenthesis", "a)": "an operator",
 		"2 ** 3": "a number, a name", "os.system(1)": "an operator", "0x10": "is not a number", "1_000": "is not a number", "inf": "",
-		"1GBB": "is not a number", "1e999": "is not a number", strings.Repeat("(", 40) + "1" + strings.Repeat(")", 40): "more than 32 parentheses",
+		"1GBB": "is not a number", "1e999": "is not a number", strings.Repeat("(", 40) + "1" + strings.Repeat(")", 40): "more than 32 nested parentheses",
 		strings.Repeat("-", 100) + "1": "more than 32", strings.Repeat("1+", 300) + "1": "at most 500 characters", "a;b": "an operator", "a\x00": "an operator",
 	} {
 		f, err := ParseFormula(text)

@@ -74,9 +74,9 @@ func (r profileReader) checkValues(w Workload) error {
 		start, numeric := Number(v.Start)
 		switch {
 		case !valueName.MatchString(v.Name):
-			return r.wrong(key+".name", v.Name, "a letter, then letters, digits and _, 64 at most")
+			return r.wrong(key+".name", v.Name, "a letter followed by letters, digits and _, at most 64 characters")
 		case seen[v.Name]:
-			return r.wrong(key+".name", v.Name, "a name that no other value has, and neither gpu_memory nor gpus")
+			return r.wrong(key+".name", v.Name, "a unique name other than gpu_memory and gpus")
 		case v.Role != "" && !(numeric && start >= 1 && start <= maxBatch && start == math.Trunc(start)):
 			return r.wrong(key+".start", v.Start, fmt.Sprintf("a whole number from 1 to %d, for a %s", maxBatch, v.Role))
 		case v.Max != 0 && v.Max < v.Min:
@@ -84,9 +84,9 @@ func (r profileReader) checkValues(w Workload) error {
 		case v.Role != "" && v.Max > maxBatch:
 			return r.wrong(key+".max", fmt.Sprint(v.Max), fmt.Sprintf("at most %d, for a %s", maxBatch, v.Role))
 		case v.Role != "" && !v.Rule.Empty():
-			return r.wrong(key+".rule", v.Rule.String(), "none for a batch or an accumulation: memory and target_effective_batch decide them")
+			return r.wrong(key+".rule", v.Rule.String(), "none for a batch or an accumulation, which memory and target_effective_batch decide")
 		case v.Role != "" && v.Recommended != "":
-			return r.wrong(key+".recommended", v.Recommended, "none for a batch or an accumulation: memory and target_effective_batch decide them")
+			return r.wrong(key+".recommended", v.Recommended, "none for a batch or an accumulation, which memory and target_effective_batch decide")
 		}
 		seen[v.Name] = true
 		if err := r.checkPlaces(key+".place", v.Places); err != nil {
@@ -101,7 +101,7 @@ func (r profileReader) checkValues(w Workload) error {
 			"one value with role batch, and at most one with role accumulate")
 	}
 	if _, found := w.ByRole(RoleAccumulate); w.TargetEffectiveBatch > 0 && !found {
-		return r.wrong("target_effective_batch", strconv.Itoa(w.TargetEffectiveBatch), "none where no value has role accumulate")
+		return r.wrong("target_effective_batch", strconv.Itoa(w.TargetEffectiveBatch), "none, because no value has role accumulate")
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (r profileReader) checkPlaces(key string, places []string) error {
 		file, name, found := strings.Cut(p, ":")
 		if !found || file == "" || name == "" || strings.HasPrefix(file, "/") || strings.Contains(file, "\\") ||
 			slices.Contains(strings.Split(file, "/"), "..") {
-			return r.wrong(key, p, "FILE:KEY with a file inside the training's folder, such as conf/config.yaml:train.batch_size")
+			return r.wrong(key, p, "FILE:KEY with a file in the training's folder, such as conf/config.yaml:train.batch_size")
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func (r profileReader) checkFormula(w Workload, key string, f Formula, rules boo
 		v, found := w.Value(name)
 		_, numeric := Number(v.Start)
 		if !found || v.Role == RoleAccumulate || !v.Rule.Empty() && !rules || v.Rule.Empty() && !numeric && !inEveryStage(w, name) {
-			return r.wrong(key, f.String(), "names of values with a start that is a number, gpu_memory and gpus; "+quote(name)+" is none")
+			return r.wrong(key, f.String(), "names of values whose start is a number, gpu_memory and gpus; "+quote(name)+" is none")
 		}
 	}
 	return nil
@@ -148,7 +148,7 @@ func (r profileReader) checkStages(w Workload) error {
 	for i, s := range w.Stages {
 		key := fmt.Sprintf("stages.%d", i+1)
 		if s.Name == "" || seen[s.Name] {
-			return r.wrong(key+".name", s.Name, "a name that no other stage has")
+			return r.wrong(key+".name", s.Name, "a unique stage name")
 		}
 		seen[s.Name] = true
 		for j, v := range s.Values {
@@ -234,7 +234,7 @@ func (r profileReader) checkLadder(w Workload) error {
 				start = at.Value
 			}
 			if _, numeric := Number(start); isRelative && !numeric {
-				return r.wrong(key, e.To, "a text: the value has no start that is a number")
+				return r.wrong(key, e.To, "a text, because the value's start is not a number")
 			}
 		}
 	}

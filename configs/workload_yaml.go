@@ -29,7 +29,7 @@ func Workloads() []string { return presetNames("workloads") }
 func LoadWorkload(name string) (Workload, error) {
 	if !slices.Contains(Workloads(), name) {
 		e := unknown("workload", name, Workloads())
-		e.Allowed += ", or a YAML file of your own"
+		e.Allowed += ", or your own YAML file"
 		return Workload{}, e
 	}
 	data, err := presetFiles.ReadFile("workloads/" + name + ".yaml")
@@ -52,7 +52,7 @@ func ParseWorkload(file string, data []byte) (Workload, error) {
 	var root yaml.Node
 	err := decoder.Decode(&root)
 	if errors.Is(err, io.EOF) || err == nil && len(root.Content) == 0 {
-		return Workload{}, &Error{Problem: "profile is empty", Source: file, Remedy: "docs/TUNE.md has one of ten lines"}
+		return Workload{}, &Error{Problem: "profile is empty", Source: file, Remedy: "docs/TUNE.md has an example of ten lines"}
 	}
 	if err != nil {
 		e := notYAML(file, err).(*Error)

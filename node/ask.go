@@ -34,7 +34,7 @@ func Ask(
 		return nil, err
 	}
 	if got := len(result.Completions); got != params.NumGenerations || len(result.Terminated) != got {
-		return nil, fmt.Errorf("engine gave %d completions, %d were asked for", got, params.NumGenerations)
+		return nil, fmt.Errorf("the engine returned %d completions instead of %d", got, params.NumGenerations)
 	}
 	list := make([]Completion, params.NumGenerations)
 	for i, ids := range result.Completions {

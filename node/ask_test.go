@@ -38,5 +38,5 @@ func TestAsk(t *testing.T) {
 	_, err = Ask(t.Context(), params, tokens, func(context.Context, policy.GenerateParams) (policy.GenerateResult, error) {
 		return policy.GenerateResult{Completions: [][]int{ended}, Terminated: []bool{true}}, nil
 	}, nil)
-	require.ErrorContains(t, err, "engine gave 1 completions, 2 were asked for")
+	require.ErrorContains(t, err, "the engine returned 1 completions instead of 2")
 }

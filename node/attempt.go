@@ -131,7 +131,7 @@ func (l *attempt) load(ctx context.Context, host *leaseHost, previous *recovery)
 	loaded := l.model.running.loaded
 	if l.tokens.VocabSize() > loaded.VocabSize {
 		return 0, &Failure{event.CauseModel, fmt.Errorf(
-			"tokenizer %s has %d tokens, the model only %d", l.tokens.Name(), l.tokens.VocabSize(), loaded.VocabSize)}
+			"tokenizer %s has %d tokens, but the model only %d", l.tokens.Name(), l.tokens.VocabSize(), loaded.VocabSize)}
 	}
 	l.beat(ctx)
 	rounds, err := previous.restore(ctx)

@@ -119,7 +119,7 @@ func (n *Node) look(ctx context.Context, round int, absent []string, began time.
 	defer cancel()
 	received, err := n.Swarm.Recent(ctx, exchange.Window{Round: round, Staleness: absentStaleness, Peers: absent, Limit: 1})
 	if err != nil {
-		n.Logger.Debug("absent members not looked up", "round", round, "error", err)
+		n.Logger.Debug("absent members not checked", "round", round, "error", err)
 		return nil
 	}
 	return received

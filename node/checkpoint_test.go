@@ -130,16 +130,16 @@ func TestCheckpointsRestore(t *testing.T) {
 		{"the newest is damaged", []int{1, 2}, 99, func(_ *testing.T, _ *checkpoints, s *saver) { s.answers[file(2)] = bad }, 1,
 			[]string{"checkpoint of round 2: sha256 differs"}, true},
 		{"the newest is another round's", []int{1, 2}, 99, func(_ *testing.T, _ *checkpoints, s *saver) { s.rounds[file(2)] = strconv.Itoa(9) }, 1,
-			[]string{"checkpoint of round 2: its file is of round 9"}, true},
+			[]string{"checkpoint of round 2: its file belongs to round 9"}, true},
 		{"all are damaged", []int{1, 2}, 99, func(_ *testing.T, _ *checkpoints, s *saver) { s.answers[file(1)], s.answers[file(2)] = bad, bad }, 0,
 			[]string{"round 2", "round 1"}, true},
 		{"its manifest has a flipped bit", []int{1, 2}, 99, damage("checkpoint-00000002.json", func(b []byte) []byte { b[40] ^= 1; return b }), 1,
 			[]string{"checkpoint checkpoint-00000002.json: its manifest"}, false},
 		{"its manifest is cut", []int{1, 2}, 99, damage("checkpoint-00000002.json", func(b []byte) []byte { return b[:30] }), 1,
-			[]string{"its manifest is no JSON"}, false},
+			[]string{"its manifest is not JSON"}, false},
 		{"its manifest is empty", []int{1, 2}, 99, damage("checkpoint-00000002.json", func([]byte) []byte { return nil }), 1,
-			[]string{"its manifest is no JSON"}, false},
-		{"rounds before it can't be told", []int{5, 10}, 7, nil, 5, []string{"round 7 is neither in the database nor whole in the journal"}, false},
+			[]string{"its manifest is not JSON"}, false},
+		{"rounds before it can't be told", []int{5, 10}, 7, nil, 5, []string{"round 7 is neither in the database nor complete in the journal"}, false},
 		{"it was made without sum and owner", nil, 99, func(t *testing.T, c *checkpoints, s *saver) {
 			require.NoError(t, os.WriteFile(filepath.Join(c.dir, file(3)), []byte("3"), 0o644))
 			text := `{"round":3,"file":"` + file(3) + `","sha256":"sum of ` + file(3) + `","weight_hash":"h","bytes":1}`
@@ -199,13 +199,13 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		harm func(*testing.T, *checkpoints, *saver)
 		want string
 	}{
-		{"another model", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Model = "gpt2" }, "it is of model tiny, not gpt2"},
-		{"another run", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Run = "r2" }, "it is of run run, not r2"},
-		{"another node", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Node = "node_7" }, "it is of node node_0, not node_7"},
+		{"another model", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Model = "gpt2" }, "it belongs to model tiny, not gpt2"},
+		{"another run", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Run = "r2" }, "it belongs to run run, not r2"},
+		{"another node", func(_ *testing.T, c *checkpoints, _ *saver) { c.owner.Node = "node_7" }, "it belongs to node node_0, not node_7"},
 		{"a newer program's", func(t *testing.T, c *checkpoints, _ *saver) {
 			m := manifest{Version: 2, Round: 2, File: file(2)}
 			require.NoError(t, m.write(c.manifestPath(2)))
-		}, "written by a newer program: its manifest's version is 2, this program reads 1"},
+		}, "a newer version of the program wrote it: its manifest's version is 2, this program reads 1"},
 		{"the engine says so", func(t *testing.T, c *checkpoints, s *saver) {
 			path := filepath.Join(c.dir, file(2))
 			digest := sha256.Sum256([]byte("2"))

@@ -22,7 +22,7 @@ func (l *attempt) openHeldOut(n *Node) error {
 		return err
 	}
 	if has := n.HeldOut.Len(); has < cfg.EvalQuestions {
-		message := fmt.Sprintf("the held-out set has %d questions, not the %d of eval_questions: its tasks have no more that fit", has, cfg.EvalQuestions)
+		message := fmt.Sprintf("the held-out set has %d questions instead of the %d of eval_questions: its tasks have no more questions that fit", has, cfg.EvalQuestions)
 		if has == 0 {
 			message = "nothing is evaluated: the tasks have no held-out question that fits"
 		}

@@ -237,7 +237,7 @@ func TestFewHeldOutQuestionsAreToldOfOnce(t *testing.T) {
 	l := begin(t, start)
 	l.ends(ExitDone)
 	require.Len(t, warnings(l), 1)
-	require.Contains(t, warnings(l)[0], "questions, not the 54 of eval_questions")
+	require.Contains(t, warnings(l)[0], "questions instead of the 54 of eval_questions")
 	evals := newBook(t)
 	evals.take(l, start)
 	require.ElementsMatch(t, []int{0, 2}, evals.evaluated())

@@ -77,14 +77,14 @@ func (v *evaluations) settle(first int) []event.Event {
 func readEvaluated(line []byte) (event.Event, error) {
 	var l evaluated
 	if err := json.Unmarshal(line, &l); err != nil {
-		return event.Event{}, fmt.Errorf("a line is no JSON: %w", err)
+		return event.Event{}, fmt.Errorf("a line is not JSON: %w", err)
 	}
 	if l.Sum != evaluatedSum(l.Eval) {
 		return event.Event{}, errors.New("a line's checksum differs")
 	}
 	e := event.Event{Type: event.TypeEval, Time: l.Time, Replayed: true, Eval: new(event.Eval)}
 	if err := json.Unmarshal(l.Eval, e.Eval); err != nil {
-		return event.Event{}, fmt.Errorf("a line is of another program: %w", err)
+		return event.Event{}, fmt.Errorf("a line comes from another program version: %w", err)
 	}
 	return e, nil
 }

@@ -84,14 +84,14 @@ func (n *Node) unlikely(ctx context.Context, round int, groups []group, drawn []
 		return nil, fmt.Errorf("score others' rollouts: %w", err)
 	}
 	if len(result.Logprobs) != len(of) {
-		return nil, fmt.Errorf("score others' rollouts: engine gave %d sequences, %d were asked for", len(result.Logprobs), len(of))
+		return nil, fmt.Errorf("score others' rollouts: the engine returned %d sequences instead of %d", len(result.Logprobs), len(of))
 	}
 	for k, logprobs := range result.Logprobs {
 		if len(logprobs) != len(params.Sequences[k].Completion) {
-			return nil, fmt.Errorf("score others' rollouts: engine gave %d log-probabilities of %d tokens", len(logprobs), len(params.Sequences[k].Completion))
+			return nil, fmt.Errorf("score others' rollouts: the engine returned %d log-probabilities of %d tokens", len(logprobs), len(params.Sequences[k].Completion))
 		}
 		if sapo.LeastLikely(logprobs, filterWindow) < -n.Config.ExternalFilterThreshold {
-			reasons[of[k]] = fmt.Sprintf("%d tokens in a row are all but impossible here: below -%g nats each on average", filterWindow, n.Config.ExternalFilterThreshold)
+			reasons[of[k]] = fmt.Sprintf("%d tokens in a row are nearly impossible under this node's policy: below -%g nats each on average", filterWindow, n.Config.ExternalFilterThreshold)
 		}
 	}
 	return reasons, nil

@@ -55,7 +55,7 @@ func TestTheFilterRefusesWhatIsAllButImpossible(t *testing.T) {
 	for _, p := range report.Peers {
 		refused += p.Rejected
 		if p.Rejected > 0 {
-			require.Equal(t, "4 tokens in a row are all but impossible here: below -15 nats each on average", p.Reason)
+			require.Equal(t, "4 tokens in a row are nearly impossible under this node's policy: below -15 nats each on average", p.Reason)
 		}
 	}
 	require.Positive(t, refused)

@@ -58,7 +58,7 @@ var (
 func (g *governed) open(ctx context.Context) error {
 	var err error
 	if g.settings, err = recall(g.start); err != nil {
-		g.logger.Warn("memory settings of an earlier life not used", "reason", err)
+		g.logger.Warn("memory settings of an earlier process not used", "reason", err)
 	}
 	_ = os.Remove(g.stateFile()) // left by a process that ended during a restart
 	g.most = map[string]int{}
@@ -228,7 +228,7 @@ func (g *governed) configure(ctx context.Context, p policy.ConfigureParams) (boo
 // keep saves the memory settings. If that fails, the node's next process has to learn them again.
 func (g *governed) keep() {
 	if err := g.settings.keep(g.start.Dir); err != nil {
-		g.logger.Warn("memory settings not kept", "error", err)
+		g.logger.Warn("memory settings not stored", "error", err)
 	}
 }
 

@@ -55,7 +55,7 @@ func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenize
 	c.EvalQuestions, c.EvalGenerations = validationQuestions, validationGenerations
 	h, err := drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeValidate, evaluation)
 	if err == nil && h.Len() == 0 {
-		err = &configs.Error{Key: "split", Value: c.Split, Remedy: "the tasks have no held-out question left to judge splits by. " +
+		err = &configs.Error{Key: "split", Value: c.Split, Remedy: "the tasks have no held-out question left to judge splits. " +
 			"Try: fewer eval_questions, or split " + configs.SplitRewardEMA}
 	}
 	return h, err
@@ -137,7 +137,7 @@ func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, pr
 			return out, err
 		}
 		if want := len(params.Prompts) * params.NumGenerations; len(result.Completions) != want {
-			return out, fmt.Errorf("evaluate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+			return out, fmt.Errorf("evaluate: the engine returned %d completions instead of %d", len(result.Completions), want)
 		}
 		out.Seconds += result.Seconds
 		for i := range params.Prompts {

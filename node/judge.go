@@ -14,9 +14,9 @@ import (
 
 // Reasons why a rollout does not match its sender's question stream.
 var (
-	errForeignQuestion = errors.New("its question is none of its sender's stream")
-	errForeignAnswer   = errors.New("its answer key is not its question's")
-	errForeignMetadata = errors.New("its metadata are not its question's")
+	errForeignQuestion = errors.New("its question is not from its sender's stream")
+	errForeignAnswer   = errors.New("its answer key does not match its question")
+	errForeignMetadata = errors.New("its metadata do not match its question")
 	errForeignIndex    = errors.New("more questions than a round may have")
 )
 

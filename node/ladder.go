@@ -194,7 +194,7 @@ func (c *climb) restartEngine(ctx context.Context) (bool, error) {
 func (c *climb) possible(err error) (bool, error) {
 	var refused *policy.Error
 	if errors.As(err, &refused) {
-		c.logger.Warn("step down the memory ladder not possible", "reason", refused.Message)
+		c.logger.Warn("a step to save memory is not possible", "reason", refused.Message)
 		return false, nil
 	}
 	return err == nil, err
@@ -219,9 +219,9 @@ func (c *climb) fall(gone error) error {
 	switch {
 	case done:
 		c.record(action, policy.Shortage{Where: "host", UsedBytes: c.meter.resident()})
-		hope = "; the node's next life takes less at a time"
+		hope = "; after its restart the node uses smaller batches"
 	case !again:
-		hope = "; the node's next life tries the same once more"
+		hope = "; after its restart the node tries the same batch once more"
 	}
 	c.keep()
 	return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("the kernel's out-of-memory killer ended the engine%s: %w", hope, gone)}
@@ -232,7 +232,7 @@ func (g *governed) exhausted(phase string, size int, short policy.Shortage, fail
 	cause := causeOf(short, g.start.OthersBytes, g.limited)
 	what := map[string]string{
 		event.MemoryOwnCap: "the node's own memory budget is too small", event.MemoryGPU: "the GPU's memory is full",
-		event.MemoryNeighbour: "other users have taken more of the GPU's memory than planned", event.MemoryHost: "host memory is full",
+		event.MemoryNeighbour: "other processes have taken more of the GPU's memory than planned", event.MemoryHost: "host memory is full",
 	}[cause]
 	tried := ""
 	if size > 0 {

@@ -338,7 +338,7 @@ func testLadderUnderMPSHalvesAtOnce(t *testing.T) {
 
 // A stop, or the end of the context, ends a wait for memory.
 func TestLadderStopsWaiting(t *testing.T) {
-	gone := errors.New("the launcher is gone")
+	gone := errors.New("the launcher has ended")
 	for name, want := range map[string]error{"stopped": ErrStopped, "orphaned": gone} {
 		inBubble(t, name, func(t *testing.T) {
 			g := &gpu{room: 3600, weights: 1000, each: 100, spike: 800, short: policy.Shortage{Where: "host"}, stopping: make(chan struct{})}
@@ -445,7 +445,7 @@ func TestLadderEnds(t *testing.T) {
 		{"own cap", event.CauseOutOfMemory, "the node's own memory budget is too small (20 MB asked for, 6.5 GB in use, 6.5 GB allowed, " +
 			"30.0 GB of 80.0 GB free): engine: full. Try: fewer --nodes, each with a larger budget", figures, 40e9},
 		{"GPU", event.CauseOutOfMemory, "the GPU's memory is full", full, 78e9},
-		{"neighbour", event.CauseOutOfMemory, "other users have taken more of the GPU's memory than planned", full, 40e9},
+		{"neighbour", event.CauseOutOfMemory, "other processes have taken more of the GPU's memory than planned", full, 40e9},
 		{"host", event.CauseHostOutOfMemory, "host memory is full", policy.Shortage{Where: "host"}, 0},
 	}
 	for _, c := range cases {
@@ -540,7 +540,7 @@ func TestKilledEngine(t *testing.T) {
 			}
 			err := ladder.fall(gone)
 			if i == 0 { // another process may have used the memory
-				require.ErrorContains(t, err, "the node's next life tries the same once more")
+				require.ErrorContains(t, err, "after its restart the node tries the same batch once more")
 			}
 			require.Equal(t, event.CauseHostOutOfMemory, classify(err).Cause)
 			require.ErrorIs(t, err, policy.ErrEngineGone)
@@ -550,7 +550,7 @@ func TestKilledEngine(t *testing.T) {
 			}
 			require.Equal(t, []string{want}, g.steps())
 			require.Equal(t, event.MemoryHost, g.events[0].MemoryStep.Cause)
-			require.ErrorContains(t, err, "the node's next life takes less at a time")
+			require.ErrorContains(t, err, "after its restart the node uses smaller batches")
 		}
 	}
 	t.Run("by somebody", func(t *testing.T) {

@@ -28,7 +28,7 @@ func (t *leaseHost) Lease(ctx context.Context, phase string) (func(), error) {
 	return sync.OnceFunc(func() {
 		// If Trim fails, the engine is lost, and its next call returns the error.
 		if err := t.governed.Trim(ctx); err != nil {
-			t.governed.logger.Debug("cached memory not given back", "error", err)
+			t.governed.logger.Debug("cached memory not freed", "error", err)
 		}
 		release()
 	}), nil

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrOrphaned ends a node whose launcher is gone: its stdin closed or its stdout broke.
-var ErrOrphaned = errors.New("the launcher is gone")
+var ErrOrphaned = errors.New("the launcher has ended")
 
 // Link is the node's end of the launcher's pipes. It implements Host, except that its Lease also takes a number of
 // bytes.
@@ -59,7 +59,7 @@ func (l *Link) Assignment() (protocol.Start, error) {
 		return protocol.Start{}, fmt.Errorf("first command is %q with no assignment", c.Type)
 	}
 	if c.Start.Protocol != protocol.Version {
-		return protocol.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, protocol.Version)
+		return protocol.Start{}, fmt.Errorf("the launcher uses protocol %d, this program %d", c.Start.Protocol, protocol.Version)
 	}
 	l.members = c.Start.Members
 	l.leased, l.budget = c.Start.Leased, c.Start.BudgetBytes

@@ -221,7 +221,7 @@ func TestAssignmentErrors(t *testing.T) {
 		{"no JSON\n", "decode line"},
 		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
 		{`{"type":"start"}` + "\n", "with no assignment"},
-		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 5"},
+		{`{"type":"start","start":{"protocol":99}}` + "\n", "the launcher uses protocol 99, this program 5"},
 	}
 	for _, c := range cases {
 		var out bytes.Buffer

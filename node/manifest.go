@@ -17,7 +17,7 @@ import (
 const manifestVersion = 1
 
 // errNewerManifest reports an intact manifest with a version that this program cannot read.
-var errNewerManifest = errors.New("it was written by a newer program")
+var errNewerManifest = errors.New("a newer version of the program wrote it")
 
 // owner identifies the run, node and model of a checkpoint. An empty field is unknown.
 type owner struct {
@@ -58,7 +58,7 @@ func (m manifest) write(path string) error {
 	}
 	head, whole := bytes.CutSuffix(data, noSum)
 	if !whole {
-		return errors.New("its sum is not last")
+		return errors.New("its checksum is not at the end")
 	}
 	return files.Write(path, append(head, sumOf(data)...))
 }
@@ -71,7 +71,7 @@ func readManifest(path string) (manifest, error) {
 	}
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return manifest{}, fmt.Errorf("its manifest is no JSON: %w", err)
+		return manifest{}, fmt.Errorf("its manifest is not JSON: %w", err)
 	}
 	if m.Version > 0 || m.Sum != "" {
 		head := data[:max(0, len(data)-len(noSum))]
@@ -99,7 +99,7 @@ func (m manifest) event(dir string) *event.Checkpoint {
 func (o owner) foreign(own owner) string {
 	for _, f := range []struct{ what, has, want string }{{"run", o.Run, own.Run}, {"node", o.Node, own.Node}, {"model", o.Model, own.Model}} {
 		if f.has != "" && f.want != "" && f.has != f.want {
-			return fmt.Sprintf("it is of %s %s, not %s", f.what, f.has, f.want)
+			return fmt.Sprintf("it belongs to %s %s, not %s", f.what, f.has, f.want)
 		}
 	}
 	return ""

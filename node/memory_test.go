@@ -306,12 +306,12 @@ func TestKernelKillsTheEngine(t *testing.T) {
 	// On a CPU most of an update is gradients and moments: no batch size fits.
 	python, limit := start.Python, free.anonymous+free.grown/2
 	start.Python = limited(t, python, "echo $$ >"+memoryGroup(t, limit))
-	for _, hope := range []string{"tries the same once more", "takes less at a time"} {
+	for _, hope := range []string{"tries the same batch once more", "uses smaller batches"} {
 		l := beginSlow(t, start)
 		l.ends(ExitMemory)
 		require.Equal(t, event.CauseHostOutOfMemory, l.failure().Cause)
-		require.Contains(t, l.failure().Message, "the kernel's out-of-memory killer ended the engine; the node's next life "+hope)
-		require.Len(t, l.memorySteps(), strings.Count(hope, "less"))
+		require.Contains(t, l.failure().Message, "the kernel's out-of-memory killer ended the engine; after its restart the node "+hope)
+		require.Len(t, l.memorySteps(), strings.Count(hope, "smaller"))
 	}
 	start.Python = python
 	l := beginSlow(t, start)

@@ -38,7 +38,7 @@ func BeforeKill(environ []string, trouble func(string)) func(pid int) {
 		ctx, cancel := context.WithTimeout(context.Background(), mpsAnswers)
 		defer cancel()
 		if err := terminate(ctx, environ, pid); err != nil {
-			trouble(fmt.Sprintf("MPS did not let go of the engine that is about to be killed: %v", err))
+			trouble(fmt.Sprintf("MPS did not release the engine before its kill: %v", err))
 		}
 	}
 }

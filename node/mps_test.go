@@ -46,7 +46,7 @@ func TestBeforeKillIsBounded(t *testing.T) {
 			began := time.Now()
 			BeforeKill([]string{mpsPipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })(4711)
 			require.Less(t, time.Since(began), mpsAnswers+5*time.Second)
-			require.Equal(t, []string{"MPS did not let go of the engine that is about to be killed: " + want}, troubles)
+			require.Equal(t, []string{"MPS did not release the engine before its kill: " + want}, troubles)
 		})
 	}
 }

@@ -72,7 +72,7 @@ func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err er
 	case errors.Is(err, exchange.ErrRefused):
 		if reason := refusalOf(err); reason != n.outage.refused {
 			n.outage.refused = reason
-			n.warn(fmt.Sprintf("the rollouts of round %d were not taken: %v", batch.Round, err))
+			n.warn(fmt.Sprintf("the rollouts of round %d were refused: %v", batch.Round, err))
 		}
 		n.back(bounded, batch.Round)
 		return nil
@@ -109,7 +109,7 @@ func (n *Node) away(round int, err error) error {
 		return nil
 	}
 	n.outage.cut, n.outage.since = true, round
-	n.warn(fmt.Sprintf("the swarm can't be reached in round %d: %v; the node trains on alone and tries again now and then. "+
+	n.warn(fmt.Sprintf("the swarm is not reachable in round %d: %v; the node continues alone and retries from time to time. "+
 		"Try: check the network between this host and the coordinator", round, err))
 	return nil
 }
@@ -117,13 +117,13 @@ func (n *Node) away(round int, err error) error {
 // back records that the swarm is reachable in a round, and publishes the batches that were kept.
 func (n *Node) back(ctx context.Context, round int) {
 	if n.outage.cut {
-		n.warn(fmt.Sprintf("the swarm is reached again in round %d: rounds %d to %d were trained alone", round, n.outage.since, n.outage.last))
+		n.warn(fmt.Sprintf("the swarm is reachable again in round %d: rounds %d to %d were trained alone", round, n.outage.since, n.outage.last))
 		n.outage.cut = false
 	}
 	for len(n.outage.unsent) > 0 {
 		err := n.Swarm.Publish(ctx, n.outage.unsent[0])
 		if err != nil && !errors.Is(err, exchange.ErrRefused) {
-			n.Logger.Debug("kept rollouts not shared yet", "round", n.outage.unsent[0].Round, "error", err)
+			n.Logger.Debug("stored rollouts not shared yet", "round", n.outage.unsent[0].Round, "error", err)
 			return
 		}
 		n.outage.unsent = n.outage.unsent[1:]

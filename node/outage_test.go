@@ -88,12 +88,12 @@ func TestARemoteNodeGoesOnAlone(t *testing.T) {
 	require.Greater(t, w.tries, tries)
 	n.outage.rest = time.Time{}
 	require.Len(t, *warnings, 1)
-	require.Contains(t, (*warnings)[0], "can't be reached in round 1")
+	require.Contains(t, (*warnings)[0], "not reachable in round 1")
 	require.Contains(t, (*warnings)[0], ". Try: ")
 	w.cut = false
 	round(4)
 	require.Len(t, *warnings, 2)
-	require.Contains(t, (*warnings)[1], "reached again in round 4: rounds 1 to 3 were trained alone")
+	require.Contains(t, (*warnings)[1], "reachable again in round 4: rounds 1 to 3 were trained alone")
 	require.Equal(t, []int{0, 4, 1, 2, 3}, w.shared)
 	round(5)
 	require.Len(t, *warnings, 2)

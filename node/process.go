@@ -40,7 +40,7 @@ const (
 
 	// halfPrecision is the warning of guide 4 (docs/GUIDES.md).
 	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
-		"Try: precision tf32, bf16 where memory is short, or fp32 on a GPU before Ampere"
+		"Try: precision tf32, bf16 if memory is short, or fp32 on a GPU before Ampere"
 )
 
 // errTerminated ends a node that received a second SIGTERM.
@@ -90,7 +90,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	}
 	var exit *policy.ExitError
 	if errors.As(err, &exit) && exit.Unknown && kills >= 0 && hostmem.OOMKills() > kills {
-		failure = &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; meanwhile the kernel's out-of-memory killer has killed", err)}
+		failure = &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; the kernel's out-of-memory killer killed a process in the meantime", err)}
 	}
 	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)
 	link.Emit(event.Event{Type: event.TypeFailure, Cause: failure.Cause, Message: failure.Error()})
@@ -210,7 +210,7 @@ func classify(err error) *Failure {
 	case errors.Is(err, policy.ErrEngineStalled):
 		return &Failure{event.CauseStalled, err}
 	case errors.Is(err, policy.ErrEngineGone) && killed(err):
-		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; swarm did not kill it: either the kernel's out-of-memory killer did, or a kill -9", err)}
+		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; swarm did not kill it, so the kernel's out-of-memory killer or a kill -9 did", err)}
 	case errors.Is(err, policy.ErrEngineGone), errors.Is(err, policy.ErrProtocol):
 		return &Failure{event.CauseEngine, err}
 	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed), errors.Is(err, errBusSilent):
@@ -226,7 +226,7 @@ func diskFull(err error) bool {
 // killedByOther is the failure of an engine that got SIGKILL although the kernel's out-of-memory killer did not
 // run.
 func killedByOther(err error) *Failure {
-	return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
+	return &Failure{event.CauseEngine, fmt.Errorf("%w; another process killed it, not the kernel's out-of-memory killer", err)}
 }
 
 // killed reports whether err is from a process that SIGKILL ended.

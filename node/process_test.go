@@ -316,7 +316,7 @@ func TestEngineIsKilled(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	l.ends(ExitFailed)
 	require.Equal(t, event.CauseEngine, l.failure().Cause)
-	require.Contains(t, l.failure().Message, "signal: killed; somebody killed it")
+	require.Contains(t, l.failure().Message, "signal: killed; another process killed it")
 }
 
 // Another process stops the engine's process. The node continues it and reports that to the launcher.
@@ -329,7 +329,7 @@ func TestAStoppedEngineGoesOn(t *testing.T) {
 	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	warning := l.await("a warning", func(e event.Event) bool { return e.Type == event.TypeWarning })
-	require.Contains(t, warning.Message, "stopped")
+	require.Contains(t, warning.Message, "suspended")
 	l.ends(ExitDone)
 }
 

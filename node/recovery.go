@@ -69,9 +69,9 @@ func (p *recovery) restore(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	instead := "the first weights and the journal are used instead"
+	instead := "using the first weights and the journal instead"
 	if choice.round > 0 {
-		instead = fmt.Sprintf("that of round %d and the journal are used instead", choice.round)
+		instead = fmt.Sprintf("using that of round %d and the journal instead", choice.round)
 	}
 	for _, reason := range choice.refused {
 		what, why, _ := strings.Cut(reason, ": ")
@@ -116,7 +116,7 @@ func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, erro
 			return out, &Failure{event.CauseConfig, err}
 		}
 		if err != nil {
-			p.warn(fmt.Sprintf("journal not used from round %d on: %v; the lost part is computed again", out.first, err))
+			p.warn(fmt.Sprintf("journal not used from round %d on: %v; the node computes these rounds again", out.first, err))
 			break
 		}
 		if r.Round >= p.rounds {
@@ -158,8 +158,8 @@ func (p *recovery) apply(ctx context.Context, n *Node, r journal.Round, out *res
 	}
 	if g := r.Generated; g != nil && g.Seed != n.generateSeed(r.Round) {
 		return false, &Failure{event.CauseConfig, fmt.Errorf(
-			"the journal in %s is of another node, seed or run: round %d was sampled from seed %d, not %d. "+
-				"Try: continue the run as it was begun, or begin another with --fresh",
+			"the journal in %s belongs to another node, seed or run: round %d was sampled with seed %d, not %d. "+
+				"Try: continue the run with its original settings, or begin a new one with --fresh",
 			p.dir, r.Round, g.Seed, n.generateSeed(r.Round))}
 	}
 	if r.Generated != nil {

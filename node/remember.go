@@ -37,7 +37,7 @@ func (n *Node) remember(start protocol.Start, first int) {
 func (n *Node) logged(dir string, round int) journal.Round {
 	logged, err := journal.Find(dir, round)
 	if err != nil {
-		n.Logger.Debug("a former round is not known", "round", round, "error", err)
+		n.Logger.Debug("an earlier round is unknown", "round", round, "error", err)
 	}
 	return logged
 }

@@ -34,7 +34,7 @@ func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.L
 	}
 	if chosen.round == 0 && len(chosen.refused) > 0 {
 		return 0, &Failure{event.CauseCheckpoint, fmt.Errorf(
-			"none of the %d checkpoints in %s can be read. Try: continue the run, which computes what is lost again", len(chosen.refused), dir)}
+			"none of the %d checkpoints in %s can be read. Try: continue the run, which computes the lost rounds again", len(chosen.refused), dir)}
 	}
 	return chosen.round, nil
 }
@@ -51,7 +51,7 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 				has = strconv.Itoa(m.Round)
 			}
 		}
-		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %s, but: %s. Try: --round with one of them", dir,
+		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %s. It has: %s. Try: --round with one of them", dir,
 			units.Plural(rounds, "round"), has)}
 	}
 	reason, err := c.bringBack(ctx, engine, list[at])
@@ -87,7 +87,7 @@ func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (cho
 		}
 		if m.Round > limit {
 			choice.refused = append(choice.refused, fmt.Sprintf(
-				"checkpoint of round %d: round %d is neither in the database nor whole in the journal", m.Round, limit))
+				"checkpoint of round %d: round %d is neither in the database nor complete in the journal", m.Round, limit))
 			continue
 		}
 		reason, err := c.bringBack(ctx, engine, m)
@@ -119,14 +119,14 @@ func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (
 	case err != nil:
 		return "", fmt.Errorf("restore checkpoint of round %d: %w", m.Round, err)
 	case result.Metadata["round"] != strconv.Itoa(m.Round):
-		return "its file is of round " + result.Metadata["round"], nil
+		return "its file belongs to round " + result.Metadata["round"], nil
 	}
 	return "", nil
 }
 
 func (c *checkpoints) foreign(name, difference string) error {
 	return &Failure{event.CauseConfig, fmt.Errorf(
-		"checkpoint %s: %s. Try: continue the run as it was begun, or begin another with --fresh", filepath.Join(c.dir, name), difference)}
+		"checkpoint %s: %s. Try: continue the run with its original settings, or begin a new one with --fresh", filepath.Join(c.dir, name), difference)}
 }
 
 // intact reports whether a file has the checksum of its manifest. If it has, a mismatch inside the file is not

@@ -194,26 +194,26 @@ func TestDamageIsMadeGood(t *testing.T) {
 		{"nothing", 6, func(*testing.T, string) {}, 6, 0, nil, nil},
 		{"the database has lost rounds", 3, func(*testing.T, string) {}, 6, 0, nil, nil},
 		{"the newest checkpoint", 6, func(t *testing.T, dir string) { flip(t, name(dir, 6, ".safetensors")) }, 6, 2, nil,
-			[]string{"checkpoint of round 6 not used: sha256 is", "that of round 4 and the journal are used instead"}},
+			[]string{"checkpoint of round 6 not used: sha256 is", "that of round 4 and the journal instead"}},
 		{"the newest checkpoint's file is missing", 6, func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(name(dir, 6, ".safetensors")))
 		}, 6, 2, nil, []string{"checkpoint of round 6 not used: No such file"}},
 		{"both checkpoints", 6, func(t *testing.T, dir string) {
 			flip(t, name(dir, 6, ".safetensors"))
 			flip(t, name(dir, 4, ".json"))
-		}, 6, 6, nil, []string{"checkpoint checkpoint-00000004.json not used", "the first weights and the journal are used instead"}},
+		}, 6, 6, nil, []string{"checkpoint checkpoint-00000004.json not used", "using the first weights and the journal instead"}},
 		{"both checkpoints, and the journal in the middle", 6, func(t *testing.T, dir string) {
 			flip(t, name(dir, 6, ".safetensors"))
 			flip(t, name(dir, 4, ".safetensors"))
 			flip(t, filepath.Join(dir, "journal-00000002.log"))
-		}, -1, -1, []int{4, 5}, []string{"journal not used from round ", "the lost part is computed again"}},
+		}, -1, -1, []int{4, 5}, []string{"journal not used from round ", "the node computes these rounds again"}},
 		{"everything but the newest checkpoint, and the database has lost a round", 5, func(t *testing.T, dir string) {
 			logs, _ := filepath.Glob(filepath.Join(dir, "journal-*.log"))
 			for _, log := range logs {
 				require.NoError(t, os.Remove(log))
 			}
 			require.NoError(t, os.Remove(name(dir, 4, ".safetensors")))
-		}, 0, 0, []int{0, 1, 2, 3, 4, 5}, []string{"checkpoint of round 6 not used: round 5 is neither in the database nor whole in the journal"}},
+		}, 0, 0, []int{0, 1, 2, 3, 4, 5}, []string{"checkpoint of round 6 not used: round 5 is neither in the database nor complete in the journal"}},
 	}
 	for _, k := range cases {
 		t.Run(k.name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestAnotherSeedsJournalIsRefused(t *testing.T) {
 	}
 	l = begin(t, assignment(t, server, "seed", dir, func(c *configs.Config) { c.Rounds, c.CheckpointEvery, c.Seed = 2, 5, 77 }))
 	l.ends(ExitConfig)
-	require.Contains(t, l.failure().Message, "is of another node, seed or run")
+	require.Contains(t, l.failure().Message, "belongs to another node, seed or run")
 	require.Contains(t, l.failure().Message, ". Try: ")
 }
 

@@ -108,7 +108,7 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 			found = n.fits(groups[i].prompt) && !n.heldOut(item.Question)
 		}
 		if !found {
-			return nil, fmt.Errorf("no question of %d fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)
+			return nil, fmt.Errorf("none of %d questions fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)
 		}
 	}
 	return groups, nil
@@ -203,7 +203,7 @@ func (n *Node) sample(ctx context.Context, round int, params policy.GeneratePara
 	}
 	want := len(params.Prompts) * params.NumGenerations
 	if len(result.Completions) != want || len(result.Terminated) != want || len(result.Logprobs) != want {
-		return result, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+		return result, fmt.Errorf("generate: the engine returned %d completions instead of %d", len(result.Completions), want)
 	}
 	return result, nil
 }

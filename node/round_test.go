@@ -296,7 +296,7 @@ func TestPolicyFails(t *testing.T) {
 		s := newStage(t, solo)
 		s.node.Policy = fewer{s.script}
 		_, err := s.round()
-		require.ErrorContains(t, err, "engine gave 11 completions, 12 were asked for")
+		require.ErrorContains(t, err, "the engine returned 11 completions instead of 12")
 	})
 }
 
@@ -313,7 +313,7 @@ func TestNoQuestionFits(t *testing.T) {
 	s := newStage(t, nil)
 	s.node.Config.MaxPromptLength = 3
 	_, err := s.round()
-	require.ErrorContains(t, err, "no question of 64 fits max_prompt_length 3")
+	require.ErrorContains(t, err, "none of 64 questions fits max_prompt_length 3")
 }
 
 // TestBarrier tests peers that do not share in time.
@@ -419,7 +419,7 @@ func TestStop(t *testing.T) {
 	t.Run("the process is ending", func(t *testing.T) {
 		s := newStage(t, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		why := errors.New("the launcher is gone")
+		why := errors.New("the launcher has ended")
 		go func() {
 			s.host.await(event.StateBarrier)
 			cancel(why)

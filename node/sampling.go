@@ -73,8 +73,8 @@ func (n *Node) disagreement(round int, largest, mean float64) string {
 	}
 	note := ""
 	if precision == "bf16" || precision == "fp16" {
-		note = " (rounding in " + precision + " alone can do that to single tokens, but not to the mean)"
+		note = " (rounding in " + precision + " alone can explain single tokens, but not the mean)"
 	}
 	return fmt.Sprintf("sampler and trainer disagree in round %d with precision %s: a sampled token's log-probability differs by up to %.3g, mean %.3g%s. "+
-		"The model learns from other numbers than it sampled by. Try: %s", round, precision, largest, mean, note, strings.Join(remedies, ", or "))
+		"Training uses different log-probabilities than sampling did. Try: %s", round, precision, largest, mean, note, strings.Join(remedies, ", or "))
 }

@@ -87,11 +87,11 @@ func TestDisagreementIsToldOnceUntilItIsOver(t *testing.T) {
 func TestWhatIsSaidOfADisagreement(t *testing.T) {
 	n := &Node{Config: configs.Default()}
 	require.Equal(t, "sampler and trainer disagree in round 7 with precision fp32: a sampled token's log-probability differs by up to 0.0731, mean 0.00112. "+
-		"The model learns from other numbers than it sampled by. Try: a newer torch", n.disagreement(7, 0.07312, 0.001123))
+		"Training uses different log-probabilities than sampling did. Try: a newer torch", n.disagreement(7, 0.07312, 0.001123))
 	n.OnGPU, n.Config.Precision = true, "bf16"
 	require.Equal(t, "sampler and trainer disagree in round 0 with precision bf16: a sampled token's log-probability differs by up to 0.06, mean 0.002 "+
-		"(rounding in bf16 alone can do that to single tokens, but not to the mean). "+
-		"The model learns from other numbers than it sampled by. Try: cuda_graphs: false, or precision: fp32, or a newer torch", n.disagreement(0, 0.06, 0.002))
+		"(rounding in bf16 alone can explain single tokens, but not the mean). "+
+		"Training uses different log-probabilities than sampling did. Try: cuda_graphs: false, or precision: fp32, or a newer torch", n.disagreement(0, 0.06, 0.002))
 	n.Config.Precision, n.Config.CUDAGraphs = "auto", false
 	require.Contains(t, n.disagreement(0, 1, 1), "precision tf32: ")
 	require.Contains(t, n.disagreement(0, 1, 1), "Try: precision: fp32, or a newer torch")

@@ -70,7 +70,7 @@ func describe(s policy.Shortage) string {
 		parts = append(parts, fmt.Sprintf("%s of %s free", units.Bytes(s.FreeBytes), units.Bytes(s.TotalBytes)))
 	}
 	if len(parts) == 0 {
-		return "the engine gives no figures"
+		return "the engine reports no figures"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -79,6 +79,6 @@ func describe(s policy.Shortage) string {
 var remedies = map[string]string{
 	event.MemoryOwnCap:    "fewer --nodes, each with a larger budget, or a smaller max_prompt_length or max_completion_length",
 	event.MemoryGPU:       "fewer --nodes, --share lease, or a smaller max_prompt_length or max_completion_length",
-	event.MemoryNeighbour: "wait until the GPU's other users are done, or fewer --nodes",
+	event.MemoryNeighbour: "wait until the GPU's other processes have ended, or fewer --nodes",
 	event.MemoryHost:      "fewer --nodes, a smaller --model, or a machine with more memory",
 }

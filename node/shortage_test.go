@@ -72,5 +72,5 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, "17.7 GB asked for, 6.1 GB in use, 6.5 GB allowed, 200 MB of 80.0 GB free", describe(policy.Shortage{
 		RequestedBytes: 17.66e9, UsedBytes: 6.1e9, CapBytes: 6.5e9, FreeBytes: 200e6, TotalBytes: 80e9}))
 	require.Equal(t, "516 kB asked for", describe(policy.Shortage{RequestedBytes: 516096}))
-	require.Equal(t, "the engine gives no figures", describe(policy.Shortage{Where: "device"}))
+	require.Equal(t, "the engine reports no figures", describe(policy.Shortage{Where: "device"}))
 }

@@ -181,11 +181,11 @@ func (n *Node) recallSplits(state json.RawMessage) error {
 	}
 	s := &splits{}
 	if err := json.Unmarshal(state, s); err != nil {
-		return fmt.Errorf("the state of how I and J are decided: %w", err)
+		return fmt.Errorf("the state of the split: %w", err)
 	}
 	if (s.EMA != nil) != (n.Config.Split == configs.SplitRewardEMA) || (s.Bandit != nil) != (n.Config.Split == configs.SplitBandit) ||
 		s.Bandit != nil && (s.Block == nil || s.Bandit.Arm < 0 || s.Bandit.Arm >= len(s.Bandit.Arms)) {
-		return fmt.Errorf("the state of how I and J are decided is not of split %s", n.Config.Split)
+		return fmt.Errorf("the state of the split does not match split %s", n.Config.Split)
 	}
 	n.splits = s
 	return nil

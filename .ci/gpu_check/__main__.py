@@ -52,13 +52,13 @@ def parse(arguments):
     parser = argparse.ArgumentParser(prog="gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=tuple(BUDGETS), default="all", help="engine: one node; swarm: swarms; all: both")
     parser.add_argument("--swarm", default=str(ROOT / "bin" / "swarm"), help="the built program, or PATH.gz of it")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run, of no GPU")
-    parser.add_argument("--weights", default="", help="folder with GPT-2's config.json and model.safetensors: parity and one swarm with these, too")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run without a GPU")
+    parser.add_argument("--weights", default="", help="folder with GPT-2's config.json and model.safetensors, for parity and an additional swarm")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and runs, within two minutes on a GPU")
     parser.add_argument("--only", default="", help="sections, separated by commas: " + ", ".join(NAMES) + "; swarm.NAME is one run")
     parser.add_argument("--budget", type=float, help="seconds for everything (300 for engine, 540 for swarm, 840 for all)")
     parser.add_argument("--out", default=str(ROOT / "bin" / "gpu-check"), help="folder for table, JSON and evidence")
-    parser.add_argument("--scratch", help="where model and homes go meanwhile (default: /dev/shm with 48 GB free, else the temporary folder)")
+    parser.add_argument("--scratch", help="folder for the model and homes during the check (default: /dev/shm if 48 GB are free there, else the temporary folder)")
     out = parser.parse_args(arguments)
     out.only = {name.strip() for name in out.only.split(",") if name.strip()}
     unknown = {name for name in out.only if name.split(".")[0] not in NAMES}
@@ -156,7 +156,7 @@ def main(arguments=None):
                 run_section(c, section)
         except barrier.Interrupted as signal:
             code = signal.code
-            c.report.fail("check", f"stopped by {signal}: what comes after this is missing")
+            c.report.fail("check", f"stopped by {signal}: the remaining sections are missing")
         child.kill_all()
         verdicts.report_targets(c)
         c.report.details["settings"] = {"work": vars(c.work), "shape": vars(c.shape), "nodes": c.nodes, "quick": c.quick, "part": options.part,
@@ -164,7 +164,7 @@ def main(arguments=None):
         c.save()
         c.evidence.close()
         print(c.report.table(), flush=True)
-        print(f"\neverything that was measured: {options.out}; {time.monotonic() - began:.0f} s", file=sys.stderr)
+        print(f"\nall measurements: {options.out}; {time.monotonic() - began:.0f} s", file=sys.stderr)
         return code or (1 if c.report.missed() else 0)
     except barrier.Interrupted as signal:
         return signal.code

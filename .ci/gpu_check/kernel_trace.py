@@ -93,7 +93,7 @@ def top(table, most=15):
 def attention(table):
     """Returns the SDPA backends with kernels in a table: names, "math" if none of them is fused."""
     if not table:
-        return "no kernels were seen"
+        return "no kernels were recorded"
     found = set()
     for name in table:
         low = name.lower()

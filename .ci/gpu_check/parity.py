@@ -88,7 +88,7 @@ def ask_reference(folder, device, rows, log, cap=60):
 def difference(a, b):
     """Returns the largest |difference| between two lists of rows, which must have equal shapes."""
     if [len(row) for row in a] != [len(row) for row in b] or not any(a):
-        raise ValueError("log-probabilities of other lengths than the reference's")
+        raise ValueError("the log-probabilities differ in length from the reference's")
     return max(abs(x - y) for row, other in zip(a, b) for x, y in zip(row, other))
 
 

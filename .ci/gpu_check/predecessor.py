@@ -1,10 +1,10 @@
-"""A round in the predecessor's way, on the same card in the same run: G calls that each sample one completion of
+"""A round as rl-swarm runs it, on the same card in the same run: G calls that each sample one completion of
 every prompt, one after another, and one update of all sequences at once with every logit in memory. N processes do it
 side by side, like its nodes.
 
     predecessor.py --model DIR --device cuda ...      one such node: prints "loaded", waits for a line, does a round, prints JSON
 
-Their updates take turns, which favors the predecessor: side by side they ran out of memory.
+Their updates take turns, which favors rl-swarm: side by side they ran out of memory.
 """
 
 import argparse

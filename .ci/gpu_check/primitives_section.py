@@ -10,7 +10,7 @@ from mps_control import LIMIT, Daemon
 
 NEIGHBOURS = 7
 SUBJECTS = ("cudaMalloc and cudaFree, alone and beside seven busy processes", "copies between host and device", "SDPA's backend",
-            "a context's bytes, with MPS and without", "memory as told under an MPS limit")
+            "a context's bytes, with MPS and without", "memory as reported under an MPS limit")
 
 
 def check_primitives(c):
@@ -64,14 +64,14 @@ def contexts(c):
     logs = c.evidence.path("primitives/mps/control.log").parent
     c.report.add("primitives", "a context, without MPS", one_more(c, {}), "bytes")
     if not shutil.which("nvidia-cuda-mps-control"):
-        c.report.add("primitives", "a context, with MPS", "nvidia-cuda-mps-control is not there")
+        c.report.add("primitives", "a context, with MPS", "nvidia-cuda-mps-control is not installed")
         return
     with Daemon(logs, host.smi().get("uuid", "")) as daemon:
         before = used()
         with Held("context", c.evidence.path("primitives/client.log"), env=daemon.env) as first:
             with_server = used()
             c.report.add("primitives", "server and first client, with MPS", with_server - before, "bytes")
-            c.report.add("primitives", "memory as told to a client without a limit", told(first.fact))
+            c.report.add("primitives", "memory as reported to a client without a limit", told(first.fact))
             with Held("context", c.evidence.path("primitives/client.log"), env=daemon.env):
                 c.report.add("primitives", "a second client's context, with MPS", used() - with_server, "bytes")
             c.report.details.setdefault("primitives", {})["mps servers"] = daemon.ask("get_server_list")
@@ -79,7 +79,7 @@ def contexts(c):
 
 def limits(c):
     if not shutil.which("nvidia-cuda-mps-control"):
-        c.report.add("primitives", "memory as told under an MPS limit", "nvidia-cuda-mps-control is not there")
+        c.report.add("primitives", "memory as reported under an MPS limit", "nvidia-cuda-mps-control is not installed")
         return
     logs = c.evidence.path("primitives/mps-limit/control.log").parent
     with Daemon(logs, host.smi().get("uuid", "")) as daemon:
@@ -89,7 +89,7 @@ def limits(c):
         if name in found:
             c.report.add("primitives", f"{name.replace('_', ' ')} under the MPS limit {LIMIT}", told(found[name]))
     if "taken_bytes" in found:
-        c.report.check("primitives", f"a client with the MPS limit {LIMIT} gets", found["taken_bytes"], "bytes", "< 2 GiB", lambda v: v < 2 << 30,
+        c.report.check("primitives", f"memory that a client with the MPS limit {LIMIT} gets", found["taken_bytes"], "bytes", "< 2 GiB", lambda v: v < 2 << 30,
                        note=found.get("refusal", "never refused"))
 
 
@@ -109,7 +109,7 @@ def used():
     for _ in range(10):
         now = host.card_used()
         if now is None:
-            raise RuntimeError("nvidia-smi does not tell how much memory is in use")
+            raise RuntimeError("nvidia-smi does not report the memory in use")
         if now == before:
             break
         before = now

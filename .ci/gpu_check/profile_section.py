@@ -45,7 +45,7 @@ def report_decoding(c, found, name, label):
         kernels = None
     else:
         kernels = found.get(f"{name} kernels") or None
-        c.report.add("profile", f"copies and fills a decode step{label}", found.get(f"{name} copies"))
+        c.report.add("profile", f"copies and fills per decode step{label}", found.get(f"{name} copies"))
         busy = found.get(f"{name} device_us")
         c.report.add("profile", f"device busy while it decodes{label}", busy / 1e6 / step if busy and step else None, "ratio")
         c.report.add("profile", f"capture and instantiation in a call{label}", found.get(f"{name} instantiate_us", 0) / 1000, "ms")

@@ -70,7 +70,7 @@ class Report:
 
     def table(self):
         """Returns figures, listings and, last, the targets."""
-        parts = ["All of this is a dry run on a CPU: no figure is a GPU's."] if self.dry else []
+        parts = ["All figures are from a dry run on a CPU, none from a GPU."] if self.dry else []
         parts.append(self.figures())
         parts += [f"-- {title}\n" + "\n".join(lines) for title, lines in self.listings.items()]
         parts.append(self.targets())

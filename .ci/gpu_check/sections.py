@@ -90,5 +90,5 @@ ALL = (
     Section("more-tests", ("engine",), 60, check_more_tests),
     Section("plan", ("swarm",), 30, check_plan),
     Section("swarm", ("swarm",), 540, check_swarm),
-    Section("predecessor", ("swarm",), 240, check_predecessor),
+    Section("rl-swarm", ("swarm",), 240, check_predecessor),
 )

@@ -42,7 +42,7 @@ def report_case(c, found, what):
     c.report.add("shortage", f"{what}: class", found.get("class"), note=text)
     c.report.check("shortage", f"{what}: recognized", found.get("recognized"), "", "True", bool, note=cause(found.get("cause")))
     if what != CASES["full-load"][0]:
-        c.report.check("shortage", f"{what}: the session lives on", found.get("lives on", False), "", "True", bool)
+        c.report.check("shortage", f"{what}: the session continues", found.get("lives on", False), "", "True", bool)
 
 
 def cause(found):

@@ -49,14 +49,14 @@ NEED_A_CARD = ("mps", "static", "24-nodes", "cap-15GB", "micro-batch-16", "micro
 
 def check_swarm(c):
     items = model.write_items(c.scratch / "items.jsonl", c.work.prompt_tokens // 2)
-    reserve = RESERVE if c.wants("predecessor") and not c.quick else 0.0
+    reserve = RESERVE if c.wants("rl-swarm") and not c.quick else 0.0
     for run in runs(c):
         if not c.wants("swarm." + run.name):
             continue
         takes = 10 + c.pace["load"] * run.nodes + c.pace["round"] * run.rounds * run.nodes
         left = c.left() - reserve
         if left < takes:
-            c.report.fail("swarm", f"{left:.0f} s are left and it takes about {takes:.0f}. Try: --only swarm.{run.name}", run.name)
+            c.report.fail("swarm", f"{left:.0f} s are left, but it takes about {takes:.0f} s. Try: --only swarm.{run.name}", run.name)
             continue
         print(f"gpu-check: swarm.{run.name}, {left:.0f} s left", file=sys.stderr, flush=True)
         try:

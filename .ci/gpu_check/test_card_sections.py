@@ -157,5 +157,5 @@ def test_a_shortage_must_be_recognized_and_survived(card, monkeypatch):
     monkeypatch.setattr(FakeNode, "kind", "internal")
     shortage_section.check_shortage(card)
     missed = {row.name for row in card.report.missed()}
-    assert missed == {"an update on a full card: recognized", "an update on a full card: the session lives on",
+    assert missed == {"an update on a full card: recognized", "an update on a full card: the session continues",
                       "an update beyond its own cap, through the protocol"}

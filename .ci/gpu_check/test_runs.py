@@ -153,7 +153,7 @@ def test_parts_have_their_sections_and_their_budgets(tmp_path):
     main = runpy.run_path(str(HERE / "__main__.py"), run_name="gpu_check")
     names = lambda *arguments: [s.name for s in main["chosen"](main["parse"](list(arguments)))]  # noqa: E731
     engine = ["card", "tests", "parity", "profile", "primitives", "shortage", "engine", "more-tests"]
-    swarm = ["plan", "swarm", "predecessor"]
+    swarm = ["plan", "swarm", "rl-swarm"]
     assert names("--part", "engine") == engine and names("--part", "swarm") == ["card", *swarm] and names() == engine + swarm
     assert names("--only", "swarm.mps,parity") == ["parity", "swarm"]
     for arguments, seconds in ((["--part", "engine"], 300), (["--part", "swarm"], 540), ([], 840), (["--device", "cpu"], 540), (["--budget", "77"], 77)):

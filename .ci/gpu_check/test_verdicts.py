@@ -34,7 +34,7 @@ def test_a_good_run_meets_its_targets():
     c.best["predecessor"] = 12.0
     verdicts.report_targets(c)
     assert set(c.verdicts().values()) == {report.MET} and not c.report.missed()
-    assert {"MPS proof passes", "8 nodes: peak total", "8 nodes under a 15 GB cap", "24 nodes under lease", "faster than the predecessor's way"} <= set(c.verdicts())
+    assert {"MPS proof passes", "8 nodes: peak total", "8 nodes under a 15 GB cap", "24 nodes under lease", "faster than rl-swarm's way"} <= set(c.verdicts())
     assert c.best["swarm"] == 2.0
 
 

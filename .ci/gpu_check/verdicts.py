@@ -68,7 +68,7 @@ def planned(c, run, figures):
                  note=", ".join([f"by {plan.get('source')}", *offload]))
     node = plan.get("per_node", {})
     pairs = [f"{kind} {node.get(kind + '_bytes', 0) / GB:.2f}, {measured.get(kind + '_bytes', 0) / GB:.2f}" for kind in ("resident", "generate", "update")]
-    c.report.add("swarm", f"{run.name}: GB of a node, planned and measured", "; ".join(pairs))
+    c.report.add("swarm", f"{run.name}: GB per node, planned and measured", "; ".join(pairs))
 
 
 def rates(c, run, figures, seconds):
@@ -90,7 +90,7 @@ def agreement(c, run, figures):
     exact = figures["settings"].get("precision", "tf32") in ("tf32", "fp32")
     for name, value in (("self-test of every load", figures["self_test"]), ("sampling_logp_difference/max", figures["sampling_logp_difference_max"])):
         if exact:
-            note = "" if value is not None else "the events do not tell it"
+            note = "" if value is not None else "the events do not contain it"
             c.report.check("swarm", f"{run.name}: {name}", value, "nats", "<= 0.05", lambda v: v <= DIFFERENCE, note)
         elif value is not None:
             c.report.add("swarm", f"{run.name}: {name}", value, "nats")
@@ -119,4 +119,4 @@ def report_targets(c):
         return
     best, before = c.best.get("swarm"), c.best.get("predecessor")
     c.report.check("targets", f"round of {c.nodes} nodes, TF32, best way of sharing", best, "s", "<= 4 s", lambda v: v <= SECONDS)
-    c.report.check("targets", "faster than the predecessor's way", before / best if best and before else None, "times", ">= 5", lambda v: v >= 5)
+    c.report.check("targets", "faster than rl-swarm's way", before / best if best and before else None, "times", ">= 5", lambda v: v >= 5)

@@ -83,17 +83,17 @@ func newCompareCommand(g *globals) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
-	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
+	f.StringVar(&o.By, "by", stats.ByExperiment, "what one row is: experiment, or config (runs with the same configuration except seed and name)")
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	o.per.add(f)
-	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it.\n"+
-		"With --study, a held-out pass@1: what it cost on the axis of --per")
-	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that has to reach --target")
+	f.Float64Var(&o.target, "target", 0, "show the rounds, hours, money and energy until the moving average reached this `reward` of a node-round.\n"+
+		"With --study: the cost of this held-out pass@1 on the axis of --per")
+	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that must reach --target")
 	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")
-	f.IntVar(&o.Top, "top", 0, "the `N` best rows only, best first, below the baseline")
+	f.IntVar(&o.Top, "top", 0, "show only the `N` best rows, best first, below the baseline")
 	f.BoolVar(&o.Pairs, "pairs", false, "a verdict on every pair, not only against the baseline")
-	f.BoolVar(&o.Tasks, "tasks", false, "rewards by task, too")
+	f.BoolVar(&o.Tasks, "tasks", false, "also show rewards by task")
 	f.StringSliceVar(&o.columns, "columns", nil, "`names` of the columns to show, or to write")
 	f.StringVar(&o.csv, "csv", "", "write the rows as CSV to a `file`, - for stdout, all columns unless --columns chooses")
 	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided or not comparable")
@@ -106,7 +106,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 // Help texts of flags that report has, too.
 const (
 	baselineHelp = "`experiment` to compare with (default: the one with the preset 8loc0ext)"
-	despiteHelp  = "compare all the same rows that differ in these `settings`: nodes,model"
+	despiteHelp  = "compare rows despite differences in these `settings`, such as nodes,model"
 )
 
 // measureHelp is the help of --measure.
@@ -187,7 +187,7 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 	}
 	file, err := os.Create(o.csv)
 	if err != nil {
-		return fail.Hint(fmt.Errorf("write the rows: %w", err), "another file with --csv; its folder has to exist")
+		return fail.Hint(fmt.Errorf("write the rows: %w", err), "another file with --csv, in an existing folder")
 	}
 	return errors.Join(terminal.WriteComparisonCSV(file, c, o.columns), file.Close())
 }
@@ -204,7 +204,7 @@ func (o *compareOptions) checkRows(c stats.Comparison) error {
 	if !o.gate {
 		flag = "--min"
 	}
-	return fail.Usage(fmt.Errorf("%s needs a baseline, and none of the rows is known to be it", flag), "swarm compare --baseline NAME")
+	return fail.Usage(fmt.Errorf("%s needs a baseline, and no row is the baseline", flag), "swarm compare --baseline NAME")
 }
 
 // gate returns the exit code of the single verdict.
@@ -245,7 +245,7 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	if o.csv == "-" && o.output == "json" {
-		return fail.Usage(errors.New("--csv - and -o json both want stdout"), "--csv FILE")
+		return fail.Usage(errors.New("--csv - and -o json both write to stdout"), "--csv FILE")
 	}
 	if o.gate && (o.Top > 0 || flags.Changed("min")) {
 		return fail.Usage(errors.New("--gate judges two experiments: --top and --min would leave one out"), "swarm compare --gate without them")

@@ -46,17 +46,17 @@ func newCurveCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.metric, "metric", "reward", "`metric` of a round: reward, training_reward, step_time, loss, entropy …")
 	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp)
-	f.BoolVar(&o.Single, "runs", false, "print each run of an experiment, too")
+	f.BoolVar(&o.Single, "runs", false, "also print each run of an experiment")
 	f.IntVar(&o.Window, "window", stats.PaperWindow, "`rounds` of the trailing moving average, 1: none")
-	f.IntVar(&o.Points, "points", 0, "thin a series out to about so many points, extremes kept; 0: all")
-	f.BoolVar(&o.all, "all", false, "on a terminal: print every round, not every n-th one beneath a plot")
+	f.IntVar(&o.Points, "points", 0, "thin a series to about this many points, keeping extremes; 0: all")
+	f.BoolVar(&o.all, "all", false, "on a terminal: print every round below the plot, not every n-th")
 	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
 }
 
 // perHelp is the help of --per, which report has, too.
-const perHelp = "what curves are shown against: rounds, completions, tokens, engine-seconds, seconds or money"
+const perHelp = "x-axis of the curves: rounds, completions, tokens, engine-seconds, seconds or money"
 
 // checkPer refuses an unknown axis.
 func checkPer(name string) error {

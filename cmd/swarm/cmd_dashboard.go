@@ -21,9 +21,9 @@ type pageFlag struct {
 }
 
 func (p *pageFlag) add(f *pflag.FlagSet) {
-	f.StringVar(&p.address, "dashboard", "", "serve a live web page meanwhile, on this `address` (see swarm dashboard)")
+	f.StringVar(&p.address, "dashboard", "", "also serve the live web page, on this `address` (see swarm dashboard)")
 	f.Lookup("dashboard").NoOptDefVal = web.DefaultAddress
-	f.BoolVar(&p.noToken, "no-token", false, "with --dashboard: whoever uses this machine may read the page")
+	f.BoolVar(&p.noToken, "no-token", false, "with --dashboard: ask for no token; every user of this machine can read the page")
 }
 
 // listen opens the page's port before the run is recorded. It returns nil without --dashboard.
@@ -46,12 +46,16 @@ func newDashboardCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a live, read-only web page of all runs",
-		Long: "dashboard serves a page about the runs under --home: live progress, experiments laid over one another, verdicts, memory, events, logs\n" +
-			"and rollouts. It only reads runs, loads nothing from elsewhere, and by default listens on this machine only.\n\n" +
-			"The page asks for a token, which the printed link holds. Without --token it is the home's, in dashboard.token, a file that only you may\n" +
-			"read. Where stdout is no terminal the link is printed without it. Scripts send it as Authorization: Bearer. --no-token lets everybody on\n" +
-			"this machine read. Beyond this machine the token travels in clear without --tls-cert and --tls-key; ssh -L 8420:127.0.0.1:8420 HOST needs\n" +
-			"neither. /metrics is for Prometheus. Ctrl-C ends it; runs go on.",
+		Long: "dashboard serves a page about the runs under --home: live progress, curves of several experiments,\n" +
+			"verdicts, memory, events, logs and rollouts. The page is read-only and loads nothing from other\n" +
+			"servers. By default it is reachable from this machine only.\n\n" +
+			"The page asks for a token, which is part of the printed link. The default token is in the home's\n" +
+			"file dashboard.token, which only you may read. If stdout is not a terminal, the link is printed\n" +
+			"without the token. Scripts send it as Authorization: Bearer. --no-token lets every user of this\n" +
+			"machine read the page.\n\n" +
+			"Other machines send the token unencrypted unless you set --tls-cert and --tls-key. A tunnel, ssh -L\n" +
+			"8420:127.0.0.1:8420 HOST, needs neither. /metrics is for Prometheus. Ctrl-C ends the dashboard, and\n" +
+			"runs continue.",
 		Example: "  swarm dashboard --open\n  swarm dashboard --listen 0.0.0.0:8420 --tls-cert cert.pem --tls-key key.pem",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,9 +63,9 @@ func newDashboardCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", web.DefaultAddress, "`address` and port to listen on; port 0: any free one")
-	f.StringVar(&o.Token, "token", "", "16 to 256 characters that whoever asks must know ("+resolve.DashboardTokenVariable+")")
-	f.BoolVar(&o.NoToken, "no-token", false, "ask for no token: whoever uses this machine may read the page")
+	f.StringVar(&o.Listen, "listen", web.DefaultAddress, "`address` and port to listen on; port 0: any free port")
+	f.StringVar(&o.Token, "token", "", "token of 16 to 256 characters that a client must send ("+resolve.DashboardTokenVariable+")")
+	f.BoolVar(&o.NoToken, "no-token", false, "ask for no token: every user of this machine can read the page")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain, PEM")
 	f.StringVar(&o.TLSKey, "tls-key", "", "`file` with its key, PEM")
 	f.BoolVar(&open, "open", false, "open the page in a browser")

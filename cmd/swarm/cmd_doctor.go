@@ -22,7 +22,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [--oom LOG [--workload NAME or FILE]]",
 		Short: "Check this machine, or explain a training's out-of-memory log",
-		Long: "doctor checks what swarm needs on this machine: what is there, what is missing, what to do.\n\n" +
+		Long: "doctor checks what swarm needs on this machine, and says what is missing and how to fix it.\n\n" +
 			"doctor --oom LOG reads the log of any training and explains why memory ran out, in numbers (asked,\n" +
 			"free, held by whom), and what to do in which order, with the exact edits for a workload profile\n" +
 			"(`swarm tune --list`). LOG may be a folder, for its newest log, or - for stdin. It exits with 0 if\n" +
@@ -35,7 +35,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 			}
 			for _, name := range []string{"workload", "dir"} {
 				if cmd.Flags().Changed(name) {
-					return fail.Usage(fmt.Errorf("--%s goes with --oom", name), "swarm doctor --oom LOG --"+name+" ...")
+					return fail.Usage(fmt.Errorf("--%s needs --oom", name), "swarm doctor --oom LOG --"+name+" ...")
 				}
 			}
 			return runDoctor(cmd.Context(), g, output)

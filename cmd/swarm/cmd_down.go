@@ -17,9 +17,9 @@ func newDownCommand(g *globals) *cobra.Command {
 		Use:   "down [EXPERIMENT, RUN or JOB]",
 		Short: "Stop a run or a job after a checkpoint",
 		Long: "down stops the coordinator of a run. Its nodes finish their step and write a checkpoint, and `swarm\n" +
-			"resume` continues the run later. A coordinator that has not ended in time is killed, and what it\n" +
-			"leaves is ended too. Without a name it stops the one run that is running. If nothing is running, it\n" +
-			"does nothing and exits with 0. To stop a job of `swarm run`, name it: its command gets SIGTERM.",
+			"resume` continues the run later. A coordinator that does not end in time is killed, and so are its\n" +
+			"leftover processes. Without a name it stops the only running run. If nothing is running, it does\n" +
+			"nothing and exits with 0. To stop a job of `swarm run`, name it: its command gets SIGTERM.",
 		Example: `  swarm down
   swarm down 4loc4ext --now
   swarm down --all`,
@@ -28,9 +28,9 @@ func newDownCommand(g *globals) *cobra.Command {
 			return runDown(cmd.Context(), g, nameIn(args), o, output)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Now, "now", false, "don't wait for steps and checkpoints: rounds since the last one come back from the journals")
+	cmd.Flags().BoolVar(&o.Now, "now", false, "do not wait for steps and checkpoints; the journals restore the rounds since the last checkpoint")
 	cmd.Flags().BoolVar(&o.All, "all", false, "stop every run of this host")
-	cmd.Flags().DurationVar(&o.Limit, "timeout", runs.DownLimit, "`time` to stop in before it is killed, 1s to 1h")
+	cmd.Flags().DurationVar(&o.Limit, "timeout", runs.DownLimit, "`time` to wait for the stop before the run is killed, 1s to 1h")
 	addOutputFlag(cmd.Flags(), &output)
 	return cmd
 }

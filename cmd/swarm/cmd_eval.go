@@ -94,7 +94,7 @@ func (o *evalOptions) check(given func(flag string) bool) error {
 	case o.round < -1:
 		return &configs.Error{Key: "round", Value: strconv.Itoa(o.round), Allowed: "a whole number from 0"}
 	case o.round >= 0 && o.node == "":
-		return fail.Usage(errors.New("--round is that of a node's checkpoint"), "--node node_0")
+		return fail.Usage(errors.New("--round selects a node's checkpoint and needs --node"), "--node node_0")
 	}
 	ks, err := o.passes()
 	if err != nil {
@@ -129,7 +129,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 		if flag == "" {
 			flag = "--questions or --generations"
 		}
-		return fail.Usage(fmt.Errorf("%s is for an evaluation that is made now, of a node's checkpoint or a folder", flag), "--node node_0")
+		return fail.Usage(fmt.Errorf("%s applies only to a new evaluation, of a node's checkpoint or a folder", flag), "--node node_0")
 	}
 	reader, err := g.openReader(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 		return fail.Hint(fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now")
 	case len(ks) > 0 && ks[0] > most:
 		return fail.Usage(
-			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0")
+			fmt.Errorf("pass@%d needs that many completions per question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0")
 
 	}
 	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintEvaluations(p, evaluations, false) })
@@ -206,12 +206,12 @@ func evaluateHeldOut(ctx context.Context, g *globals, x *recorded.Subject) (even
 func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (*recorded.Subject, error) {
 	if flag := o.config.Given("device"); flag != "" {
 		return nil, fail.Usage(
-			fmt.Errorf("%s does not go with --node: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, of swarm model save")
+			fmt.Errorf("%s and --node exclude each other: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, with a folder of swarm model save")
 
 	}
 	run, err := recorded.OpenReader(g.openReader).Run(ctx, name)
 	if err != nil && model.NamesFolder(name) {
-		return nil, fail.Usage(fmt.Errorf("%s is a folder, and --node is a run's", name), "swarm eval "+name+", or --node with a run's name")
+		return nil, fail.Usage(fmt.Errorf("%s is a folder, but --node needs a run", name), "swarm eval "+name+", or a run's name with --node")
 	}
 	if err != nil {
 		return nil, err

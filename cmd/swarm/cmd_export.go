@@ -49,9 +49,9 @@ func newExportCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	o.study.add(f)
 	f.StringVar(&o.request.Format, "format", export.FormatCSV, strings.Join(export.Formats(), ", "))
-	f.StringVar(&o.request.Out, "out", "", "`folder` to write to; of one table also a file that ends like its format, or - for stdout (default: stdout for one table); of sqlite a file")
+	f.StringVar(&o.request.Out, "out", "", "`folder` to write to. For one table also a file with the format's ending, or - for stdout (the default for one table). For sqlite a file")
 	f.StringSliceVar(&o.request.Tables, "table", nil, "`tables` to write (default: all), such as rounds,tasks,evals")
-	f.BoolVar(&o.request.Force, "force", false, "write into a folder that isn't empty and no export; what it holds stays, but for files of the same names; of sqlite replace the file")
+	f.BoolVar(&o.request.Force, "force", false, "write into a folder that is not empty and not an export, replacing files of the same names; with sqlite replace the file")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -69,7 +69,7 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return err
 	}
 	if r.Out == "-" && r.ToFile() && o.output == "json" {
-		return fail.Usage(errors.New("--out - and -o json both want stdout"), "--out FILE -o json")
+		return fail.Usage(errors.New("--out - and -o json both write to stdout"), "--out FILE -o json")
 	}
 	if err := r.Check(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return lifecycle.NotFound(err, unknown)
 	}
 	if (r.Format == export.FormatTensorBoard || r.Format == export.FormatSQLite) && len(runs) == 0 {
-		return fail.Usage(fmt.Errorf("%s holds runs, and these are jobs", r.Format), "swarm export --format csv")
+		return fail.Usage(fmt.Errorf("format %s contains only runs, but all names are jobs", r.Format), "swarm export --format csv")
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()

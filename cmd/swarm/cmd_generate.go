@@ -31,10 +31,10 @@ func newGenerateCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Write Slurm, Kubernetes, SkyPilot or Compose files for workers",
-		Long: "generate writes files that run `swarm join` on N workers, with GPUs, restarts and an orderly stop in\n" +
-			"the way of the target. The invitation is in a file of its own that only you may read. What follows\n" +
-			"-- is passed to `swarm join`. docs/WORKERS.md says how the program gets there and what is kept when\n" +
-			"a worker is moved.",
+		Long: "generate writes files that run `swarm join` on N workers, with the target's own settings for GPUs,\n" +
+			"restarts and an orderly stop. The invitation is in a separate file that only you may read.\n" +
+			"Arguments after -- are passed to `swarm join`. docs/WORKERS.md says how to install the program\n" +
+			"there and what is kept when a worker moves to another machine.",
 		Example: `  swarm generate slurm --workers 4 --partition gpu --gpu-type a100 -- --model gpt2 --yes
   swarm generate kubernetes --workers 8 --image registry.example.com/swarm:1
   swarm generate compose --workers 2 --url-file invitation.txt`,
@@ -77,24 +77,24 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.spec.Workers, "workers", 0, "`number` of workers, each another host's worth of nodes")
-	f.StringVar(&o.spec.Name, "name", "swarm", "the workers are called `NAME`-0, NAME-1 …")
+	f.IntVar(&o.spec.Workers, "workers", 0, "`number` of workers; each runs on a host of its own")
+	f.StringVar(&o.spec.Name, "name", "swarm", "`NAME` of the workers: NAME-0, NAME-1 …")
 	f.StringVar(&o.url, "url", "", "the `invitation` (default: the one that swarm up --listen last handed out in this home)")
 	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+resolve.InvitationVariable+")")
-	f.StringVar(&o.spec.Nodes, "nodes", "auto", "`number` of nodes of each worker; auto: what fits there")
-	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs of each worker; 0: train on the CPU")
-	f.StringVar(&o.spec.GPUType, "gpu-type", "", "`name` of the card, as the target calls it")
-	f.IntVar(&o.spec.CPUs, "cpus", 8, "`number` of CPU cores of each worker")
+	f.StringVar(&o.spec.Nodes, "nodes", "auto", "`number` of nodes per worker; auto: as many as fit")
+	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs per worker; 0: train on the CPU")
+	f.StringVar(&o.spec.GPUType, "gpu-type", "", "`name` of the GPU type, as the target spells it")
+	f.IntVar(&o.spec.CPUs, "cpus", 8, "`number` of CPU cores per worker")
 	o.memory = plan.Size{Text: "32GiB", Given: true}
-	f.Var(&o.memory, "memory", "`size` of host memory of each worker")
-	f.StringVar(&o.out, "out", "", "`folder` to write; -: print the job file alone (default swarm-"+target+")")
-	f.BoolVar(&o.force, "force", false, "replace files that are there")
+	f.Var(&o.memory, "memory", "`size` of host memory per worker")
+	f.StringVar(&o.out, "out", "", "`folder` to write; -: print only the job file (default swarm-"+target+")")
+	f.BoolVar(&o.force, "force", false, "replace existing files")
 	more(o, f)
 	return cmd
 }
 
 func (o *generateOptions) addSlurm(f *pflag.FlagSet) {
-	f.StringVar(&o.spec.Time, "time", "24:00:00", "`limit` of a job as sbatch takes it; a worker that reaches it is queued again and continues")
+	f.StringVar(&o.spec.Time, "time", "24:00:00", "time `limit` of a job in sbatch's format; a worker that reaches it is queued again and continues")
 	f.StringVar(&o.spec.Partition, "partition", "", "`name` of the partition")
 	f.StringVar(&o.spec.Account, "account", "", "`name` of the account")
 	f.StringVar(&o.spec.Scratch, "scratch", "", "`folder` on each machine's own disk (default $SLURM_TMPDIR, $TMPDIR or /tmp)")
@@ -113,7 +113,7 @@ func (o *generateOptions) addKubernetes(f *pflag.FlagSet) {
 func (o *generateOptions) addSkyPilot(f *pflag.FlagSet) {
 	f.StringVar(&o.spec.Image, "image", "", "Docker `image` with Python and PyTorch (default: SkyPilot's machine image, PyTorch by pip)")
 	f.StringVar(&o.spec.Infra, "infra", "", "`cloud`[/region[/zone]] (default: the cheapest)")
-	f.BoolVar(&o.spec.Spot, "spot", false, "cheaper machines that can be taken away")
+	f.BoolVar(&o.spec.Spot, "spot", false, "use cheaper machines that the provider can take back")
 	o.addProgram(f)
 }
 
@@ -123,7 +123,7 @@ func (o *generateOptions) addCompose(f *pflag.FlagSet) {
 }
 
 func (o *generateOptions) addProgram(f *pflag.FlagSet) {
-	f.StringVar(&o.spec.Program, "program", "", "`path` of swarm, as the target reads it (default: this program)")
+	f.StringVar(&o.spec.Program, "program", "", "`path` of swarm on the target (default: this program's)")
 }
 
 // checkJoin finds mistakes in the arguments for swarm join. Otherwise they would appear only when the job runs.
@@ -137,7 +137,7 @@ func checkJoin(g *globals, args []string) error {
 	}
 	for _, name := range []string{"url-file", "name", "nodes", "device", "detach", "node-id"} {
 		if join.Flags().Changed(name) {
-			return fail.Usage(fmt.Errorf("--%s after -- is set for each worker by the files", name),
+			return fail.Usage(fmt.Errorf("--%s after -- conflicts with the generated files, which set it for each worker", name),
 				"--url-file, --name, --nodes or --gpus-per-worker before the --")
 
 		}
@@ -195,7 +195,7 @@ func warnLoopback(g *globals, text, target string) {
 	if target == targets.Compose {
 		who = "containers and workers on other hosts can't reach it"
 	}
-	fmt.Fprintf(g.stderr, "Warning: the invitation is to %s: %s. Try: swarm up --listen :%s --advertise HOST on the coordinator, and its new invitation\n",
+	fmt.Fprintf(g.stderr, "Warning: the invitation's address is %s: %s. Try: swarm up --listen :%s --advertise HOST on the coordinator, and its new invitation\n",
 		invitation.Address(), who, workers.NATSPort)
 }
 

@@ -40,8 +40,8 @@ func newGPUCommand(g *globals) *cobra.Command {
 		},
 	}
 	addOutputFlag(cmd.Flags(), &o.output)
-	cmd.Flags().BoolVar(&o.once, "once", false, "look once and print it")
-	cmd.Flags().DurationVar(&o.interval, "interval", time.Second, "`time` between looks of the live view, 100ms to 1h")
+	cmd.Flags().BoolVar(&o.once, "once", false, "print once and exit")
+	cmd.Flags().DurationVar(&o.interval, "interval", time.Second, "`time` between updates of the live view, 100ms to 1h")
 	return cmd
 }
 
@@ -52,7 +52,7 @@ func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
 		return &configs.Error{Key: "interval", Value: o.interval.String(), Allowed: "a time from 100ms to 1h"}
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Leaving; runs go on.")
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Leaving. Runs continue.")
 	defer interrupts.Close()
 	watch, err := gpuwatch.Open(ctx, g.home, remedy)
 	if err != nil {

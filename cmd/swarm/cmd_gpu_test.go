@@ -106,7 +106,7 @@ func TestGPUText(t *testing.T) {
 
 no node is running
 
-better: GPU 0: guide 0's batch size for a node alone on this card is 6: (total - 2 GB) / (1.5 GB x 2.5)
+better: GPU 0: guide 0 (docs/GUIDES.md) recommends batch size 6 for a single node on this GPU: (total - 2 GB) / (1.5 GB x 2.5)
 `, o.stdout)
 	require.NotContains(t, o.stdout, "\x1b")
 }
@@ -123,15 +123,15 @@ func TestGPUTrouble(t *testing.T) {
 	}{
 		{"no driver", "", []string{"SWARM_NVML_LIBRARY=/nonexistent.so"}, "no GPU: " + noDriver + ". Try: install the NVIDIA driver", 0},
 		{"driver and library differ", t4, []string{"FAKE_NVML_FAIL=nvmlInit=18"},
-			"no GPU: the NVIDIA kernel module and its library are of different versions, as after a driver update. Try: reboot", 0},
+			"no GPU: the NVIDIA kernel module and its library have different versions, as after a driver update. Try: reboot", 0},
 		{"no GPU", "", nil, "no GPU: the NVIDIA driver is loaded but sees no GPU. Try: nvidia-smi -L", 0},
 		{"all hidden", t4, []string{"CUDA_VISIBLE_DEVICES=-1"}, `no GPU: CUDA_VISIBLE_DEVICES="-1" hides every GPU. Try: unset CUDA_VISIBLE_DEVICES`, 0},
 		{"lost before the start", t4 + ":lost;" + t4, nil,
 			"read GPU 0: the GPU fell off its bus or needs a reset (GPU is lost). Try: reboot the machine", 1},
 		{"lost while it looks", t4 + ":lost=7,temp=50", nil,
 			"warning: GPU 0: lost: read GPU 0: the GPU fell off its bus or needs a reset (GPU is lost). Try: reboot the machine", 1},
-		{"split", a100x80 + ":mig", nil, "warning: GPU 0: split by MIG, and swarm uses whole GPUs. Try: sudo nvidia-smi -i 0 -mig 0", 1},
-		{"split, with instances", mig, nil, "warning: GPU 0: split by MIG, and an instance is used only where it is named: " +
+		{"split", a100x80 + ":mig", nil, "warning: GPU 0: split by MIG, but swarm uses whole GPUs. Try: sudo nvidia-smi -i 0 -mig 0", 1},
+		{"split, with instances", mig, nil, "warning: GPU 0: split by MIG, but swarm uses an instance only if you name it: " +
 			"NVIDIA A100-SXM4-80GB MIG 1g.10gb (MIG-b0000000-0000-4000-8000-000000000000, 10.2 GB free). " +
 			"Try: CUDA_VISIBLE_DEVICES=MIG-b0000000-0000-4000-8000-000000000000, or sudo nvidia-smi -i 0 -mig 0", 1},
 		{"an instance named", mig, []string{"CUDA_VISIBLE_DEVICES=MIG-b0000000"}, "GPU 100  NVIDIA A100-SXM4-80GB MIG 1g.10gb", 1},

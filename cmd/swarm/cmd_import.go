@@ -28,7 +28,7 @@ type importOptions struct {
 }
 
 // importable lists the sources that import accepts.
-const importable = "a file of swarm export --format sqlite, another home's swarm.db, or a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"
+const importable = "a file of swarm export --format sqlite, another home's swarm.db, or an rl-swarm folder with rewards/ or logs/, such as experiments/NAME"
 
 func newImportCommand(g *globals) *cobra.Command {
 	var o importOptions
@@ -61,14 +61,14 @@ func newImportCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Name, "name", "", "experiment's `name` (default: the folder's); for one experiment")
-	f.StringVar(&o.Model, "model", "", "`model` that was trained: no file tells")
-	f.IntVar(&o.NumTrainSamples, "num-train-samples", 0, "I, if the folder does not have it or is wrong")
-	f.IntVar(&o.transplants, "num-transplant-trees", 0, "J, likewise")
+	f.StringVar(&o.Name, "name", "", "`name` of the experiment (default: the folder's); for a single experiment")
+	f.StringVar(&o.Model, "model", "", "`model` that was trained (the files do not record it)")
+	f.IntVar(&o.NumTrainSamples, "num-train-samples", 0, "I, if the folder does not record it or is wrong")
+	f.IntVar(&o.transplants, "num-transplant-trees", 0, "J, if the folder does not record it or is wrong")
 	f.IntVar(&o.NumGenerations, "num-generations", 0, "G, likewise")
-	f.IntVar(&o.Rounds, "max-rounds", 0, "planned rounds, likewise")
-	f.Int64Var(&o.seed, "seed", 0, "seed, likewise")
-	f.BoolVar(&o.dryRun, "dry-run", false, "read and tell, record nothing")
+	f.IntVar(&o.Rounds, "max-rounds", 0, "planned rounds, if the folder does not record them or is wrong")
+	f.Int64Var(&o.seed, "seed", 0, "seed, if the folder does not record it or is wrong")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be imported, record nothing")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -116,7 +116,7 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 		return fail.Usage(err, importable)
 	}
 	if len(folders) > 1 && o.Name != "" {
-		return fail.Usage(fmt.Errorf("--name is for one experiment, and %s has %d", path, len(folders)), "swarm import "+folders[0]+" --name "+o.Name)
+		return fail.Usage(fmt.Errorf("--name is for one experiment, but %s has %d", path, len(folders)), "swarm import "+folders[0]+" --name "+o.Name)
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
@@ -154,7 +154,7 @@ var predecessorFlags = []string{"name", "model", "num-train-samples", "num-trans
 func importRuns(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
-			return fail.Usage(fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
+			return fail.Usage(fmt.Errorf("--%s is for rl-swarm folders: %s is a file, which records it", name, path),
 				"swarm import "+shell.Quote(path))
 
 		}
@@ -167,7 +167,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 	}
 	defer from.Close()
 	if from.Reads(g.home.Database()) {
-		return fail.Usage(fmt.Errorf("%s is the database of this home itself", path), "swarm import --help")
+		return fail.Usage(fmt.Errorf("cannot import %s: it is this home's own database", path), "swarm import --help")
 	}
 	runs, err := export.Import(ctx, from, g.home.Database(), o.dryRun, g.logger)
 	var bad *store.Error
@@ -183,7 +183,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 		_, err = fmt.Fprint(g.stdout, terminal.ImportedText(runs, o.dryRun))
 	}
 	if err == nil && len(runs) == 0 {
-		return fail.Hint(fmt.Errorf("import %s: it has no run", path), "swarm export --format sqlite, in the home that has them")
+		return fail.Hint(fmt.Errorf("import %s: it has no runs", path), "swarm export --format sqlite in the home that has the runs")
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func newJoinCommand(g *globals) *cobra.Command {
   swarm join --shared /content/drive/MyDrive/swarm --experiment 4loc4ext --node-id node_1`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fail.Usage(fmt.Errorf("one invitation, not %d", len(args)), "quotes around it: the # begins a comment in a shell")
+				return fail.Usage(fmt.Errorf("one invitation, not %d", len(args)), "put it in quotes, because # begins a comment in a shell")
 			}
 			return nil
 		},
@@ -80,18 +80,18 @@ func newJoinCommand(g *globals) *cobra.Command {
 	o.price.Add(f)
 	o.page.add(f)
 	f.StringVar(&o.URLFile, "url-file", "", "`file` with the invitation ($"+resolve.InvitationVariable+")")
-	f.StringVar(&o.Name, "name", "", "this worker's `name` in the swarm (default: the host's); taken: with a number after it")
-	f.StringVar(&o.CAFile, "ca-file", "", "`file` of the authority of a coordinator's own certificate (default: the system's)")
+	f.StringVar(&o.Name, "name", "", "this worker's `name` in the swarm (default: the host's name, with a number if taken)")
+	f.StringVar(&o.CAFile, "ca-file", "", "`file` of the authority that signed the coordinator's own certificate (default: the system's)")
 	f.StringVar(&o.Credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
 	f.StringVar(&o.Shared, "shared", "", "the synced `folder` of a swarm that up --shared coordinates (with NODE_ROLE=worker: GDRIVE_PATH)")
 	f.StringVar(&o.Experiment, "experiment", "", "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
-	f.StringVar(&o.NodeID, "node-id", "", "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
-	f.BoolVar(&o.Compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
-	f.BoolVar(&o.GenerateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
-	f.DurationVar(&o.Wait, "wait", workers.DefaultWait, "wait for the coordinator at most this `time`, with --shared "+workers.FolderWait.String()+" by default; 0: without end")
-	f.BoolVar(&o.fresh, "fresh", false, "begin again on this host, even if it has already joined the run")
-	f.BoolVar(&o.detach, "detach", false, "return once the nodes are started: they go on in the background")
-	f.BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
+	f.StringVar(&o.NodeID, "node-id", "", "`name` of this host's node in the swarm (NODE_ID), or the prefix for several nodes; one node unless --nodes is given")
+	f.BoolVar(&o.Compat, "compat", false, "with --shared: also write the files that rl-swarm's nodes read")
+	f.BoolVar(&o.GenerateOnly, "generate-only", false, "share rollouts but do not train, for a host that can run the model but not its optimizer")
+	f.DurationVar(&o.Wait, "wait", workers.DefaultWait, "wait for the coordinator at most this `time`, with --shared "+workers.FolderWait.String()+" by default; 0: no limit")
+	f.BoolVar(&o.fresh, "fresh", false, "start over on this host, even if it has already joined the run")
+	f.BoolVar(&o.detach, "detach", false, "return once the nodes have started; they continue in the background")
+	f.BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
 	addLinesFlag(f, &o.output, "one event")
 	return cmd
 }

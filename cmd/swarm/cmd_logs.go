@@ -26,7 +26,7 @@ func newLogsCommand(g *globals) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "follow new output until the run ends")
-	cmd.Flags().VarP(&o.Lines, "lines", "n", "newest lines of each log, or all (all by default, "+strconv.Itoa(runs.FollowedLines)+" with -f)")
+	cmd.Flags().VarP(&o.Lines, "lines", "n", "number of newest lines of each log, or all (all by default, "+strconv.Itoa(runs.FollowedLines)+" with -f)")
 	addLinesFlag(cmd.Flags(), &output, "one log line")
 	return cmd
 }

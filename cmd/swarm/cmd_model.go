@@ -32,7 +32,7 @@ func newModelCommand(g *globals) *cobra.Command {
 		Use: "pull NAME[@REVISION]", Short: "Download a model from the Hugging Face hub",
 		Args: arguments("one model's name", 1, "swarm model list"),
 		Long: "pull downloads a model's configuration, weights (safetensors) and tokenizer into the Hugging Face\n" +
-			"cache, where transformers finds them too. Files that are there are not downloaded again, and an\n" +
+			"cache, where transformers finds them too. Existing files are not downloaded again, and an\n" +
 			"interrupted download resumes. Size and hash of every file are checked. NAME is a preset or a name of\n" +
 			"the hub. HF_HOME or HF_HUB_CACHE set the cache, HF_ENDPOINT a mirror, HF_TOKEN opens private or\n" +
 			"gated models, HTTPS_PROXY is respected.",
@@ -141,7 +141,7 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping. The same command goes on where this one stops.")
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping. The same command resumes the download.")
 	defer interrupts.Close()
 	result, err := model.Pull(ctx, g.stderr, id, revision)
 	if err != nil {

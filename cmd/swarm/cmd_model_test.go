@@ -95,11 +95,11 @@ func TestPullRefusesInOneLine(t *testing.T) {
 			w.Header().Set("X-Error-Code", "GatedRepo")
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
-		}, fail.ExitFailed, "Error: model someone/tiny is gated: its owners give access to those who ask", "Try: ask for it at "},
+		}, fail.ExitFailed, "Error: model someone/tiny is gated: its owners grant access on request", "Try: request access at "},
 		"too little access": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.WriteHeader(http.StatusForbidden)
 			return true
-		}, fail.ExitFailed, "allows no access to model someone/tiny with this token", "Try: a token that may read it, from "},
+		}, fail.ExitFailed, "denies access to model someone/tiny with this token", "Try: a token with read access, from "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +171,7 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"base", "1", dir}, "holds something already"},
+		{[]string{"base", "1", dir}, "is not empty"},
 		{[]string{"base", "7", t.TempDir()}, `run base-1 has no node "node_7" here: it has node_0, node_1`},
 		{[]string{"base", "../../x", t.TempDir()}, `run base-1 has no node "../../x" here`},
 		{[]string{"other", "1", t.TempDir()}, `no run or experiment "other" is recorded`},

@@ -48,7 +48,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 	}
 	addPlanFlags(cmd.Flags(), &o.plan)
 	o.price.Add(cmd.Flags())
-	cmd.Flags().Var(&o.plan.GPUMemory, "gpu-memory", "plan for a GPU of this `size` that you need not have, such as 40, 40GB or 40GiB; a number without a unit is GB")
+	cmd.Flags().Var(&o.plan.GPUMemory, "gpu-memory", "plan for a GPU of this `size`, whether you have one or not, such as 40, 40GB or 40GiB; without a unit: GB")
 	cmd.Flags().Var(&o.plan.HostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
@@ -70,7 +70,7 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 		return runStudyPlan(ctx, g, o)
 	}
 	if o.flags.Changed("seeds") {
-		return fail.Usage(errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 5")
+		return fail.Usage(errors.New("--seeds needs --study"), "swarm plan --study paper --seeds 5")
 	}
 	planned, err := p.Resolve(ctx, g.planHost())
 	if err != nil {

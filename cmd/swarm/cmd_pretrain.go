@@ -46,15 +46,15 @@ func newPretrainCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.model, "model", "nano", "model preset whose shape, tokenizer and recipe to use")
 	f.StringVar(&o.set, "tasks", "", "task set to learn (default: the preset's)")
 	f.StringVar(&o.out, "out", "", "folder to write (required)")
-	f.IntVar(&o.recipe.Steps, "steps", 0, "optimizer steps (default, as of the next four: the preset's recipe)")
+	f.IntVar(&o.recipe.Steps, "steps", 0, "optimizer steps (default: the preset's recipe)")
 	f.IntVar(&o.recipe.Batch, "batch", 0, "questions a step")
 	f.Float64Var(&o.recipe.LearningRate, "learning-rate", 0, "peak learning rate")
-	f.Float64Var(&o.recipe.TagShare, "tag-share", 0, "share of answers in <answer> tags, of every task, 0-1")
-	f.StringToStringVar(&o.weights, "weights", nil, "how often to draw tasks, relative to 1 of those not named: `bf=3,arc_1d=2`")
+	f.Float64Var(&o.recipe.TagShare, "tag-share", 0, "share of answers in <answer> tags, for every task, 0-1")
+	f.StringToStringVar(&o.weights, "weights", nil, "weights of tasks, 1 for those not named: `bf=3,arc_1d=2`")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and questions")
-	f.IntVar(&o.threads, "threads", 1, "CPU threads; with others than the bundled weights' 1 the file differs in its last bits")
-	f.IntVar(&o.curveItems, "curve-items", 108, "held-out questions asked after each tenth of the steps; 0: none")
-	f.IntVar(&o.evalItems, "eval-items", 900, "held-out questions of the closing table, at most")
+	f.IntVar(&o.threads, "threads", 1, "CPU threads; the bundled weights used 1, and another number changes the last bits")
+	f.IntVar(&o.curveItems, "curve-items", 108, "held-out questions after each tenth of the steps; 0: none")
+	f.IntVar(&o.evalItems, "eval-items", 900, "maximum held-out questions of the final table")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -63,7 +63,7 @@ func newPretrainCommand(g *globals) *cobra.Command {
 func (o *pretrainOptions) validate(model configs.Model) error {
 	switch {
 	case o.out == "":
-		return fail.Usage(errors.New("--out is missing: the folder to write the model to"), "swarm pretrain --out ./nano")
+		return fail.Usage(errors.New("--out is missing: name a folder for the model"), "swarm pretrain --out ./nano")
 	case o.threads < 1 || o.curveItems < 0 || o.evalItems < 0:
 		return fail.Usage(errors.New("--threads must be at least 1, --curve-items and --eval-items at least 0"), "swarm pretrain --help")
 	}

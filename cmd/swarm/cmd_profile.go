@@ -24,10 +24,10 @@ func newProfileCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile [CONFIG]",
 		Short: "Measure the memory of a node, for later plans",
-		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with more and more\n" +
-			"sequences at a time. It stores the line through the peaks for this model, these settings, this torch\n" +
-			"and this GPU. `swarm plan` and `swarm up` then use it instead of the recommended counts and the\n" +
-			"estimate, and say so. Keep the GPU idle meanwhile.",
+		Long: "profile loads the model once and runs a node's phases at maximum length, with an increasing number of\n" +
+			"sequences at a time. It fits a line through the memory peaks and stores it for this model, these\n" +
+			"settings, this torch and this GPU. `swarm plan` and `swarm up` then use it instead of the\n" +
+			"recommended counts and the estimate, and say so. Keep the GPU idle during the measurement.",
 		Example: `  swarm profile --model gpt2
   swarm profile 4loc4ext --sizes 1,4,16`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.plan.Config.TakeArgs(args) },
@@ -49,7 +49,7 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping: nothing is kept.")
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping. Nothing is stored.")
 	defer interrupts.Close()
 	look, err := o.plan.Look(g.planHost())
 	if err != nil {
@@ -60,7 +60,7 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 		return interrupt.Exit(ctx, err)
 	}
 	if p.Config.Models != "" {
-		return fail.Usage(fmt.Errorf("one model is measured at a time, not %s", p.Config.Models), "--model "+p.Config.Model+", then each of the others")
+		return fail.Usage(fmt.Errorf("profile measures one model at a time, not %s", p.Config.Models), "--model "+p.Config.Model+", then each of the others")
 	}
 	if err := profile.CheckSizes(o.sizes, sizes, p.Config); err != nil {
 		return err

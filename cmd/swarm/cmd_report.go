@@ -40,7 +40,7 @@ func newReportCommand(g *globals) *cobra.Command {
 			"comparison with the paper's figures, rewards of every node, held-out evaluation, memory, round\n" +
 			"times, out-of-memory and other events, the I/J path, differences in the configurations, the exchange\n" +
 			"between nodes, time, money and energy, and how the numbers are computed. The file opens without a\n" +
-			"network and can be printed. Runs may still be running: the report says its time.\n\n" +
+			"network and can be printed. Runs may still be running: the report shows its time.\n\n" +
 			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how\n" +
 			"much, how certain. With --per the verdict is at equal completions, tokens, time or money.\n\n" +
 			"--figures draws the paper's figures of these runs. With --study it prints the verdict also without\n" +
@@ -53,18 +53,18 @@ func newReportCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.out, "out", "report.html", "`file` to write, - for stdout; one that is there is replaced")
+	f.StringVar(&o.out, "out", "report.html", "`file` to write, or - for stdout; an existing file is replaced")
 	f.StringVar(&o.Title, "title", "", "the report's `title` (default: the experiments' names)")
 	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
 	f.StringSliceVar(&o.Despite, "despite", nil, despiteHelp)
-	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
+	f.StringVar(&o.By, "by", stats.ByExperiment, "what one row is: experiment, or config (runs with the same configuration except seed and name)")
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
 	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp+"; the page can switch.\n"+
 		"With --study also what the verdict holds equal")
 	f.BoolVar(&o.Single, "runs", false, "draw each run's line beside the mean over seeds; the page can switch")
-	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files into this `folder`; the HTML file is then written only with --out")
+	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files in this `folder`; HTML is then written only with --out")
 	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
@@ -91,7 +91,7 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	case o.figures == "" && flags.Changed("figures"):
 		return &configs.Error{Key: "figures", Value: "", Allowed: "a folder"}
 	case o.out == "-" && o.output == "json":
-		return fail.Usage(errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json")
+		return fail.Usage(errors.New("--out - and -o json both write to stdout"), "swarm report --out report.html -o json")
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	case !slices.Contains(stats.Measures(), o.Measure):

@@ -52,7 +52,7 @@ func newResumeCommand(g *globals) *cobra.Command {
 // extraWords returns the given flags as arguments of up. Paths of files and folders are made absolute.
 func extraWords(f *pflag.FlagSet) ([]string, error) {
 	if f.Changed("fresh") {
-		return nil, fail.Usage(errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags")
+		return nil, fail.Usage(errors.New("resume continues a run, and --fresh begins a new one"), "swarm up --fresh with the run's other flags")
 	}
 	return commandline.Given(f, func(name string) bool { return name == "home" }, func(flag *pflag.Flag, v string) string {
 		kind, _ := pflag.UnquoteUsage(flag)
@@ -75,7 +75,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 			return err
 		}
 		if ok {
-			return fail.Usage(fmt.Errorf("%s is a job of swarm run, and resume is for runs of swarm up", found.Job), "swarm run with the command of swarm status "+found.Job)
+			return fail.Usage(fmt.Errorf("%s is a job of swarm run, and resume continues only runs of swarm up", found.Job), "swarm run with the command that this shows: swarm status "+found.Job)
 		}
 	}
 	s, err := commandline.ToResume(ctx, reader, name)

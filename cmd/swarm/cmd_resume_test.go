@@ -71,7 +71,7 @@ func TestStatusSaysWhatToType(t *testing.T) {
 		not   string
 	}{
 		{stats.StateCrashed, []string{"up", "4loc4ext"}, []string{
-			"node_0  crashed", "node_1  crashed", "ended without recording why", "Last heard of at " + time.Now().Format("2006-"), " ago.", "resume e-1\n", "logs e-1\n",
+			"node_0  crashed", "node_1  crashed", "ended without recording why", "Last seen at " + time.Now().Format("2006-"), " ago.", "resume e-1\n", "logs e-1\n",
 		}, "updating"},
 		{store.RunStopped, nil, []string{"\nContinue with: ", " resume e-1\n", "node_0  stopped"}, "logs"},
 		{store.RunFailed, nil, []string{" resume e-1\n", " logs e-1\n"}, "updating"},
@@ -111,7 +111,7 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 		"by name":          {interrupted(t, store.RunStopped, folder, typed...), []string{"e-1"}, fail.ExitUsage, "mine.yaml:1"},
 		"an extra flag":    {interrupted(t, store.RunStopped, folder, "up", "--rounds", "2"), []string{"--rounds", "many"}, fail.ExitUsage, `Error: bad rounds "many" (--rounds)`},
 		"another seed":     {interrupted(t, store.RunStopped, folder, "up", "--name", "e"), []string{"--seed", "8"}, fail.ExitUsage, "is of experiment e with seed 7, not of e with seed 8"},
-		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, fail.ExitUsage, "run e-1 can't go on with another configuration:\n  num_generations 8 → 5"},
+		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, fail.ExitUsage, "run e-1 cannot continue with another configuration:\n  num_generations 8 → 5"},
 		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, fail.ExitDone, "e-1 has done all its 20 rounds. To prolong it: "},
 		"none interrupted": {interrupted(t, store.RunDone, folder, typed...), nil, fail.ExitUsage, "Error: no run was interrupted\n"},
 		"a sweep's":        {interrupted(t, store.RunFailed, folder, "sweep", "4loc4ext"), nil, fail.ExitUsage, "Try: cd " + folder + " && SEED=7 swarm sweep 4loc4ext\n"},

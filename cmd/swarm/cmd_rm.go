@@ -57,7 +57,7 @@ type removalFlags struct {
 }
 
 func (o *removalFlags) add(f *pflag.FlagSet) {
-	f.BoolVar(&o.Files, "files", false, "remove folders only (checkpoints, journals, logs) and keep the records: compare, curve and report still show the runs")
+	f.BoolVar(&o.Files, "files", false, "remove only the folders (checkpoints, journals, logs); compare, curve and report still show the runs")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
 	addOutputFlag(f, &o.output)

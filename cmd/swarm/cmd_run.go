@@ -62,23 +62,23 @@ func newRunCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the command's name belong to the command
 	f.StringVar(&o.Name, "name", "", "the job's `name` (default: the command's)")
-	f.Var(&o.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB (default 4GB where the command's need isn't known)")
-	f.Var(&o.memory, "memory", "GPU memory that the command needs, a `size` such as 9GB: others may have the rest")
-	f.StringVar(&o.GPU, "gpu", "", "this GPU alone: its `index` as swarm gpu shows it, or its UUID")
-	f.StringVar(&o.CPU, "cpu", job.CPUNever, "never, fallback (where no GPU is left to try) or only: `whether` the CPU will do")
+	f.Var(&o.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB (default 4GB if the command's need is unknown)")
+	f.Var(&o.memory, "memory", "GPU memory that the command needs, a `size` such as 9GB; other jobs may use the rest")
+	f.StringVar(&o.GPU, "gpu", "", "use only this GPU: its `index` in swarm gpu, or its UUID")
+	f.StringVar(&o.CPU, "cpu", job.CPUNever, "`whether` to use the CPU: never, fallback (if no GPU is left to try) or only")
 	addWaitFlags(f, &o.wait)
 	f.Lookup("wait-for-gpu").Usage = "wait up to this `time`, such as 60m, until a GPU has room for the command"
-	f.IntVar(&o.BatchSize, "batch-size", 0, "{batch_size} to begin with (default: what stands at a --set place that is {batch_size} alone)")
-	f.IntVar(&o.Accumulate, "accumulate", 1, "{accumulate} to begin with: batches to an optimizer step")
-	f.IntVar(&o.MinBatchSize, "min-batch-size", 4, "never a smaller batch than this")
-	f.IntVar(&o.MaxRetries, "max-retries", 3, "`times` to try again after memory ran out")
+	f.IntVar(&o.BatchSize, "batch-size", 0, "initial {batch_size} (default: the file's value at a --set KEY={batch_size})")
+	f.IntVar(&o.Accumulate, "accumulate", 1, "initial {accumulate}: batches per optimizer step")
+	f.IntVar(&o.MinBatchSize, "min-batch-size", 4, "minimum batch size")
+	f.IntVar(&o.MaxRetries, "max-retries", 3, "maximum number of `times` to retry after memory ran out")
 	f.StringArrayVar(&o.Set, "set", nil, "change a value in a YAML, JSON or key=value file while the command runs: `FILE:KEY={batch_size}` (repeatable)")
 	f.StringArrayVar(&o.Env, "env", nil, "give the command a variable: `NAME={batch_size}` (repeatable)")
-	f.StringVar(&o.Checkpoint, "gradient-checkpointing", "true|false", "`ON|OFF`: what {gradient_checkpointing} becomes; ON alone: nothing while it is off")
-	f.StringVar(&o.Offload, "offload", "true|false", "`ON|OFF`: what {offload} becomes")
-	f.DurationVar(&o.Grace, "grace", 30*time.Second, "how long the command may take to end after Ctrl-C or swarm down, a `time`")
-	f.BoolVar(&o.Forget, "forget", false, "begin as asked, whatever fitted or ran out before: the command has changed")
-	f.BoolVar(&o.detach, "detach", false, "return at once: the command goes on in the background")
+	f.StringVar(&o.Checkpoint, "gradient-checkpointing", "true|false", "`ON|OFF`: text for {gradient_checkpointing} when on and off; ON alone: empty when off")
+	f.StringVar(&o.Offload, "offload", "true|false", "`ON|OFF`: text for {offload} when on and off")
+	f.DurationVar(&o.Grace, "grace", 30*time.Second, "`time` for the command to end after Ctrl-C or swarm down")
+	f.BoolVar(&o.Forget, "forget", false, "ignore what fitted or ran out of memory before, because the command has changed")
+	f.BoolVar(&o.detach, "detach", false, "return at once; the command continues in the background")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -104,7 +104,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return fmt.Errorf("the folder to run in: %w", err)
+		return fmt.Errorf("cannot read the working folder: %w", err)
 	}
 	j, err := job.New(o.Options, dir, argv)
 	if err != nil {

@@ -28,8 +28,8 @@ func newServiceCommand(g *globals) *cobra.Command {
 		Args: usage.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().BoolVar(&o.system, "system", false, "a service of the machine (the default for root)")
-	cmd.PersistentFlags().BoolVar(&o.user, "user", false, "a service of this user (the default for anybody else)")
+	cmd.PersistentFlags().BoolVar(&o.system, "system", false, "make a service of the machine (default for root)")
+	cmd.PersistentFlags().BoolVar(&o.user, "user", false, "make a service of this user (default for other users)")
 	cmd.AddCommand(newServiceInstallCommand(g, &o), newServiceRemoveCommand(g, &o), newServiceShowCommand(g, &o))
 	return cmd
 }
@@ -58,8 +58,8 @@ func newServiceInstallCommand(g *globals, o *serviceOptions) *cobra.Command {
 			return installService(cmd.Context(), g, name, up, o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "don't start it now, only at the next boot")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print the unit, write nothing")
+	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "start at the next boot, not now")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print the unit, write no files")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func newStatusCommand(g *globals) *cobra.Command {
 			return runStatus(cmd.Context(), g, nameIn(args), &o)
 		},
 	}
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on showing it until it ends, as swarm attach does; q leaves, the run goes on")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "update until it ends, as swarm attach does; q leaves and the run continues")
 	addInterval(cmd, &o.interval)
 	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
@@ -46,7 +46,7 @@ func newStatusCommand(g *globals) *cobra.Command {
 
 // addInterval adds the flag of commands that poll.
 func addInterval(cmd *cobra.Command, interval *time.Duration) {
-	cmd.Flags().DurationVar(interval, "interval", time.Second, "`time` between looks, 100ms to 1h")
+	cmd.Flags().DurationVar(interval, "interval", time.Second, "`time` between updates, 100ms to 1h")
 }
 
 func checkInterval(interval time.Duration) error {

@@ -81,13 +81,13 @@ func newSweepCommand(g *globals) *cobra.Command {
 	o.price.Add(f)
 	addHookFlags(f, &o.hooks)
 	f.Var(&o.Plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
-	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
+	f.BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
 	f.StringVar(&o.Study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
 	f.StringArrayVar(&o.Grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
 	f.StringVar(&o.Seeds, "seeds", "1",
-		"how many `seeds` (of a study by default its own), from the configuration's own (--seed) on; or a list such as 1,5,9")
+		"how many `seeds`, counted from --seed, or a list such as 1,5,9 (default for a study: its own)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and their estimated time and price; start nothing")
-	f.BoolVar(&o.detach, "detach", false, "sweep in the background, beyond the end of this session")
+	f.BoolVar(&o.detach, "detach", false, "sweep in the background, even after this session ends")
 	addLinesFlag(f, &o.output, "one event")
 	for _, name := range fixedByArguments {
 		f.Lookup(name).Hidden = true
@@ -102,7 +102,7 @@ func refuseFixed(f *pflag.FlagSet) error {
 	for _, name := range fixedByArguments {
 		if f.Changed(name) {
 			return fail.Usage(
-				fmt.Errorf("sweep takes no --%s: its arguments are the configurations, and each has a name of its own", name),
+				fmt.Errorf("sweep takes no --%s: its arguments are the configurations, each with its own name", name),
 				"swarm sweep --help")
 
 		}
@@ -124,7 +124,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	inBack := o.detach && inBackground(g)
 	signals, stopSignals := study.Signals()
 	defer stopSignals()
-	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
+	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Repeat to stop now.")
 	defer interrupts.Close()
 	host, err := g.studyHost(o.yes)
 	if err != nil {
@@ -187,7 +187,7 @@ func detachSweep(g *globals, runs int, asJSON bool) error {
 		return writeJSON(g.stdout, a)
 	}
 	program := g.invocation()
-	_, err = fmt.Fprintf(g.stdout, "The sweep of %s goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
+	_, err = fmt.Fprintf(g.stdout, "The sweep of %s continues in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
 		units.Plural(runs, "run"), a.PID, program, a.Log, program)
 	return err
 }

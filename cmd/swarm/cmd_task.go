@@ -59,7 +59,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 		c.Flags().StringVar(&o.set, "set", "paper", "task set whose parameters to use")
 	}
 	for _, c := range []*cobra.Command{sample, score} {
-		c.Flags().StringVar(&o.words, "words", "", "file with bf's words, one a line")
+		c.Flags().StringVar(&o.words, "words", "", "file with the words for task bf, one per line")
 	}
 	cmd.AddCommand(list, sample, score, extract)
 	return cmd

@@ -57,19 +57,19 @@ func newTuneCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Workload, "workload", "", "profile's `name`, or its YAML file")
 	f.BoolVar(&o.List, "list", false, "list the built-in profiles")
 	f.BoolVar(&o.Auto, "auto", false, "take this host's GPU")
-	f.Var(&o.gpuMemory, "gpu-memory", "`size` of the GPU's memory, such as 24, 24GB or 24GiB; a number alone is GB")
-	f.IntVar(&o.GPU, "gpu", 0, "with --auto: `index` of the GPU (default: the one with most memory)")
-	f.IntVar(&o.Target, "target-effective-batch", 0, "effective batch to come near to (default: the profile's)")
-	f.Float64Var(&o.Margin, "safety-margin", 0, "part of the GPU's memory to use, 0.05 to 1 (default: the profile's, mostly 0.85)")
-	f.IntVar(&o.Devices, "devices", 0, "GPUs that train together, data-parallel (default: what the files say, else 1)")
-	f.StringArrayVar(&o.Sets, "set", nil, "`name=value` of the profile that is so, whatever its file says, such as n_negatives=16; may be repeated")
-	f.StringVar(&o.Dir, "dir", ".", "`folder` of the training: where its files are, and where -- COMMAND runs")
-	f.BoolVar(&o.Profile, "profile", false, "measure: run the command after -- at a few batch sizes; it has a place for {batch_size}")
-	f.IntVar(&o.Seconds, "profile-seconds", 60, "`seconds` that each of these runs may take")
+	f.Var(&o.gpuMemory, "gpu-memory", "`size` of the GPU's memory, such as 24, 24GB or 24GiB; a number without a unit is GB")
+	f.IntVar(&o.GPU, "gpu", 0, "with --auto: `index` of the GPU (default: the GPU with the most memory)")
+	f.IntVar(&o.Target, "target-effective-batch", 0, "effective batch to aim for (default: the profile's)")
+	f.Float64Var(&o.Margin, "safety-margin", 0, "share of the GPU's memory to use, 0.05 to 1 (default: the profile's, usually 0.85)")
+	f.IntVar(&o.Devices, "devices", 0, "number of data-parallel GPUs (default: from the files, else 1)")
+	f.StringArrayVar(&o.Sets, "set", nil, "set a profile's `name=value` over its file's, such as n_negatives=16; may be repeated")
+	f.StringVar(&o.Dir, "dir", ".", "`folder` of the training, with its files, in which -- COMMAND runs")
+	f.BoolVar(&o.Profile, "profile", false, "measure: run the command after --, which contains {batch_size}, at a few batch sizes")
+	f.IntVar(&o.Seconds, "profile-seconds", 60, "maximum `seconds` for each of these runs")
 	f.BoolVar(&o.Apply, "apply", false, "write the values into the training's files, with a backup beside each")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what --apply would change, as a diff")
-	f.BoolVar(&o.Undo, "undo", false, "put back what the last --apply changed")
-	f.BoolVar(&o.Force, "force", false, "with --undo: also files that were edited since; their text is kept as a backup")
+	f.BoolVar(&o.Undo, "undo", false, "restore what the last --apply changed")
+	f.BoolVar(&o.Force, "force", false, "with --undo: also restore files that were edited since, with a backup of their text")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -118,7 +118,7 @@ func undoTune(g *globals, o *tuneOptions) error {
 		return writeJSON(g.stdout, list)
 	}
 	for _, r := range list {
-		line := "put back  " + r.Path
+		line := "restored  " + r.Path
 		if r.Left != "" {
 			line = "left      " + r.Path + ": " + r.Left
 		}

@@ -63,10 +63,10 @@ func newUpCommand(g *globals) *cobra.Command {
 	addAdmissionFlags(cmd.Flags(), &o.admission)
 	o.typed = cmd.Flags().Changed
 	cmd.Flags().Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
-	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
-	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
-	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "the `run` to go on with, and no other")
+	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun; it continues in the background (swarm attach, logs, down)")
+	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if a run of this experiment and seed could continue")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
+	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "continue this `run` and no other")
 	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // only swarm resume passes it
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd

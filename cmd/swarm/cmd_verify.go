@@ -42,7 +42,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.generate, "generate", false, "generate the completions again too, and compare them token by token: takes as long as the run")
+	f.BoolVar(&o.generate, "generate", false, "also generate the completions again and compare them token by token; takes as long as the run")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -80,7 +80,7 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 		err = screen.Print(g.stdout, result.Print)
 	}
 	if err == nil && !report.Verified {
-		err = fmt.Errorf("run %s is not what its logs say", run.Run)
+		err = fmt.Errorf("run %s differs from its journals or database", run.Run)
 	}
 	return err
 }

@@ -47,14 +47,16 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	invite := &cobra.Command{
 		Use:   "invite [NAME]",
 		Short: "Print an invitation, for one worker or for several",
-		Long: "invite prints a line that lets others join. Without a name or a flag it is the line of swarm up, for 256 workers and 30 days from now on.\n" +
-			"With them it is a new one. Workers of one invitation have one allowance, and swarm workers revoke --with-workers ends all of them at once.",
+		Long: "invite prints a command that lets others join. Without a name or a flag it is the invitation of\n" +
+			"`swarm up`, renewed for 256 workers and 30 days. Otherwise it is a new invitation. The workers of one\n" +
+			"invitation share one allowance, and `swarm workers revoke --with-workers` revokes all of them at\n" +
+			"once.",
 		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			terms.Name = nameIn(args)
 			switch {
 			case once && cmd.Flags().Changed("uses"):
-				return fail.Usage(errors.New("--once is --uses 1: both were given"), "one of them")
+				return fail.Usage(errors.New("--once and --uses exclude each other"), "one of them")
 			case cmd.Flags().Changed("uses") && (terms.Uses < 1 || terms.Uses > membership.MaxWorkers):
 				return &configs.Error{Key: "uses", Value: strconv.Itoa(terms.Uses), Source: "--uses", Allowed: fmt.Sprintf("1 to %d workers", membership.MaxWorkers)}
 			case cmd.Flags().Changed("expires") && terms.Life <= 0:
@@ -65,24 +67,24 @@ func newWorkersCommand(g *globals) *cobra.Command {
 			return runInvite(g, terms, out)
 		},
 	}
-	invite.Flags().BoolVar(&once, "once", false, "the line lets in one worker, once")
-	invite.Flags().IntVar(&terms.Uses, "uses", 0, "the line lets in this `number` of workers (default 16; without a name or another flag: 256)")
-	invite.Flags().DurationVar(&terms.Life, "expires", 0, "the line is good for this `time` (default 720h)")
-	invite.Flags().StringVar(&out, "out", "", "write the invitation to this `file`, which only you may read, in place of stdout")
+	invite.Flags().BoolVar(&once, "once", false, "admit one worker, once")
+	invite.Flags().IntVar(&terms.Uses, "uses", 0, "admit this `number` of workers (default 16; without a name or another flag: 256)")
+	invite.Flags().DurationVar(&terms.Life, "expires", 0, "`time` until the invitation expires (default 720h)")
+	invite.Flags().StringVar(&out, "out", "", "write the invitation to this `file`, readable only by you, instead of stdout")
 	var reason string
-	ban := workerCommand(g, "ban", "Shut a worker out: its connections end, and what it offers is refused", func(r *membership.Registry, name string) error {
+	ban := workerCommand(g, "ban", "Shut a worker out: close its connections, refuse its rollouts", func(r *membership.Registry, name string) error {
 		if err := r.Ban(name, reason); err != nil {
 			return err
 		}
 		g.stillInvited(name)
 		return nil
 	})
-	ban.Flags().StringVar(&reason, "reason", "", "reason that the worker sees")
+	ban.Flags().StringVar(&reason, "reason", "", "reason to show the worker")
 	var withWorkers bool
 	revoke := workerCommand(g, "revoke", "Revoke a worker's credentials, or an invitation", func(r *membership.Registry, name string) error {
 		return g.revoke(r, name, withWorkers)
 	})
-	revoke.Flags().BoolVar(&withWorkers, "with-workers", false, "with an invitation's name: also revoke the workers that came with it")
+	revoke.Flags().BoolVar(&withWorkers, "with-workers", false, "with an invitation's name: also revoke the workers that joined with it")
 	cmd.AddCommand(
 		invite, ban,
 		workerCommand(g, "unban", "Let a banned worker in again", (*membership.Registry).Unban),
@@ -97,7 +99,7 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fail.Usage(errors.New("one worker's name is needed"), "swarm workers, which lists them")
+				return fail.Usage(errors.New("name one worker"), "swarm workers, which lists their names")
 			}
 			return nil
 		},
@@ -120,7 +122,7 @@ func (g *globals) revoke(r *membership.Registry, name string, withWorkers bool) 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(g.stderr, "Revoked invitation %s and %s that came with it", name, units.Plural(len(gone), "worker"))
+		fmt.Fprintf(g.stderr, "Revoked invitation %s and %s that joined with it", name, units.Plural(len(gone), "worker"))
 		if len(gone) > 0 {
 			fmt.Fprintf(g.stderr, ": %s", charset.Line(strings.Join(gone, ", ")))
 		}
@@ -136,13 +138,13 @@ func (g *globals) revoke(r *membership.Registry, name string, withWorkers bool) 
 
 // stillInvited warns that a revoked worker may return under another name.
 func (g *globals) stillInvited(name string) {
-	fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints: swarm workers revoke %s ends that, too\n", name, standingInvitation)
+	fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints. To revoke it: swarm workers revoke %s\n", name, standingInvitation)
 }
 
 // registry opens the home's list of workers.
 func (g *globals) registry() (*membership.Registry, error) {
 	if _, err := os.Stat(g.home.Workers()); errors.Is(err, fs.ErrNotExist) {
-		return nil, fail.Usage(fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :"+workers.NATSPort)
+		return nil, fail.Usage(fmt.Errorf("no worker has been admitted yet: there is no list of workers under %s", g.home), "swarm up --listen :"+workers.NATSPort)
 	}
 	return membership.OpenRegistry(g.home.Workers())
 }

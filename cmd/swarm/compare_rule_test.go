@@ -102,7 +102,7 @@ func TestAVerdictNamesWhatElseDiffers(t *testing.T) {
 	require.Regexp(t, `(?m)^more .* not comparable$`, o.stdout)
 	o = gate("more", "--despite", "nodes")
 	require.Zero(t, o.code, o.stdout)
-	require.Contains(t, o.stdout, "  different, and compared all the same: nodes 4 against 2.")
+	require.Contains(t, o.stdout, "  different, but compared anyway: nodes 4 against 2.")
 	require.Zero(t, gate("lots").code, "the only difference is what is compared")
 	require.Contains(t, gate("lots").stdout, "  under study: nodes 4 against 2.")
 	require.Contains(t, gate("both").stdout, "not comparable: learning_rate 0.01 against 0.001, nodes 4 against 2")
@@ -136,7 +136,7 @@ func TestAnExperimentOfSeveralSettingsIsInSeveralRows(t *testing.T) {
 	}
 	require.Equal(t, []string{"8loc0ext (nodes 4)|8loc0ext|nodes 4", "8loc0ext (nodes 2)|8loc0ext|nodes 2", "x|x|"}, rows)
 	require.Equal(t, "8loc0ext (nodes 4)", c.Baseline, "the part with more seeds")
-	require.Contains(t, c.Notes, "8loc0ext: its runs were made with different settings and are in 2 rows: nodes 4 (2 runs); nodes 2 (1 run).")
+	require.Contains(t, c.Notes, "8loc0ext: its runs have different settings and are in 2 rows: nodes 4 (2 runs); nodes 2 (1 run).")
 	require.Equal(t, "8loc0ext (nodes 2)", comparisonOf(t, home, "--baseline", "8loc0ext (nodes 2)").Baseline)
 	require.Len(t, comparisonOf(t, home, "--despite", "nodes").Rows, 2)
 	require.Contains(t, swarm(t, home, "compare").stdout, "\n8loc0ext (nodes 2)")
@@ -182,7 +182,7 @@ func TestTheBaselineIsNeverFoundByAccident(t *testing.T) {
 			}
 			o := swarm(t, home, "compare", "--gate")
 			require.Equal(t, fail.ExitUsage, o.code)
-			require.Contains(t, o.stderr, "--gate needs a baseline, and none of the rows is known to be it\nTry: swarm compare --baseline NAME")
+			require.Contains(t, o.stderr, "--gate needs a baseline, and no row is the baseline\nTry: swarm compare --baseline NAME")
 			require.Equal(t, fail.ExitUsage, swarm(t, home, "compare", "--min", "0").code)
 		})
 	}

@@ -20,7 +20,7 @@ type studyFlags struct {
 }
 
 func (s *studyFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.name, "study", "", "a `study`'s runs and its verdict, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
+	f.StringVar(&s.name, "study", "", "use the runs of a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
 	f.StringVar(&s.model, "model", "", "with --study, the `model` that it was run with (default "+configs.NanoModel+")")
 }
 
@@ -31,17 +31,17 @@ var ofExperiments = []string{"baseline", "by", "pairs", "min", "top", "gate"}
 func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag.FlagSet, command string) error {
 	if s.name == "" {
 		if s.model != "" {
-			return fail.Usage(errors.New("--model chooses between a study's runs: there is no --study"), command+" --study paper --model "+s.model)
+			return fail.Usage(errors.New("--model selects among a study's runs and needs --study"), command+" --study paper --model "+s.model)
 		}
 		return nil
 	}
 	again := command + " --study " + shell.Quote(s.name)
 	if len(names) > 0 {
-		return fail.Usage(fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again)
+		return fail.Usage(fmt.Errorf("--study %s and %q exclude each other: a study has its own experiments", s.name, names[0]), again)
 	}
 	for _, flag := range ofExperiments {
 		if flags.Changed(flag) {
-			return fail.Usage(fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again)
+			return fail.Usage(fmt.Errorf("--study %s and --%s exclude each other: a study compares all pairs of its experiments", s.name, flag), again)
 		}
 	}
 	found, err := study.Find(s.name)
@@ -49,7 +49,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 		return err
 	}
 	if s.model != "" && found.FixesModels() {
-		return &configs.Error{Key: "model", Value: s.model, Allowed: "none: the experiments of study " + s.name + " name theirs"}
+		return &configs.Error{Key: "model", Value: s.model, Allowed: "none: study " + s.name + " fixes its models"}
 	}
 	o.Study = study.Design(found, s.model)
 	if o.Study.Keys, err = study.Keys(found, s.model); err != nil {

@@ -45,7 +45,7 @@ func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
 	require.Equal(t, paperLead, lines[0])
 	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.3000, \+288\.5 % \(95 % interval .*`+
 		`exact permutation test p = 0\.0079, 0\.048 corrected for 6 comparisons; 5 seeds against 5\): better\.$`, lines[1])
-	require.Contains(t, o.stdout, "Failed, and in no mean: 4loc4ext seed 47 (lost).")
+	require.Contains(t, o.stdout, "Failed, not in any mean: 4loc4ext seed 47 (lost).")
 	require.Contains(t, o.stdout, "\n8loc0ext    8/0")
 	require.NotContains(t, o.stdout, "paper-")
 	require.NotContains(t, o.stdout, "other")
@@ -91,9 +91,9 @@ func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 		"experiments beside it":   {[]string{"compare", "--study", "paper", "other"}, fail.ExitUsage, "a study has its own experiments"},
 		"a baseline beside it":    {[]string{"report", "--study", "paper", "--baseline", "other"}, fail.ExitUsage, "--study paper and --baseline"},
 		"a gate":                  {[]string{"compare", "--study", "paper", "--gate"}, fail.ExitUsage, "--study paper and --gate"},
-		"a model without a study": {[]string{"compare", "--model", "gpt2"}, fail.ExitUsage, "there is no --study"},
+		"a model without a study": {[]string{"compare", "--model", "gpt2"}, fail.ExitUsage, "needs --study"},
 		"a model of a study with its own": {[]string{"compare", "--study", "mixed-models", "--model", "gpt2"}, fail.ExitUsage,
-			"the experiments of study mixed-models name theirs"},
+			"study mixed-models fixes its models"},
 		"a study without runs": {[]string{"compare", "--study", "swarm-size"}, fail.ExitFailed,
 			"no run of study swarm-size is recorded\nTry: swarm sweep --study swarm-size"},
 		"a study without runs of it": {[]string{"compare", "--study", "paper", "--model", "gpt2"}, fail.ExitFailed,
@@ -101,7 +101,7 @@ func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 		"a report of none": {[]string{"report", "--study", "swarm-size", "--out", filepath.Join(home, "r.html")}, fail.ExitFailed,
 			"no run of study swarm-size"},
 		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, fail.ExitUsage, "reward, eval or pass"},
-		"a report's model without study": {[]string{"report", "--model", "gpt2"}, fail.ExitUsage, "there is no --study"},
+		"a report's model without study": {[]string{"report", "--model", "gpt2"}, fail.ExitUsage, "needs --study"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := swarm(t, home, c.args...)

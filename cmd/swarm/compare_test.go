@@ -197,7 +197,7 @@ func TestCompareWritesColumns(t *testing.T) {
 	require.Regexp(t, `(?m)^base .* 0 of 4 +– +– .* baseline$`, o.stdout)
 	require.Regexp(t, `(?m)^x .* 4 of 4 +5 +4s .* better$`, o.stdout)
 	o = swarm(t, home, "compare", "--target", "0.4")
-	require.Contains(t, o.stdout, "x: 4 of its 4 runs did fewer rounds than the target's window of 100 and can't have reached it.")
+	require.Contains(t, o.stdout, "x: 4 of its 4 runs did fewer rounds than the target's window of 100 and cannot have reached it.")
 }
 
 func TestCompareSaysThatItCannotWriteItsFile(t *testing.T) {

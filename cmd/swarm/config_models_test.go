@@ -63,8 +63,8 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 	}{
 		{[]string{"--models", "nano,nosuch"}, `unknown model "nosuch" (--models): allowed: `},
 		{[]string{"--models", "nano=none"}, `bad models "nano=none" (--models): allowed: models in turn`},
-		{[]string{"--models", "nano,gpt2", "--model", "gpt2"}, `bad model "gpt2" (--model): allowed: one of model and models, or as model the first of models, nano`},
-		{[]string{"--models", "gpt2,nano"}, `bad max_prompt_length "768" (model gpt2): allowed: with max_completion_length (256) at most the context of nano, 256 tokens`},
+		{[]string{"--models", "nano,gpt2", "--model", "gpt2"}, `bad model "gpt2" (--model): allowed: either model or models, or the first of models as model, nano`},
+		{[]string{"--models", "gpt2,nano"}, `bad max_prompt_length "768" (model gpt2): allowed: together with max_completion_length (256) at most the context of nano, 256 tokens`},
 	} {
 		_, _, _, err := resolved(test.args, nil, false)
 		var mistake *configs.Error
@@ -72,7 +72,7 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, test.want)
 	}
 	err := configs.Config{Models: "nano=4,gpt2=2", Members: []configs.Member{{Model: "nano", Nodes: 4}, {Model: "gpt2", Nodes: 2}}}.CheckNodes(8)
-	require.EqualError(t, err, `bad models "nano=4,gpt2=2": its counts come to 6, and the swarm has 8 nodes. Try: --nodes 6, or other counts`)
+	require.EqualError(t, err, `bad models "nano=4,gpt2=2": its counts sum to 6, but the swarm has 8 nodes. Try: --nodes 6, or other counts`)
 }
 
 // A worker has one model, however many the coordinator's nodes have: the first of theirs, or its own.

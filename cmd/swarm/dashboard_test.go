@@ -116,10 +116,10 @@ func TestDashboardOfARealRun(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(home, "runs", "4loc4ext-1", "node_1")))
 	var r dashboard.Rollouts
 	fetchJSON(t, d.url+"api/runs/4loc4ext-1/rollouts?node=node_1", &r)
-	require.Equal(t, "node_1 has nothing of round 2 in its journal", r.Note)
+	require.Equal(t, "the journal of node_1 has no round 2", r.Note)
 	require.NoError(t, os.RemoveAll(filepath.Join(home, "runs")))
 	fetchJSON(t, d.url+"api/runs/4loc4ext-1/rollouts", &r)
-	require.Equal(t, "the folder of 4loc4ext-1 is gone", r.Note)
+	require.Equal(t, "the folder of 4loc4ext-1 is missing", r.Note)
 	fetchJSON(t, d.url+"api/runs/4loc4ext-1/logs", &logs)
 	require.Equal(t, r.Note, logs.Note)
 
@@ -142,12 +142,12 @@ func TestDashboardSaysWhyItCannotListen(t *testing.T) {
 		text string
 	}{
 		{home, []string{"--listen", taken.Addr().String()}, fail.ExitFailed,
-			"Error: " + taken.Addr().String() + " is taken: another dashboard, or another program, listens there (address already in use)\nTry: another port"},
+			"Error: cannot listen on " + taken.Addr().String() + ": another dashboard or another program listens there (address already in use)\nTry: another port"},
 		{home, []string{"--listen", "nonsense"}, fail.ExitUsage, `listen`},
 		{home, []string{"--listen", "127.0.0.1:99999"}, fail.ExitUsage, `an address and a port`},
 		{home, []string{"--listen", "127.0.0.1:http"}, fail.ExitUsage, `an address and a port`},
 		{home, []string{"--token", "short"}, fail.ExitUsage, "16 to 256"},
-		{home, []string{"--tls-cert", "x"}, fail.ExitUsage, "belong together"},
+		{home, []string{"--tls-cert", "x"}, fail.ExitUsage, "must be given together"},
 		{home, []string{"--tls-cert", "x", "--tls-key", "y"}, fail.ExitUsage, "no such file"},
 		{home, []string{"extra"}, fail.ExitUsage, "takes no argument"},
 		{foreign, []string{"--listen", "127.0.0.1:0"}, fail.ExitFailed, "not a swarm database"},

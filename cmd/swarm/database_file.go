@@ -14,7 +14,7 @@ import (
 
 // addDatabaseFlag adds --database to a command that only reads recorded runs.
 func addDatabaseFlag(f *pflag.FlagSet, g *globals) {
-	f.StringVar(&g.databaseFile, "database", "", "`file` to read in place of the home's database: an export of format sqlite, also compressed (.gz)")
+	f.StringVar(&g.databaseFile, "database", "", "`file` to read instead of the home's database: an export in format sqlite, also compressed (.gz)")
 }
 
 // openDatabaseFile opens the file of --database. A file that is not a swarm database is a usage error.
@@ -24,10 +24,10 @@ func openDatabaseFile(ctx context.Context, path string) (*store.Reader, error) {
 	var reason *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &configs.Error{Key: "database", Value: path, Problem: fmt.Sprintf("there is no database %q", path), Allowed: "a database's file"}
+		return nil, &configs.Error{Key: "database", Value: path, Problem: fmt.Sprintf("database %q does not exist", path), Allowed: "a database's file"}
 	case errors.As(err, &bad):
 		return nil, &configs.Error{Key: "database", Value: path, Problem: bad.Error(),
-			Allowed: "what swarm export --format sqlite wrote, or another home's swarm.db"}
+			Allowed: "a file of swarm export --format sqlite, or another home's swarm.db"}
 	case errors.As(err, &reason):
 		return nil, &configs.Error{Key: "database", Value: path, Problem: fmt.Sprintf("can't read %s: %v", path, reason.Err), Allowed: "a database's file"}
 	}

@@ -81,7 +81,7 @@ func TestGuideOnesLogIsExplainedWithItsLadder(t *testing.T) {
 	require.Equal(t, "main_ppo.py:64 in main", d.Shortage.Where)
 	require.True(t, d.LastFailure)
 	require.Len(t, d.Warnings, 1)
-	require.Contains(t, d.Warnings[0], "100.77 GiB allocated is more than the 79.18 GiB")
+	require.Contains(t, d.Warnings[0], "100.77 GiB allocated exceeds the GPU's 79.18 GiB")
 	require.Equal(t, "verl-grpo", d.Workload.Name)
 	require.True(t, d.Workload.Guessed)
 	require.Contains(t, d.Workload.From, "data.train_batch_size=1024 in line 1")
@@ -109,7 +109,7 @@ func TestGuideTwosAndThreesLogsNameTheirWorkloads(t *testing.T) {
 	d := explained(t, guide2)
 	require.Equal(t, "naics-embedder", d.Workload.Name)
 	require.Zero(t, d.Shortage.Asked)
-	require.Contains(t, d.Means, "the message tells no figures")
+	require.Contains(t, d.Means, "the message contains no figures")
 	require.Contains(t, strings.Join(edits(d.Ladder[0]), " "), "batch_size: 45 -> 22")
 
 	d = explained(t, guide3)
@@ -152,7 +152,7 @@ func TestWithoutAWorkloadThereIsAGeneralLadder(t *testing.T) {
 	require.Nil(t, d.Workload)
 	require.Equal(t, "Use a GPU without other processes", d.Ladder[0].Title)
 	require.Equal(t, "swarm run --wait-for-gpu 60m --min-gpu-memory 8GiB -- COMMAND", d.Ladder[0].Command)
-	require.Contains(t, strings.Join(d.Means, "; "), "7.77 GiB are held by others: process 28800 (15.53 MiB), process 54776 (7.75 GiB)")
+	require.Contains(t, strings.Join(d.Means, "; "), "7.77 GiB are held by other processes: process 28800 (15.53 MiB), process 54776 (7.75 GiB)")
 	require.Equal(t, []string{"batch_size: 32 -> 16"}, edits(d.Ladder[1]))
 
 	d = explained(t, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.15 GiB. GPU 0 has a total capacity of 39.56 GiB of which "+
@@ -177,7 +177,7 @@ func TestALogWithoutAShortageSaysWhatElseFailed(t *testing.T) {
 	code, out, errs := explain(t, "step 1\n# avoids CUDA out of memory\nRuntimeError: CUDA error: device-side assert triggered\n")
 	require.Equal(t, fail.ExitFailed, code)
 	require.Empty(t, errs)
-	require.Contains(t, out, "No shortage of memory in the 3 lines of ")
+	require.Contains(t, out, "No memory shortage in the 3 lines of ")
 	require.Contains(t, out, "the last failure (device_assert) is in line 3:")
 
 	code, out, _ = explain(t, "", "-o", "json")
@@ -221,13 +221,13 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 		says        string
 	}{
 		{"no file", "", []string{"--oom", filepath.Join(empty, "no.log")}, "no such file or directory"},
-		{"no log in the folder", "", []string{"--oom", empty}, "the folder has no file that ends in .log .err .out .txt"},
+		{"no log in the folder", "", []string{"--oom", empty}, "the folder has no file with the ending .log .err .out .txt"},
 		{"nothing named", "", []string{"--oom", ""}, `bad oom "" (--oom)`},
 		{"UTF-16", "\xff\xfeC\x00U\x00D\x00A\x00", []string{"--oom", "-"}, "it is UTF-16: iconv -f UTF-16 -t utf-8"},
 		{"gzip", "\x1f\x8b\x08\x00", []string{"--oom", "-"}, "it is compressed with gzip"},
 		{"workload", "", []string{"--oom", "-", "--workload", "verl"}, `unknown workload "verl"`},
 		{"folder", "", []string{"--oom", "-", "--dir", filepath.Join(empty, "no")}, "allowed: a folder"},
-		{"workload without a log", "", []string{"--workload", "sapo"}, "--workload goes with --oom"},
+		{"workload without a log", "", []string{"--workload", "sapo"}, "--workload needs --oom"},
 		{"output", "", []string{"--oom", "-", "-o", "yaml"}, "text or json"},
 	} {
 		code, out, errs := doctorOOM(t, c.stdin, c.args...)

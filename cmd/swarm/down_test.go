@@ -152,7 +152,7 @@ func TestDownKillsWhatDoesNotListen(t *testing.T) {
 	pretend(t, home, map[string]string{"a": deaf})
 	d, o := down(t, home, "a-1", "--timeout", "1s")
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Equal(t, "Error: a-1 did not stop in order\nTry: swarm logs a-1 coordinator for why\n", o.stderr)
+	require.Equal(t, "Error: a-1 did not stop cleanly\nTry: swarm logs a-1 coordinator for why\n", o.stderr)
 	require.Equal(t, runs.OutcomeKilled, d.Runs[0].Outcome)
 	require.Equal(t, "crashed", d.Runs[0].State)
 }
@@ -163,7 +163,7 @@ func TestDownOfSeveral(t *testing.T) {
 	pretend(t, home, map[string]string{"a": obedient, "b": obedient, "c": obedient})
 	_, o := down(t, home)
 	require.Equal(t, fail.ExitUsage, o.code)
-	require.Regexp(t, `^Error: 3 runs go on: ([abc]-1, ){2}[abc]-1\nTry: swarm down [abc]-1\n$`, o.stderr)
+	require.Regexp(t, `^Error: 3 runs are running: ([abc]-1, ){2}[abc]-1\nTry: swarm down [abc]-1\n$`, o.stderr)
 	d, o := down(t, home, "b")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Equal(t, "b-1", d.Runs[0].Run)
@@ -197,6 +197,6 @@ func TestDownSparesStrangers(t *testing.T) {
 	require.Equal(t, runs.OutcomeIdle, d.Runs[0].Outcome)
 	_, o = down(t, home)
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Equal(t, "Error: far-1 runs on far, whose processes can't be stopped from here\nTry: swarm down far-1 there\n", o.stderr)
+	require.Equal(t, "Error: far-1 runs on far, whose processes cannot be stopped from this host\nTry: swarm down far-1 there\n", o.stderr)
 	require.True(t, id.Alive())
 }

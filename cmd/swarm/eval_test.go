@@ -93,17 +93,17 @@ func testEvalRefuses(t *testing.T, home string) {
 		code int
 		want string
 	}{
-		{[]string{"--round", "3"}, 2, "--round is that of a node's checkpoint\nTry: --node node_0"},
+		{[]string{"--round", "3"}, 2, "--round selects a node's checkpoint and needs --node\nTry: --node node_0"},
 		{[]string{"--node", "node_9"}, 2, `run 4loc4ext-1 has no node "node_9" here`},
 		{[]string{"--node", "node_0", "--round", "1"}, 1, "has no checkpoint after 1 round, but: 2, 3\nTry: --round with one of them"},
 		{[]string{"--k", "0"}, 2, `bad k "0": allowed: whole numbers from 1 to 256`},
-		{[]string{"--k", "8"}, 2, "pass@8 needs as many completions a question: run 4loc4ext-1 was evaluated with 4\nTry: --node node_0"},
+		{[]string{"--k", "8"}, 2, "pass@8 needs that many completions per question: run 4loc4ext-1 was evaluated with 4\nTry: --node node_0"},
 		{[]string{"--node", "node_0", "--k", "8", "--generations", "4"}, 2, `bad k "8": allowed: whole numbers from 1 to --generations 4`},
-		{[]string{"--questions", "5"}, 2, "--questions or --generations is for an evaluation that is made now"},
-		{[]string{"--node", "node_0", "--config", "8loc0ext"}, 2, "--config does not go with --node"},
+		{[]string{"--questions", "5"}, 2, "--questions or --generations applies only to a new evaluation"},
+		{[]string{"--node", "node_0", "--config", "8loc0ext"}, 2, "--config and --node exclude each other"},
 		{[]string{"--node", "node_0", "--questions", "0"}, 2, `bad questions "0": allowed: a whole number from 1`},
 		{[]string{"--node", "node_0", "--generations", "0"}, 2, `bad generations "0": allowed: a whole number from 1`},
-		{[]string{"./nothing", "--node", "node_0"}, 2, "./nothing is a folder, and --node is a run's"},
+		{[]string{"./nothing", "--node", "node_0"}, 2, "./nothing is a folder, but --node needs a run"},
 		{[]string{"nothing"}, 2, `no run or experiment "nothing" is recorded`},
 		{[]string{"./nothing"}, 2, "no such file or directory\nTry: a folder with the config.json"},
 		{[]string{"--node", "node_0", "--device", "tpu"}, 2, `bad device "tpu"`},

@@ -91,19 +91,19 @@ func TestExportRefusals(t *testing.T) {
 	}{
 		{[]string{"--format", "xml"}, fail.ExitUsage, `"xml"`},
 		{[]string{"--table", "secrets"}, fail.ExitUsage, `"secrets"`},
-		{nil, fail.ExitUsage, "--out is missing: it says where to write the tables\nTry: swarm export --out swarm-export\n"},
-		{[]string{"--format", "sqlite"}, fail.ExitUsage, "--out is missing: it says where to write the database"},
+		{nil, fail.ExitUsage, "--out is missing: name the place for the tables\nTry: swarm export --out swarm-export\n"},
+		{[]string{"--format", "sqlite"}, fail.ExitUsage, "--out is missing: name the place for the database"},
 		{[]string{"--format", "tensorboard"}, fail.ExitUsage, "Try: swarm export --format tensorboard --out swarm-export\n"},
 		{[]string{"--table", "runs", "-o", "json"}, fail.ExitUsage, "--out is missing"},
 		{[]string{"--out", "", "--table", "runs"}, fail.ExitUsage, "--out is missing"},
 		{[]string{"--out", "-"}, fail.ExitUsage, "one table"},
 		{[]string{"--out", "-", "--table", "runs,rounds"}, fail.ExitUsage, "one table"},
-		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, fail.ExitUsage, "both want stdout"},
-		{[]string{"--format", "tensorboard", "--table", "runs"}, fail.ExitUsage, "curves"},
-		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, fail.ExitUsage, "a file holds one table"},
-		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, fail.ExitUsage, "ends like its format, csv"},
+		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, fail.ExitUsage, "both write to stdout"},
+		{[]string{"--format", "tensorboard", "--table", "runs"}, fail.ExitUsage, "has no tables"},
+		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, fail.ExitUsage, "which holds one table"},
+		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, fail.ExitUsage, "ends in its format's name, csv"},
 		{[]string{"nosuch", "--table", "runs"}, fail.ExitUsage, `"nosuch"`},
-		{[]string{"--out", foreign}, fail.ExitFailed, "no export"},
+		{[]string{"--out", foreign}, fail.ExitFailed, "not a swarm export"},
 		{[]string{"--out", "/proc/none/x"}, fail.ExitFailed, "can't write /proc/none/x: no such file or directory\nTry: another --out"},
 	} {
 		o := swarm(t, home, append([]string{"export"}, x.args...)...)
@@ -146,7 +146,7 @@ func TestImportedRunsStandBesideOnesOwn(t *testing.T) {
 	o := swarm(t, home, "import", dir, "--model", "gpt2", "--dry-run")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "would be imported")
-	require.Contains(t, o.stdout, "6 doubled records counted once")
+	require.Contains(t, o.stdout, "6 duplicate records counted once")
 	require.NotContains(t, swarm(t, home, "compare").stdout, "old-4loc4ext", "a dry run records nothing")
 
 	for _, want := range []string{"new", "unchanged"} {
@@ -187,7 +187,7 @@ func TestImportNamesWhatItSkipsAndRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(torn, []byte(`{"round": 1`), 0o600))
 	o := swarm(t, home, "import", dir)
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Contains(t, o.stderr, `Skipped "rewards/round_1/stage_0/node_1.json": it is cut off or no JSON`)
+	require.Contains(t, o.stderr, `Skipped "rewards/round_1/stage_0/node_1.json": it is truncated or not JSON`)
 	require.Contains(t, o.stderr, "Assumed: no model")
 	require.Contains(t, o.stdout, "stopped")
 	require.Contains(t, o.stdout, "1 files or lines skipped")

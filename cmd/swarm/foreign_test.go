@@ -28,7 +28,7 @@ func TestRunsOfOtherProgramsNodesAreNotEvaluatedSavedOrVerified(t *testing.T) {
 	require.NoError(t, s.Close())
 	old := oldFolder(t, "old-4loc4ext", 3)
 	require.Equal(t, 0, swarm(t, home, "import", old).code)
-	for name, want := range map[string]string{"bandit": "are those of a --node-command", "old-4loc4ext": "was imported"} {
+	for name, want := range map[string]string{"bandit": "belong to a --node-command", "old-4loc4ext": "was imported"} {
 		for _, args := range [][]string{
 			{"verify", name}, {"eval", name}, {"eval", name, "--node", "node_0", "--round", "0"}, {"model", "save", name, "node_0", filepath.Join(home, "m")},
 		} {

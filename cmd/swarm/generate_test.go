@@ -60,7 +60,7 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 		// Existing files are kept without --force.
 		o = generate(t, home, dir, args...)
 		require.Equal(t, fail.ExitUsage, o.code)
-		require.Contains(t, o.stderr, "is there already\nTry: --force to replace it, or --out with another folder\n")
+		require.Contains(t, o.stderr, "already exists\nTry: --force to replace it, or --out with another folder\n")
 		require.Equal(t, 0, generate(t, home, dir, append(args, "--force")...).code)
 	}
 }
@@ -101,7 +101,7 @@ func TestGenerateWarnsOfLoopback(t *testing.T) {
 		local := strings.Replace(anInvitation, "203.0.113.7", "127.0.0.1", 1)
 		o := generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", local)
 		require.Equal(t, fail.ExitDone, o.code, o.stderr)
-		require.Equal(t, "Warning: the invitation is to tls://127.0.0.1:4222: "+who+
+		require.Equal(t, "Warning: the invitation's address is tls://127.0.0.1:4222: "+who+
 			". Try: swarm up --listen :4222 --advertise HOST on the coordinator, and its new invitation\n", o.stderr)
 		o = generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", anInvitation)
 		require.Equal(t, fail.ExitDone, o.code, o.stderr)
@@ -116,11 +116,11 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 		{"slurm --workers 2", "\nTry: swarm up --listen :"},
 		{"slurm --url " + anInvitation, "Error: bad workers \"0\": allowed: 1 to 1024\n"},
 		{"slurm --workers 2 --url tls://h:1", "has no token"},
-		{"slurm --workers 2 --url http://h:1#x", "is no invitation"},
+		{"slurm --workers 2 --url http://h:1#x", "is not an invitation"},
 		{"slurm --workers 2 --url " + anInvitation + " --memory little", "bad memory"},
 		{"slurm --workers 2 --url " + anInvitation + " more", "unknown argument \"more\""},
 		{"slurm --workers 2 --url " + anInvitation + " -- --no-such-flag", "Error: swarm join: unknown flag: --no-such-flag\n"},
-		{"slurm --workers 2 --url " + anInvitation + " -- --name x", "--name after -- is set for each worker"},
+		{"slurm --workers 2 --url " + anInvitation + " -- --name x", "--name after -- conflicts with the generated files"},
 		{"slurm --workers 2 --url " + anInvitation + " -- tls://h:1#x", "swarm join takes no argument"},
 		{"kubernetes --workers 2 --url " + anInvitation, "--image is missing"},
 		{"kubernetes --workers 2 --image i --name A_b --url " + anInvitation, "RFC 1123"},

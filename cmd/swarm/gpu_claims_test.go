@@ -43,7 +43,7 @@ func TestNodesAreNotPlannedIntoWhatJobsHaveClaimed(t *testing.T) {
 	require.Equal(t, fail.ExitNoRoom, got.code, "it has the GPU to itself: %s", got.stdout)
 	got = onGPUs(t, home, t4, "tune", "--auto", "--workload", "lora-classifier", "--profile", "--", "true", "{batch_size}")
 	require.Equal(t, fail.ExitNoRoom, got.code, got.stderr)
-	require.Contains(t, got.stderr, "can't be measured on beside others")
+	require.Contains(t, got.stderr, "is in use by other jobs, so memory cannot be measured")
 	end()
 	require.Equal(t, all, free())
 }

@@ -97,8 +97,8 @@ func TestPlanText(t *testing.T) {
 	require.Contains(t, o.stdout, "node_2 on GPU 0\n")
 	require.Regexp(t, `(?m)^Memory of one node \(estimate\):\n  resident +2\.1 GB *\n    context +500 MB +CUDA context.*\n    cuBLAS +104 MB`, o.stdout)
 	require.Regexp(t, `(?m)^    activations +2\.4 GB +4 rows of 1023 tokens x 49152 B x 12 layers$`, o.stdout)
-	require.Contains(t, o.stdout, "guide 4 says 6.5 GB: weights 500 MB, forward pass 4.0 GB, gradients and optimizer 1.5 GB, working memory 500 MB\n")
-	require.Contains(t, o.stdout, "\nWhat would change it:\n  --nodes max: 8 nodes, ")
+	require.Contains(t, o.stdout, "guide 4 (docs/GUIDES.md) estimates 6.5 GB: weights 500 MB, forward pass 4.0 GB, gradients and optimizer 1.5 GB, working memory 500 MB\n")
+	require.Contains(t, o.stdout, "\nChanges that would affect this:\n  --nodes max: 8 nodes, ")
 }
 
 func TestGPURefusals(t *testing.T) {

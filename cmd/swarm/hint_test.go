@@ -232,7 +232,7 @@ func TestHintsAreChecked(t *testing.T) {
 		{"docker run --shm-size=1g, or --gpus-pernode 1", up, "swarm up has no flag --gpus-pernode"},
 		{"swarm service install NAME -- --config 4loc4ext, with -- before the arguments of swarm up", gpu, ""},
 		{"swarm service install NAME -- --conf 4loc4ext", gpu, "swarm up has no flag --conf"},
-		{"the invitation in a file, and join --url-file FILE", gpu, ""},
+		{"write the invitation to a file, and use join --url-file FILE", gpu, ""},
 		{"swarm compare JOB JOB, with -o json", gpu, ""},
 		{"swarm compare --top many", gpu, `swarm compare --top: strconv.ParseInt: parsing "many": invalid syntax`},
 		{"swarm logs " + unknownText + " -f", gpu, ""},

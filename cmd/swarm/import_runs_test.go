@@ -67,7 +67,7 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	require.Equal(t, []string{"8loc0ext/1"}, parseSweep(t, o.stdout).order(), "a run that can't go on here is run from its beginning")
 	other := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--temperature", "0.5")...)
 	require.Equal(t, 2, other.code, other.stdout)
-	require.Contains(t, other.stderr, "which was imported, was made otherwise: the command has another configuration:\n  temperature 1 → 0.5")
+	require.Contains(t, other.stderr, "does not match this command, which has another configuration:\n  temperature 1 → 0.5")
 	more := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--nodes", "3")...)
 	require.Equal(t, 2, more.code, more.stdout)
 	require.Contains(t, more.stderr, "nodes 2 → 3")
@@ -98,7 +98,7 @@ func TestASweepRefusesImportedRunsOfOtherQuestions(t *testing.T) {
 	require.NoError(t, os.WriteFile(moved, append(text, text...), 0o644))
 	o = swarm(t, second, args(moved)...)
 	require.Equal(t, 2, o.code, o.stderr)
-	require.Contains(t, o.stderr, "the command has other contents of tasks.file")
+	require.Contains(t, o.stderr, "this command, which has other contents of tasks.file")
 }
 
 // spoiledExport is an export with an experiment name that points outside its folder.
@@ -128,9 +128,9 @@ func TestBadFilesToImport(t *testing.T) {
 	}{
 		{"no database", []string{"import", text}, "Error: database " + text + ": not a swarm database"},
 		{"nothing", []string{"import", filepath.Join(dir, "none.db.gz")}, "Error: import " + filepath.Join(dir, "none.db.gz") + ": no such file or directory\nTry: a file of swarm export"},
-		{"hostile", []string{"import", hostile}, "Error: database " + hostile + `: damaged: "../x" is no experiment's name` + "\nTry: a file of swarm export"},
+		{"hostile", []string{"import", hostile}, "Error: database " + hostile + `: damaged: "../x" is not an experiment name` + "\nTry: a file of swarm export"},
 		{"two", []string{"import", text, text}, "takes one file or folder"},
-		{"a folder's flag", []string{"import", text, "--max-rounds", "3"}, "--max-rounds is for the predecessor's folders"},
+		{"a folder's flag", []string{"import", text, "--max-rounds", "3"}, "--max-rounds is for rl-swarm folders"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			o := swarm(t, home, x.args...)

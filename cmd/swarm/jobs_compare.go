@@ -19,7 +19,7 @@ func (o *compareOptions) compareJobs(g *globals, jobs []jobstats.Job, flags *pfl
 	flags.Visit(func(f *pflag.Flag) {
 		local := f.Name != "home" && f.Name != "verbose" && f.Name != "python"
 		if local && f.Name != "output" && wrong == nil {
-			wrong = fail.Usage(errors.New("--"+f.Name+" is for experiments, and these are jobs"), "swarm compare JOB JOB, with -o json")
+			wrong = fail.Usage(errors.New("--"+f.Name+" compares experiments, and all named are jobs"), "swarm compare JOB JOB, with -o json")
 		}
 	})
 	if wrong != nil {

@@ -250,7 +250,7 @@ func TestDownSaysThatAJobDidNotStop(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, patience, time.Millisecond)
 	o := within(home, "down", job, "--timeout", "1s")
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Regexp(t, `^Error: `+job+` still runs 1s after it was asked to stop\nTry: swarm down `+job+` --now`, o.stderr)
+	require.Regexp(t, `^Error: `+job+` still runs 1s after the request to stop\nTry: swarm down `+job+` --now`, o.stderr)
 	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "it isn't killed: nobody would be left to end its command")
 }
 

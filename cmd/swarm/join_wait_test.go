@@ -33,7 +33,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
 	require.Len(t, lines, 3, o.stderr)
 	require.Equal(t, "Waiting 1 s of 2.5s (--wait) for the coordinator at tls://"+address, lines[0])
-	require.Regexp(t, `^Error: enrol at tls://`+address+`: no answer from there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
+	require.Regexp(t, `^Error: enroll at tls://`+address+`: no answer from this address: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
 	require.Equal(t, "Try: check that swarm up --listen runs there, and that its port is reachable from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
 
 	// The same for a worker that has joined before.
@@ -46,7 +46,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	writeFile(t, path, `{"worker":"anna","secret":"s"}`)
 	o = inProcess(t, "join", "--home", home, invitation, "--wait", "1500ms")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
-	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: no answer from there: waited 1\.5s \(last: .*\)$`, o.stderr)
+	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: no answer from this address: waited 1\.5s \(last: .*\)$`, o.stderr)
 	require.NotContains(t, o.stderr, "level=")
 
 	// The same for a shared folder.
@@ -54,10 +54,10 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	o = inProcess(t, "join", "--shared", shared, "--experiment", "e", "--wait", "1500ms")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	require.Equal(t, "Waiting 1 s of 1.5s (--wait) for the experiment e in "+shared+"\n"+
-		"Error: join through the shared folder: experiment e isn't in "+shared+": waited 1.5s\n"+
-		"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait\n", o.stderr)
+		"Error: join through the shared folder: experiment e is not in "+shared+": waited 1.5s\n"+
+		"Try: check that the coordinator runs with --shared and that the folder syncs, or a longer --wait\n", o.stderr)
 
 	o = inProcess(t, "join", invitation, "--wait", "-1s")
 	require.Equal(t, fail.ExitUsage, o.code)
-	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without end\n", o.stderr)
+	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without a limit\n", o.stderr)
 }

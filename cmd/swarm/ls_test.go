@@ -83,7 +83,7 @@ func TestLsListsRunsNewestFirst(t *testing.T) {
 	require.Regexp(t, `(?m)^RUN +EXPERIMENT +STATE +ROUNDS +NODES +AGE +SIZE$`, text)
 	require.Regexp(t, `(?m)^a-1 +a +done +20/20 +2 +\d+d +2 MB$`, text)
 	require.Regexp(t, `(?m)^b-2 +b +stopped +15/20 +2 +\d+d +no files$`, text)
-	require.Contains(t, text, "3 of 4 runs; --all shows all.\n")
+	require.Contains(t, text, "3 of 4 runs. --all shows all.\n")
 	require.Regexp(t, `(?m)^c-9 +c +done +0/20 +3 +\d+d +imported$`, swarm(t, home, "ls", "-a").stdout)
 }
 

@@ -150,7 +150,7 @@ func remedy(err error) string {
 		return try
 	}
 	if errors.Is(err, policy.ErrNoPython) {
-		return "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
+		return "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor shows details"
 	}
 	return ""
 }

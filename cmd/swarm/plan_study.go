@@ -30,7 +30,7 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	nodesGiven := o.flags.Changed("nodes")
 	for _, name := range fixedByArguments {
 		if o.flags.Changed(name) {
-			return fail.Usage(fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study "+o.study)
+			return fail.Usage(fmt.Errorf("--study and --%s exclude each other: a study has its own configurations", name), "swarm plan --study "+o.study)
 		}
 	}
 	s, err := study.Load(o.study, &o.plan.Config, nodesGiven)

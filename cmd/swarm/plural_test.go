@@ -16,8 +16,8 @@ var bareCount = regexp.MustCompile(`"[^"]*%d (nodes|runs|rounds|workers|cores|at
 
 // TestCountsAgreeWithTheirNouns: internal/units formats counts. Limits, which are always plural, are exempt.
 func TestCountsAgreeWithTheirNouns(t *testing.T) {
-	several := []string{"more than %d", "at most %d", "up to %d", "1 to %d", "of %d", "and %d", "others of %d", "%d runs go on", "%d to %d",
-		"%d workers have taken part", "%d workers may belong", "%d nodes of worker", "%d nodes on GPU"}
+	several := []string{"more than %d", "at most %d", "up to %d", "1 to %d", "of %d", "and %d", "others of %d", "%d runs are running", "%d to %d",
+		"%d nodes on GPU"}
 	for _, folder := range []string{"cmd", "launcher", "node", "metrics/terminal", "metrics/stats", "metrics/report", "configs"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

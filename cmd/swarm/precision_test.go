@@ -10,7 +10,7 @@ import (
 // present.
 func TestPrecisionAutoGoesByTheCards(t *testing.T) {
 	t.Parallel()
-	const said, reduced = "precision auto is fp16: Tesla T4 has no TF32", "weights in 16 bits"
+	const said, reduced = "precision auto selects fp16: Tesla T4 has no TF32", "weights in 16 bits"
 	for _, tt := range []struct {
 		name, gpus string
 		args       []string

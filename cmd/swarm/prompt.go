@@ -60,15 +60,15 @@ func newModelPromptCommand(g *globals, output *string) *cobra.Command {
 	f := cmd.Flags()
 	f.IntVarP(&o.completions, "completions", "n", 4, "completions to sample")
 	f.StringVar(&o.task, "task", "", "draw a question of this `task` and score the answers")
-	f.Int64Var(&o.seed, "seed", 42, "seed of the question that is drawn, and of the sampling")
-	f.Int64Var(&o.index, "index", 0, "which question of that seed is drawn")
-	f.StringVar(&o.node, "node", "", "`node` of the run that answers (default: that with the best held-out reward, else the best recent one)")
-	f.IntVar(&o.round, "round", -1, "`rounds` that its checkpoint holds; 0 is the model before training (default: the newest)")
-	f.IntVar(&o.maxNew, "max-completion-length", 0, "most `tokens` of a completion (default: as in training)")
-	f.Float64Var(&o.temperature, "temperature", 0, "sampling temperature; 0 takes the likeliest token (default: as in training)")
-	f.Float64Var(&o.topP, "top-p", 0, "sample from the likeliest tokens of this total probability (default: as in training)")
-	f.IntVar(&o.topK, "top-k", 0, "sample from so many of the likeliest tokens; 0 is off (default: as in training)")
-	f.StringVar(&o.device, "device", "", "auto, cpu, cuda or cuda:N (default: the run's, or the CPU if that has no room)")
+	f.Int64Var(&o.seed, "seed", 42, "seed for drawing the question and for sampling")
+	f.Int64Var(&o.index, "index", 0, "index of the question to draw with that seed")
+	f.StringVar(&o.node, "node", "", "`node` of the run that answers (default: the node with the best held-out reward, else the best recent reward)")
+	f.IntVar(&o.round, "round", -1, "use its checkpoint after this many `rounds`; 0 is the model before training (default: the newest)")
+	f.IntVar(&o.maxNew, "max-completion-length", 0, "maximum `tokens` of a completion (default: as in training)")
+	f.Float64Var(&o.temperature, "temperature", 0, "sampling temperature; 0 takes the most probable token (default: as in training)")
+	f.Float64Var(&o.topP, "top-p", 0, "sample from the most probable tokens with this total probability (default: as in training)")
+	f.IntVar(&o.topK, "top-k", 0, "sample from this many of the most probable tokens; 0 is off (default: as in training)")
+	f.StringVar(&o.device, "device", "", "auto, cpu, cuda or cuda:N (default: the run's device, or the CPU if that has too little free memory)")
 	return cmd
 }
 
@@ -91,9 +91,9 @@ func (o *promptOptions) check(question []string) error {
 	case o.given("top-p") && !(o.topP > 0 && o.topP <= 1):
 		return &configs.Error{Key: "top-p", Value: fmt.Sprint(o.topP), Allowed: "a number above 0, at most 1"}
 	case len(question) > 0 && o.given("task"):
-		return fail.Usage(errors.New("--task draws a question of its own and takes none"), "the same without the question, or without --task")
+		return fail.Usage(errors.New("--task draws a question, so it excludes a QUESTION argument"), "the same command without the question, or without --task")
 	case len(question) > 0 && o.given("index"):
-		return fail.Usage(errors.New("--index is of a question that is drawn"), "the same without the question, or without --index")
+		return fail.Usage(errors.New("--index selects a question to draw, so it excludes a QUESTION argument"), "the same command without the question, or without --index")
 	}
 	return checkOutput(*o.output)
 }

@@ -21,7 +21,7 @@ import (
 // noDriver is the message on a machine without a GPU. These tests hide any real GPU.
 const noDriver = "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)"
 
-const tryPython = "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
+const tryPython = "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor shows details"
 
 // Each refusal is one Error: line, one Try: line unless "allowed" has the remedy, and the right exit code. It leaves
 // no run, no run folder and no process. FOLDER stands for a folder with the cases' files, HOME for --home.
@@ -49,57 +49,57 @@ func TestRefusals(t *testing.T) {
 		{name: "preset", args: "up --config 5loc5ext", code: 2, err: `unknown config "5loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema, or a YAML file`},
 		{name: "flag", args: "up --frobnicate", code: 2, err: "unknown flag: --frobnicate", try: "swarm up --help"},
 		{name: "command", args: "frobnicate", code: 2, err: `unknown command "frobnicate"`, try: "swarm --help"},
-		{name: "two configurations", args: "up 4loc4ext --config 8loc0ext", code: 2, err: `the argument "4loc4ext" and --config 8loc0ext are two configurations`, try: "one of them"},
-		{name: "no nodes", args: "up --nodes 0", code: 2, err: `bad request: nodes "0": auto, max or a number from 1`, try: "swarm plan --help"},
-		{name: "two ways", args: "up --listen :0 --shared FOLDER", code: 2, err: "--listen, --nats and --shared are three ways to carry one swarm", try: "one of them"},
-		{name: "advertise alone", args: "up --advertise me", code: 2, err: "--advertise, --tls-cert and --tls-key are for --listen", try: "--listen :4222"},
-		{name: "half a certificate", args: "up --listen :0 --tls-cert a", code: 2, err: "--tls-cert and --tls-key go together", try: "both, or neither for a self-signed certificate"},
-		{name: "credentials alone", args: "up --nats-creds a", code: 2, err: "--nats-creds is for --nats", try: "--nats URL"},
-		{name: "compat alone", args: "up --compat", code: 2, err: "--compat is for --shared", try: "--shared DIR"},
-		{name: "a lag among hosts", args: "up --listen :0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 where others may join (--listen, --nats, --shared)`},
-		{name: "a lag among others' hosts", args: "up --listen :0 --nodes 0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 where others may join (--listen, --nats, --shared)`},
+		{name: "two configurations", args: "up 4loc4ext --config 8loc0ext", code: 2, err: `the argument "4loc4ext" and --config 8loc0ext name two configurations`, try: "one of them"},
+		{name: "no nodes", args: "up --nodes 0", code: 2, err: `bad request: nodes "0": allowed: auto, max or a number from 1`, try: "swarm plan --help"},
+		{name: "two ways", args: "up --listen :0 --shared FOLDER", code: 2, err: "--listen, --nats and --shared exclude each other", try: "one of them"},
+		{name: "advertise alone", args: "up --advertise me", code: 2, err: "--advertise, --tls-cert and --tls-key need --listen", try: "--listen :4222"},
+		{name: "half a certificate", args: "up --listen :0 --tls-cert a", code: 2, err: "--tls-cert and --tls-key must be given together", try: "both, or neither for a self-signed certificate"},
+		{name: "credentials alone", args: "up --nats-creds a", code: 2, err: "--nats-creds needs --nats", try: "--nats URL"},
+		{name: "compat alone", args: "up --compat", code: 2, err: "--compat needs --shared", try: "--shared DIR"},
+		{name: "a lag among hosts", args: "up --listen :0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 if others may join (--listen, --nats, --shared)`},
+		{name: "a lag among others' hosts", args: "up --listen :0 --nodes 0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 if others may join (--listen, --nats, --shared)`},
 		{name: "listen", args: "up --listen a:b:c", code: 2, err: `bad listen "a:b:c" (--listen): allowed: host:port, :port or host`},
-		{name: "shared", args: "up --shared FOLDER/none", code: 2, err: `bad shared "FOLDER/none" (--shared): allowed: an existing folder: mount it first`},
-		{name: "join what", args: "join", code: 2, err: "join what? There is no invitation", try: "the line that `swarm up --listen` prints, or --shared DIR"},
-		{name: "two invitations", args: "join a b", code: 2, err: "one invitation, not 2", try: "quotes around it: the # begins a comment in a shell"},
-		{name: "no invitation", args: "join http://a:1", code: 2, err: "the argument is no invitation: invitation: it does not begin with tls:// or nats://", try: "copy the whole line that swarm up printed, in quotes"},
-		{name: "no invitation in a file", args: "join --url-file FOLDER/key.yaml", code: 2, err: "FOLDER/key.yaml is no invitation: invitation: it does not begin with tls:// or nats://", try: "copy the whole line that swarm up printed, in quotes"},
-		{name: "both ways", args: "join tls://a:1#b --shared FOLDER", code: 2, err: "an invitation and --shared are two ways into two swarms", try: "one of them"},
+		{name: "shared", args: "up --shared FOLDER/none", code: 2, err: `bad shared "FOLDER/none" (--shared): allowed: an existing folder; mount it first`},
+		{name: "join what", args: "join", code: 2, err: "join needs an invitation", try: "the command that `swarm up --listen` printed, or --shared DIR"},
+		{name: "two invitations", args: "join a b", code: 2, err: "one invitation, not 2", try: "put it in quotes, because # begins a comment in a shell"},
+		{name: "no invitation", args: "join http://a:1", code: 2, err: "the argument is not an invitation: invitation: it does not begin with tls:// or nats://", try: "copy the whole line that swarm up printed, in quotes"},
+		{name: "no invitation in a file", args: "join --url-file FOLDER/key.yaml", code: 2, err: "FOLDER/key.yaml is not an invitation: invitation: it does not begin with tls:// or nats://", try: "copy the whole line that swarm up printed, in quotes"},
+		{name: "both ways", args: "join tls://a:1#b --shared FOLDER", code: 2, err: "an invitation and --shared exclude each other", try: "one of them"},
 		{name: "a folder of what", args: "join --shared FOLDER", code: 2, err: "--shared needs the experiment's name", try: "--experiment NAME, a folder in FOLDER"},
 		{name: "the coordinator's key", args: "join tls://a:1#b --learning-rate 1", code: 2, err: "unknown flag: --learning-rate", try: "swarm join --help"},
-		{name: "nobody let in", args: "workers ban anna", code: 2, err: "nobody has been let in yet: there is no list of workers under HOME", try: "swarm up --listen :4222"},
-		{name: "ban whom", args: "workers ban", code: 2, err: "one worker's name is needed", try: "swarm workers, which lists them"},
-		{name: "too many nodes", args: "up --nodes 9", code: 2, err: "bad request: 9 nodes asked for, but the experiment's swarm_size is 8", try: "--nodes 8, or a larger swarm_size"},
-		{name: "nodes in words", args: "up --nodes abc", code: 2, err: `bad request: nodes "abc": auto, max or a number from 1`, try: "swarm plan --help"},
+		{name: "nobody let in", args: "workers ban anna", code: 2, err: "no worker has been admitted yet: there is no list of workers under HOME", try: "swarm up --listen :4222"},
+		{name: "ban whom", args: "workers ban", code: 2, err: "name one worker", try: "swarm workers, which lists their names"},
+		{name: "too many nodes", args: "up --nodes 9", code: 2, err: "bad request: 9 nodes requested, but the experiment's swarm_size is 8", try: "--nodes 8, or a larger swarm_size"},
+		{name: "nodes in words", args: "up --nodes abc", code: 2, err: `bad request: nodes "abc": allowed: auto, max or a number from 1`, try: "swarm plan --help"},
 		{name: "rounds in words", args: "up --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
 		{name: "device", args: "up --device tpu", code: 2, err: `bad device "tpu" (--device): allowed: auto, cpu, cuda, cuda:N`},
 		{name: "output", args: "up -o yaml", code: 2, err: `bad output "yaml": allowed: text or json`},
 		{name: "no GPU", args: "up --device cuda", code: 3, err: "does not fit: no usable GPU: " + noDriver, try: "install the NVIDIA driver, or --device cpu", environ: nowhere},
 		{name: "MPS without a GPU", args: "up --share mps --device auto", code: 3, err: "does not fit: share mps needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, or --share auto", environ: nowhere},
 		{name: "MPS on the CPU for want of a GPU", args: "up --share mps --device cuda", code: 3, err: "does not fit: no usable GPU: " + noDriver, try: "install the NVIDIA driver, or --device cpu --share auto", environ: nowhere},
-		{name: "MPS without a GPU for a large model", args: "up --share mps --device auto --model gpt2", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano --share auto, or --device cpu --share auto if it may take very long", environ: nowhere},
+		{name: "MPS without a GPU for a large model", args: "up --share mps --device auto --model gpt2", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano --share auto, or --device cpu --share auto if a very long run is acceptable", environ: nowhere},
 		{name: "no GPU of that number", args: "up --device cuda:1", code: 3, err: "does not fit: there is no GPU 1 among the 0 found", try: "swarm doctor", environ: nowhere},
-		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano, or --device cpu if it may take very long", environ: nowhere},
+		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano, or --device cpu if a very long run is acceptable", environ: nowhere},
 		{name: "json errors are text too", args: "up -o json --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
-		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder that holds config.json and *.safetensors`},
+		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder with config.json and *.safetensors`},
 		{name: "weights missing", args: "up --model FOLDER/bare", code: 1, err: "model: FOLDER/bare has no model.safetensors", try: modelTry},
-		{name: "weights cut off", args: "up --model FOLDER/short", code: 1, err: "model: FOLDER/short/model.safetensors: cut off: the tensors take 142976 bytes, the file has 50000", try: modelTry},
-		{name: "weights beyond the end", args: "up --model FOLDER/beyond", code: 1, err: "model: FOLDER/beyond/model.safetensors: cut off: the tensors take 200 bytes, the file has 20", try: modelTry},
+		{name: "weights cut off", args: "up --model FOLDER/short", code: 1, err: "model: FOLDER/short/model.safetensors: truncated: the tensors take 142976 bytes, but the file has 50000", try: modelTry},
+		{name: "weights beyond the end", args: "up --model FOLDER/beyond", code: 1, err: "model: FOLDER/beyond/model.safetensors: truncated: the tensors take 200 bytes, but the file has 20", try: modelTry},
 		{name: "python without torch", args: "up --python FOLDER/python-without-torch", code: 1, err: "no Python with PyTorch found: FOLDER/python-without-torch (--python): ModuleNotFoundError: No module named 'torch'", try: tryPython},
 		{name: "no such python", args: "up --python FOLDER/none", code: 1, err: "no Python with PyTorch found: FOLDER/none (--python): no such program", try: tryPython},
 		{name: "unknown key", args: "up --config FOLDER/key.yaml", code: 2, err: `unknown key "learning_rat" (FOLDER/key.yaml:2): did you mean "learning_rate"?`},
-		{name: "no such YAML", args: "up --config FOLDER/none.yaml", code: 2, err: `can't read config file "FOLDER/none.yaml": no such file or directory`},
+		{name: "no such YAML", args: "up --config FOLDER/none.yaml", code: 2, err: `cannot read config file "FOLDER/none.yaml": no such file or directory`},
 		{name: "no such items", args: "up --set tasks.file=FOLDER/none", code: 2, err: `bad tasks.file "FOLDER/none" (--set): allowed: a readable file`},
 		{name: "bad item", args: "up --set tasks.file=FOLDER/items.jsonl", code: 2, err: `bad tasks.file "FOLDER/items.jsonl": allowed: a file of JSON lines with question, answer and metadata: line 2: read item: unexpected end of JSON input`},
-		{name: "few items", args: "up --set tasks.file=FOLDER/few.jsonl", code: 2, err: `bad tasks.file "FOLDER/few.jsonl": allowed: of 1 items 1 are for training and 0 held out: 2 of each are needed, and about one in 16 is held out by its content, so give some 100 items or more`},
-		{name: "home is below a file", args: "--home FOLDER/key.yaml/home up", code: 1, err: "cannot write under FOLDER/key.yaml/home: mkdir FOLDER/key.yaml: not a directory", try: "another --home, or mend the folder's permissions"},
+		{name: "few items", args: "up --set tasks.file=FOLDER/few.jsonl", code: 2, err: `bad tasks.file "FOLDER/few.jsonl": allowed: of 1 items, 1 are for training and 0 held out: at least 2 of each are needed, and about one in 16 is held out by its content. Use about 100 items or more`},
+		{name: "home is below a file", args: "--home FOLDER/key.yaml/home up", code: 1, err: "cannot write under FOLDER/key.yaml/home: mkdir FOLDER/key.yaml: not a directory", try: "another --home, or fix the folder's permissions"},
 		{name: "status of an empty home", args: "status -o json", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
 		{name: "compare of an empty home", args: "compare", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
-		{name: "gpu memory", args: "plan --gpu-memory lots", code: 2, err: `bad gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096`},
-		{name: "gpu memory in MiB without a unit", args: "plan --gpu-memory 24576", code: 2, err: `bad gpu-memory "24576": allowed: a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096`},
-		{name: "empty gpu memory", args: "plan --gpu-memory=", code: 2, err: `bad gpu-memory "": allowed: a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096`},
-		{name: "sizes that no round has", args: "profile --model MODEL --device cpu --sizes 1,100000", code: 2, err: `bad sizes "1,100000": allowed: numbers from 1 to 64, the sequences of a round, of which two different ones at least are no more than its 64 completions`},
-		{name: "one size", args: "profile --model MODEL --device cpu --sizes 4,4", code: 2, err: `bad sizes "4,4": allowed: numbers from 1 to 64, the sequences of a round, of which two different ones at least are no more than its 64 completions`},
+		{name: "gpu memory", args: "plan --gpu-memory lots", code: 2, err: `bad gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB; a number without a unit is GB, up to 4096`},
+		{name: "gpu memory in MiB without a unit", args: "plan --gpu-memory 24576", code: 2, err: `bad gpu-memory "24576": allowed: a size such as 40GB, 24576MiB or 512MB; a number without a unit is GB, up to 4096`},
+		{name: "empty gpu memory", args: "plan --gpu-memory=", code: 2, err: `bad gpu-memory "": allowed: a size such as 40GB, 24576MiB or 512MB; a number without a unit is GB, up to 4096`},
+		{name: "sizes that no round has", args: "profile --model MODEL --device cpu --sizes 1,100000", code: 2, err: `bad sizes "1,100000": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
+		{name: "one size", args: "profile --model MODEL --device cpu --sizes 4,4", code: 2, err: `bad sizes "4,4": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
 		{name: "empty nodes", args: "plan --nodes=", code: 2, err: `bad nodes "" (--nodes): allowed: auto, max or a whole number from 1`},
 		{name: "task", args: "task sample nosuch", code: 2, err: `unknown task "nosuch": allowed: arc_1d, basic_arithmetic, base_conversion, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`, try: "swarm task list"},
 	}
@@ -166,7 +166,7 @@ func TestRefusesReadOnlyHome(t *testing.T) {
 	dir := mount(t, syscall.MS_RDONLY, "")
 	home := filepath.Join(dir, "home")
 	o := swarm(t, home, append([]string{"up"}, tinyRun()...)...)
-	require.Equal(t, "Error: cannot write under "+home+": mkdir "+home+": read-only file system\nTry: --home on a disk that can be written to\n", o.stderr)
+	require.Equal(t, "Error: cannot write under "+home+": mkdir "+home+": read-only file system\nTry: --home on a writable disk\n", o.stderr)
 	require.Equal(t, 1, o.code)
 }
 
@@ -175,7 +175,7 @@ func TestRefusesSmallDisk(t *testing.T) {
 	home := mount(t, 0, "size=1m")
 	o := swarm(t, home, append([]string{"up"}, tinyRun()...)...)
 	require.Equal(t, 1, o.code)
-	require.Regexp(t, `^Error: \S+ has 1 MB free; the checkpoints, journals and logs of 2 nodes of tiny take 212 MB
+	require.Regexp(t, `^Error: \S+ has 1 MB free, but the checkpoints, journals and logs of 2 nodes of tiny take 212 MB
 Try: free some space, or --home on a larger disk\n$`, o.stderr)
 	requireNothingBegun(t, home)
 

@@ -76,7 +76,7 @@ func TestRmRemovesRecordsAndFiles(t *testing.T) {
 
 	o := swarm(t, home, "rm", "a-1", "b", "--yes")
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Regexp(t, `^Removed 2 runs: 2 kB freed\.( The database has room for .*)?\n4 runs left\. swarm ls lists runs\.\n$`, o.stdout)
+	require.Regexp(t, `^Removed 2 runs: 2 kB freed\.( The database file does not shrink, but has room for another .*)?\n4 runs left\. swarm ls lists runs\.\n$`, o.stdout)
 	require.Equal(t, []string{"a-4", "a-3", "a-2", "a-0"}, runNames(ls(t, home)))
 	require.Equal(t, []string{"a-0", "a-2", "a-3", "a-4"}, foldersOf(t, home))
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "rm", "a-1", "--yes").code)
@@ -144,7 +144,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	// A coordinator that is about to start or resume holds the lock.
 	lock, err := lifecycle.LockExperiment(layout.Home(home), "dead")
 	require.NoError(t, err)
-	want := fmt.Sprintf("dead-1 can't be removed: its experiment dead is running (process %d)", os.Getpid())
+	want := fmt.Sprintf("dead-1 cannot be removed: its experiment dead is running (process %d)", os.Getpid())
 	o = swarm(t, home, "rm", "dead-1", "--yes")
 	require.Equal(t, outcome{1, "", "Error: " + want + "\nTry: swarm down dead\n"}, o)
 	o = swarm(t, home, "prune", "--keep", "0", "--state", "crashed", "--yes")
@@ -167,8 +167,8 @@ func TestRemovalAsks(t *testing.T) {
 	t.Parallel()
 	home := prunedHome(t)
 	o := swarm(t, home, "rm", "a-0", "--files")
-	require.Equal(t, outcome{2, "", "Error: rm asks before it removes 1 run, and here is no terminal to answer at\n" +
-		"Try: swarm rm a-0 --files --yes, or --dry-run to see what would go\n"}, o)
+	require.Equal(t, outcome{2, "", "Error: rm asks before it removes 1 run, but there is no terminal to answer on\n" +
+		"Try: swarm rm a-0 --files --yes, or --dry-run to see what would be removed\n"}, o)
 	for _, answer := range []string{"n\n", "\n", "y\n"} {
 		ours, theirs := openTerminal(t)
 		_, err := io.WriteString(ours, answer)

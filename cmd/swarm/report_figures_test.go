@@ -116,7 +116,7 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		"no such file":        {[]string{"compare", "--database", text + "2"}, fail.ExitUsage, "there is no database"},
+		"no such file":        {[]string{"compare", "--database", text + "2"}, fail.ExitUsage, "does not exist"},
 		"text":                {[]string{"report", "--database", text}, fail.ExitUsage, "not a swarm database"},
 		"a folder":            {[]string{"curve", "--database", filepath.Dir(text)}, fail.ExitUsage, filepath.Dir(text)},
 		"unknown experiment":  {[]string{"report", "nobody", "--figures", filepath.Join(filepath.Dir(text), "f")}, fail.ExitUsage, "nobody"},
@@ -124,7 +124,7 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 		"no folder":           {[]string{"report", "--figures="}, fail.ExitUsage, "figures"},
 		"nothing to draw":     {[]string{"report", "blank", "--figures", filepath.Join(filepath.Dir(text), "f")}, fail.ExitFailed, "there is nothing to draw"},
 		"tables of sqlite":    {[]string{"export", "--format", "sqlite", "--table", "rounds"}, fail.ExitUsage, "--table"},
-		"a stranger's file":   {[]string{"export", "--format", "sqlite", "--out", text}, fail.ExitFailed, "no export of this program's"},
+		"a stranger's file":   {[]string{"export", "--format", "sqlite", "--out", text}, fail.ExitFailed, "is not a swarm export"},
 		"the home's own":      {[]string{"export", "--format", "sqlite", "--force", "--out", filepath.Join(home, "swarm.db")}, fail.ExitFailed, "never replaced"},
 	} {
 		o := swarm(t, home, c.args...)

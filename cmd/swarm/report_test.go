@@ -72,7 +72,7 @@ func TestReportRefuses(t *testing.T) {
 		"unknown measure":     {home, []string{"report", "--measure", "luck", "--out", out}, fail.ExitUsage, "luck"},
 		"folder not there":    {home, []string{"report", "--out", filepath.Join(home, "no", "r.html")}, fail.ExitFailed, "no such file or directory"},
 		"a folder there":      {home, []string{"report", "--out", home}, fail.ExitFailed, "it is a folder\nTry: --out "},
-		"two things to print": {home, []string{"report", "--out", "-", "-o", "json"}, fail.ExitUsage, "both want stdout"},
+		"two things to print": {home, []string{"report", "--out", "-", "-o", "json"}, fail.ExitUsage, "both write to stdout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := swarm(t, c.home, c.args...)

@@ -58,5 +58,5 @@ func TestJoinReadsRLSwarmsVariables(t *testing.T) {
 	t.Setenv("SEED", "3")
 	o := inProcess(t, "join", "--shared", t.TempDir(), "--wait", "1s")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
-	require.Contains(t, o.stderr, "Used from the environment: EXPERIMENT_NAME=e, NODE_ID=node_1 (rl-swarm's names; --ignore-rl-swarm-env leaves them out)\n")
+	require.Contains(t, o.stderr, "Used from the environment: EXPERIMENT_NAME=e, NODE_ID=node_1 (rl-swarm's names; --ignore-rl-swarm-env ignores them)\n")
 }

@@ -76,10 +76,10 @@ func TestRunPassesTheExitCodeOnWhereAFileCannotBePutBack(t *testing.T) {
 		got := finish(t, runIn(t, home, dir, "--cpu", "only", "--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "24", "--",
 			"sh", "-c", "echo '# mine' >> conf/config.yaml; exit "+code))
 		require.Equal(t, code, string(rune('0'+got.code)), got.stderr)
-		require.Contains(t, got.stderr, "changed by somebody else")
+		require.Contains(t, got.stderr, "was changed by another program")
 		now, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Contains(t, string(now), "# mine")
-		require.Contains(t, jobDocument(t, home, "sh").Reason, "changed by somebody else")
+		require.Contains(t, jobDocument(t, home, "sh").Reason, "was changed by another program")
 	}
 }

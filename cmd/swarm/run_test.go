@@ -305,7 +305,7 @@ func TestRunStopsInOrder(t *testing.T) {
 
 	code, said = run(syscall.SIGTERM, "--cpu", "only", "--grace", "200ms", "--name", "deaf", "--", "sh", "-c", "trap '' INT TERM HUP; echo x; while :; do sleep 0.05; done")
 	require.Equal(t, 143, code, said)
-	require.Contains(t, said, "it is killed")
+	require.Contains(t, said, "killing it")
 	require.Equal(t, "stopped", jobDocument(t, home, "deaf").State)
 
 	got := finish(t, runIn(t, home, dir, "--cpu", "only", "--detach", "--name", "away", "--", "sh", "-c", "echo x; sleep 1000"))
@@ -361,14 +361,14 @@ func TestRunRefuses(t *testing.T) {
 		want string
 	}{
 		{nil, "a command is missing"},
-		{[]string{"--", "no-such-program"}, `"no-such-program" can't be run`},
-		{[]string{"--batch-size", "8", "--", "true"}, "no place for {batch_size}"},
-		{[]string{"--min-batch-size", "8", "--", "true"}, "no place for {batch_size}"},
-		{[]string{"--", "echo", "{batch_size}"}, "nothing says what to begin with"},
+		{[]string{"--", "no-such-program"}, `"no-such-program" cannot run`},
+		{[]string{"--batch-size", "8", "--", "true"}, "the command does not use {batch_size}"},
+		{[]string{"--min-batch-size", "8", "--", "true"}, "the command does not use {batch_size}"},
+		{[]string{"--", "echo", "{batch_size}"}, "no initial value is given"},
 		{[]string{"--batch-size", "8", "--", "echo", "{batchsize}"}, "{batchsize}"},
 		{[]string{"--batch-size", "0", "--", "echo", "{batch_size}"}, "batch-size"},
-		{[]string{"--batch-size", "2", "--min-batch-size", "4", "--", "echo", "{batch_size}"}, "at most the batch size"},
-		{[]string{"--accumulate", "2", "--", "true"}, "no place for {accumulate}"},
+		{[]string{"--batch-size", "2", "--min-batch-size", "4", "--", "echo", "{batch_size}"}, "at most the initial batch size"},
+		{[]string{"--accumulate", "2", "--", "true"}, "the command does not use {accumulate}"},
 		{[]string{"--set", "conf/config.yaml", "--", "true"}, "FILE:KEY"},
 		{[]string{"--set", "conf/config.yaml:data_loader.batchsize={batch_size}", "--", "true"}, "batch_size"},
 		{[]string{"--set", "none.yaml:a={batch_size}", "--", "true"}, "none.yaml"},

@@ -27,7 +27,7 @@ func checkSecretOutput(stdout io.Writer, what, try string) error {
 	case mode&os.ModeNamedPipe != 0, mode&os.ModeCharDevice != 0, mode.IsRegular() && mode.Perm()&0o077 == 0:
 		return nil
 	}
-	return fail.Usage(errors.New(what+" is a secret, and others can read what stdout goes to"), try)
+	return fail.Usage(errors.New(what+" is a secret, and other users may be able to read stdout"), try)
 }
 
 // writeSecretFile writes a secret to a file that only its owner can read.

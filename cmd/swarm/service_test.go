@@ -93,11 +93,11 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 		{[]string{"install", "--", "--config", "nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"install", "--", "extra"}, "Error: unknown config \"extra\": allowed: "},
 		{append([]string{"install", "--", "--detach"}, tinyRun()...), "Error: a service already runs in the background\n"},
-		{append([]string{"install", "--", "--fresh"}, tinyRun()...), "Error: a service with --fresh would begin a new run at each of its starts\n"},
+		{append([]string{"install", "--", "--fresh"}, tinyRun()...), "Error: a service with --fresh would begin a new run at each start\n"},
 		{[]string{"install", "a", "b", "--"}, "Error: service takes one name, not 2\n"},
-		{[]string{"install", "../x", "--"}, "Error: bad name"},
+		{[]string{"install", "../x", "--"}, "Error: bad service name"},
 		{[]string{"install", "--system", "--"}, "Error: --system and --user at once\n"},
-		{append([]string{"install", "--", "--nats", "nats://u:hidden@h:4222"}, tinyRun()...), "Error: a password in --nats would stand in a unit that everybody can read\nTry: the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE\n"},
+		{append([]string{"install", "--", "--nats", "nats://u:hidden@h:4222"}, tinyRun()...), "Error: --nats has a password, and every user can read a systemd unit\nTry: write the URLs to a file of mode 0600 and use --nats-file FILE, or use --nats-creds FILE\n"},
 		{append([]string{"install", "--", "--set", "tasks.file=/nowhere"}, tinyRun()[4:]...), "tasks.file"},
 	} {
 		o := service(t, config, home, tt.args...)
@@ -164,7 +164,7 @@ func TestServiceWithoutSystemd(t *testing.T) {
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
 	o := finish(t, cmd)
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Equal(t, "Error: systemd is not on this machine (a container has none)\n"+
+	require.Equal(t, "Error: this machine has no systemd (containers have none)\n"+
 		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
 }
 

@@ -85,7 +85,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		return nil, fail.Usage(usage.FlagError(join, err), "swarm join --help")
 	}
 	if join.Flags().NArg() > 0 {
-		return nil, fail.Usage(errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE")
+		return nil, fail.Usage(errors.New("an invitation is a secret, and every user can read a systemd unit"), "write the invitation to a file, and use join --url-file FILE")
 	}
 	var o workers.JoinOptions
 	for name, into := range map[string]*string{"url-file": &o.URLFile, "shared": &o.Shared, "experiment": &o.Experiment} {
@@ -106,7 +106,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		return append(slices.Clone(args), "--shared", o.Shared, "--experiment", o.Experiment), nil
 	}
 	if o.URLFile == "" {
-		return nil, fail.Usage(errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE")
+		return nil, fail.Usage(errors.New("a systemd unit keeps no secrets: the invitation must come from a file"), "write the invitation to a file, and use join --url-file FILE")
 	}
 	if _, err := o.Invitation(); err != nil {
 		return nil, err
@@ -126,18 +126,18 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 		return false, fail.Usage(usage.FlagError(up, err), "swarm up --help")
 	}
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
-		return false, fail.Usage(errors.New("a service already runs in the background"), "without --detach")
+		return false, fail.Usage(errors.New("a service already runs in the background"), "the same command without --detach")
 	}
 	if fresh := up.Flags().Lookup("fresh"); fresh != nil && fresh.Value.String() == "true" {
 		return false, fail.Usage(
-			errors.New("a service with --fresh would begin a new run at each of its starts"),
+			errors.New("a service with --fresh would begin a new run at each start"),
 			"swarm up --fresh --detach once, then the service without it")
 
 	}
 	if strings.Contains(up.Flags().Lookup("nats").Value.String(), "@") {
 		return false, fail.Usage(
-			errors.New("a password in --nats would stand in a unit that everybody can read"),
-			"the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE")
+			errors.New("--nats has a password, and every user can read a systemd unit"),
+			"write the URLs to a file of mode 0600 and use --nats-file FILE, or use --nats-creds FILE")
 
 	}
 	var p plan.Options

@@ -141,7 +141,7 @@ func TestUpAndSweepRefuseAFinishedRunOfOtherQuestions(t *testing.T) {
 	for _, command := range [][]string{up, sweep} {
 		o := swarm(t, home, command...)
 		require.Equal(t, 2, o.code, o.stdout)
-		require.Contains(t, o.stderr, "Error: run 8loc0ext-1 can't go on with other contents of tasks.file (sha256 ")
+		require.Contains(t, o.stderr, "Error: run 8loc0ext-1 cannot continue with other contents of tasks.file (sha256 ")
 	}
 }
 
@@ -160,7 +160,7 @@ func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) 
 		o := sweep(home, "--swarm-size", "4", "--device", "cpu", "--seeds", seeds)
 		require.Equal(t, 2, o.code, o.stdout)
 		require.Contains(t, o.stderr, what+"  nodes: run 8loc0ext-1 of 8loc0ext seed 42 has 8\n  nodes: a new run of 4loc4ext seed 42 would have 4")
-		require.Contains(t, o.stderr, "\nTry: --nodes 8 for all of them, or another --home, where all runs are new\n")
+		require.Contains(t, o.stderr, "\nTry: --nodes 8 for all of them, or another --home, so that all runs are new\n")
 	}
 	o := sweep(home, "--nodes", "8")
 	require.Equal(t, 0, o.code, o.stderr)
@@ -174,7 +174,7 @@ func TestASweepRefusesRunsThatDifferInMoreThanTheirConfigurations(t *testing.T) 
 	require.Equal(t, 2, o.code, o.stdout)
 	require.Contains(t, o.stderr, "  device: run 8loc0ext-1 of 8loc0ext seed 42 has cuda\n  device: a new run of 4loc4ext seed 42 would have cpu\n"+
 		"  precision: run 8loc0ext-1 of 8loc0ext seed 42 has tf32\n  precision: a new run of 4loc4ext seed 42 would have fp32\n")
-	require.Contains(t, o.stderr, "\nTry: another --home, where all runs are new\n")
+	require.Contains(t, o.stderr, "\nTry: another --home, so that all runs are new\n")
 }
 
 // A difference that the configurations themselves request is no reason to refuse, but it is reported.
@@ -188,7 +188,7 @@ func TestASweepSaysThatConfigurationsGetDifferentNodes(t *testing.T) {
 	home := finishedRuns(t, finishedRun{args: []string{"--config", files[1]}, nodes: 2})
 	o := swarm(t, home, files...)
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Contains(t, o.stderr, "the configurations get different numbers of nodes (two 2, four 4): --nodes N gives all as many")
+	require.Contains(t, o.stderr, "the configurations have different numbers of nodes (two 2, four 4): --nodes N gives all the same number")
 	o = swarm(t, t.TempDir(), append(files, "--nodes", "2")...)
 	require.Equal(t, 0, o.code, o.stderr)
 	require.NotContains(t, o.stderr, "different numbers of nodes")
@@ -221,7 +221,7 @@ func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, code == fail.ExitDone, status.Rows[0].State == store.RunDone)
 		if code != fail.ExitDone {
-			require.Contains(t, g.stderr.(*strings.Builder).String(), "8loc0ext seed 42 did not get done (run 8loc0ext-1 can't go on with another configuration: nodes 8 → 4)")
+			require.Contains(t, g.stderr.(*strings.Builder).String(), "8loc0ext seed 42 did not finish (run 8loc0ext-1 cannot continue with another configuration: nodes 8 → 4)")
 		}
 	}
 }
@@ -237,10 +237,10 @@ func TestARefusalShowsWhatDiffersInTheMixture(t *testing.T) {
 	home := finishedRuns(t, finishedRun{args: []string{"--config", file}, nodes: 2})
 	write("  - {name: bf, params: {difficulty: 2}}\n  - {name: base_conversion, params: {min_base: 2, max_base: 16}}\n")
 	o := swarm(t, home, "up", "--config", file)
-	require.Equal(t, outcome{2, "", `Error: run mine-1 can't go on with another configuration:
+	require.Equal(t, outcome{2, "", `Error: run mine-1 cannot continue with another configuration:
   tasks.mixture.bf.params.difficulty 1 → 2
   tasks.mixture.base_conversion.params.max_base 10 → 16
-Try: the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment
+Try: the original values, --fresh for a new run of this experiment, or --name OTHER for another experiment
 `}, o)
 	o = swarm(t, home, "up", "--config", file, "--temperature", "0.5", "--beta", "0.1", "--epsilon", "0.1", "--top-k", "5", "--top-p", "0.5", "--nodes", "3")
 	require.Equal(t, 2, o.code)
@@ -270,7 +270,7 @@ func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	require.Equal(t, 2, two.code, two.stdout)
 	require.Contains(t, two.stderr, "external_correction: run 4loc4ext-1 of 4loc4ext seed 42 has none\n"+
 		"  external_correction: a new run of 4loc4ext seed 43 would have importance\n"+
-		"Try: --external-correction none for all of them, or another --home, where all runs are new\n")
+		"Try: --external-correction none for all of them, or another --home, so that all runs are new\n")
 	paper := dry("--seeds", "2", "--paper")
 	require.Equal(t, 0, paper.code, paper.stderr)
 	require.Contains(t, paper.stdout, "done 1, failed 0")

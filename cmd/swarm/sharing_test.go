@@ -54,7 +54,7 @@ func TestSharingAGPUChangesNoReward(t *testing.T) {
 		}},
 		{"auto, where there is no CUDA for the proof of MPS", t4, nil, func(t *testing.T, p fit.Plan) {
 			require.Equal(t, fit.ShareStatic, p.Share)
-			require.Regexp(t, "^NVIDIA MPS is not used: MPS on GPU 0: the canary got no memory below its limit: error libcuda", p.ShareWhy)
+			require.Regexp(t, "^NVIDIA MPS is not used: MPS on GPU 0: the test process got no memory below its limit: error libcuda", p.ShareWhy)
 			require.NotContains(t, p.ShareWhy, "Try:")
 		}},
 		{"lease", t4, []string{"--share", "lease"}, func(t *testing.T, p fit.Plan) { require.Equal(t, fit.ShareLease, p.Share) }},
@@ -93,7 +93,7 @@ func TestAGPULostMidRunIsOneClearError(t *testing.T) {
 	o := finish(t, cmd)
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	const lost = "GPU 0: the GPU fell off its bus or needs a reset (GPU is lost)"
-	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu, which says what to do about it\n", o.stderr)
+	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu, which recommends a fix\n", o.stderr)
 	require.Contains(t, o.stdout, "warning: "+lost+": its nodes are stopped\n")
 	require.NotContains(t, o.stdout, "restarts in")
 }
@@ -106,7 +106,7 @@ func lastLine(text string) string {
 func TestDoctorTellsWhetherMPSCanBeHad(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ gpus, found string }{
-		{t4, "can be had"}, // the fake control daemon is on PATH
+		{t4, "available; --share auto"}, // the fake control daemon is on PATH
 		{"Tesla M60:8192:8000:capability=5", "Volta"},
 		{t4 + ":capability=7,mode=2", "PROHIBITED"},
 	} {
@@ -162,7 +162,7 @@ func TestComputeModesThatForbidSharing(t *testing.T) {
 		code             int
 	}{
 		{a100x80 + ":capability=8,mode=2", "auto", "GPU 0 is in compute mode PROHIBITED", 3},
-		{a100x80 + ":capability=8,mode=3", "auto", "GPU 0 is in compute mode EXCLUSIVE_PROCESS, for one process alone", 3},
+		{a100x80 + ":capability=8,mode=3", "auto", "GPU 0 is in compute mode EXCLUSIVE_PROCESS, which allows one process", 3},
 		{a100x80 + ":capability=8,mode=3", "mps", "", 0},
 		{a100x80 + ":capability=8,mode=2;" + t4, "auto", "", 0},
 	} {

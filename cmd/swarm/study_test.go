@@ -124,12 +124,12 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 		`study paper has no experiment "adaptive": it has 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext`: {"sweep", "8loc0ext", "adaptive", "--study", "paper"},
 		"sweep needs at least one configuration, or a study":                                      {"sweep"},
 		`unknown study "papers" (--study)`:                                                        {"sweep", "--study", "papers"},
-		"a study decides itself which models":                                                     {"sweep", "--study", "paper", "--models", "nano,gpt2"},
-		"study mixed-models has no choice of a model":                                             {"sweep", "--study", "mixed-models", "--model", "nano"},
+		"a study sets the models of its nodes":                                                    {"sweep", "--study", "paper", "--models", "nano,gpt2"},
+		"study mixed-models takes no model":                                                       {"sweep", "--study", "mixed-models", "--model", "nano"},
 		"sweep takes no --experiment":                                                             {"sweep", "--study", "paper", "--experiment", "mine"},
 		`bad seeds "none"`:                                                                        {"sweep", "--study", "paper", "--seeds", "none"},
 		"--study and --config":                                                                    {"plan", "--study", "paper", "--config", "8loc0ext"},
-		"--seeds is for a study":                                                                  {"plan", "--seeds", "3"},
+		"--seeds needs --study":                                                                   {"plan", "--seeds", "3"},
 		`bad price "much"`:                                                                        {"plan", "--study", "paper", "--price", "much"},
 		"--study and --name":                                                                      {"plan", "--study", "paper", "--name", "mine"},
 		`bad learning_rate "0.001" (--learning-rate): allowed: none: study learning-rate compares values of it`: {
@@ -137,8 +137,8 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 		`bad num_train_samples "4" (--set): allowed: none: study paper compares`: {"sweep", "--study", "paper", "--set", "num_train_samples=4"},
 		`bad num_transplant_trees "4" (--num-transplant-trees)`:                  {"plan", "--study", "own-data", "--num-transplant-trees", "4"},
 		`bad zero_advantage_filter "true" (--zero-advantage-filter)`:             {"plan", "--study", "filter", "--zero-advantage-filter"},
-		"--nodes beside study swarm-size: leave it out":                          {"sweep", "--study", "swarm-size", "--nodes", "4"},
-		"--nodes beside study swarm-size":                                        {"plan", "--study", "swarm-size", "--nodes", "auto"},
+		"--nodes conflicts with study swarm-size: remove it":                     {"sweep", "--study", "swarm-size", "--nodes", "4"},
+		"--nodes conflicts with study swarm-size":                                {"plan", "--study", "swarm-size", "--nodes", "auto"},
 	} {
 		o := swarm(t, home, args...)
 		require.Equal(t, 2, o.code, "%v: %s", args, o.stderr)
@@ -182,7 +182,7 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	require.Nil(t, x.Cost)
 	for _, e := range x.Experiments {
 		require.Nil(t, e.RoundSeconds)
-		require.Contains(t, e.From, "not known")
+		require.Contains(t, e.From, "unknown: no similar run")
 	}
 }
 

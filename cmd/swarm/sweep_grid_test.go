@@ -115,9 +115,9 @@ func TestABadGridStartsNothing(t *testing.T) {
 	}{
 		{[]string{"4loc4ext", "--grid", "learning_rat=1e-4"}, "Error: unknown key \"learning_rat\" (--grid): did you mean \"learning_rate\"?\n"},
 		{[]string{"4loc4ext", "--grid", "learning_rate=2,3"}, "Error: bad learning_rate \"2\" (4loc4ext-lr2): allowed: a number from 0 to 1\n"},
-		{[]string{"4loc4ext", "--grid", "top_k=1,2", "--top-k", "3"}, "Error: bad top_k \"3\" (--top-k): allowed: none: --grid gives values of it\n"},
-		{[]string{"4loc4ext", "--grid", "top_k=1,2", "--set", "top_k=3"}, "Error: bad top_k \"3\" (--set): allowed: none: --grid gives values of it\n"},
-		{[]string{"4loc4ext", "4loc4ext", "--grid", "top_k=1"}, "Error: 4loc4ext-top_k1 and 4loc4ext-top_k1 are both the experiment \"4loc4ext-top_k1\"\n"},
+		{[]string{"4loc4ext", "--grid", "top_k=1,2", "--top-k", "3"}, "Error: bad top_k \"3\" (--top-k): allowed: none: --grid sets it\n"},
+		{[]string{"4loc4ext", "--grid", "top_k=1,2", "--set", "top_k=3"}, "Error: bad top_k \"3\" (--set): allowed: none: --grid sets it\n"},
+		{[]string{"4loc4ext", "4loc4ext", "--grid", "top_k=1"}, "Error: 4loc4ext-top_k1 and 4loc4ext-top_k1 have the same experiment name \"4loc4ext-top_k1\"\n"},
 		{[]string{"--grid", "top_k=1"}, "Error: sweep needs at least one configuration, or a study\n"},
 		{[]string{"--study", "paper", "--grid", "top_k=1"}, "Error: --grid and --study exclude each other\n"},
 		{[]string{"--study", mine, "--top-k", "1", "--learning-rate", "1"}, "Error: bad learning_rate \"1\" (--learning-rate): allowed: none: study mine compares values of it\n"},
@@ -145,7 +145,7 @@ func TestAUsersStudyIsFoundByItsFile(t *testing.T) {
 			args = append(args, "--rounds", "4")
 			o := swarm(t, home, args...)
 			require.Equal(t, 2, o.code, "its settings are not the study's")
-			require.Contains(t, o.stderr, "Error: grid-4loc4ext-lr1e-4-G4 seed 42: run grid-4loc4ext-lr1e-4-G4-1 can't go on with another configuration:\n  num_generations 8 → 4\n")
+			require.Contains(t, o.stderr, "Error: grid-4loc4ext-lr1e-4-G4 seed 42: run grid-4loc4ext-lr1e-4-G4-1 cannot continue with another configuration:\n  num_generations 8 → 4\n")
 			args = append(args[:len(args)-2], "--seeds", "44,")
 		}
 		o := swarm(t, home, args...)

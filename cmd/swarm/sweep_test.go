@@ -155,8 +155,8 @@ func TestASweepIsCheckedBeforeItStarts(t *testing.T) {
 		{"seed too large", sweepArgs([]string{"8loc0ext"}, "--seed", "9007199254740991", "--seeds", "2"), "bad seed"},
 		{"bad price", sweepArgs([]string{"8loc0ext"}, "--price", "cheap"), `bad price "cheap"`},
 		{"bad webhook", sweepArgs([]string{"8loc0ext"}, "--webhook", "example.org"), "bad webhook"},
-		{"twice", sweepArgs([]string{"8loc0ext", "8loc0ext"}), `are both the experiment "8loc0ext"`},
-		{"same name", sweepArgs([]string{"8loc0ext", other}), `are both the experiment "8loc0ext"`},
+		{"twice", sweepArgs([]string{"8loc0ext", "8loc0ext"}), `have the same experiment name "8loc0ext"`},
+		{"same name", sweepArgs([]string{"8loc0ext", other}), `have the same experiment name "8loc0ext"`},
 		{"name", sweepArgs([]string{"8loc0ext"}, "--name", "x"), "sweep takes no --name"},
 		{"config", sweepArgs([]string{"8loc0ext"}, "--config", "4loc4ext"), "sweep takes no --config"},
 	} {

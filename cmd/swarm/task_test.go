@@ -123,8 +123,8 @@ func TestTaskExtract(t *testing.T) {
 func TestTaskBadLines(t *testing.T) {
 	const good = `{"completion":"<answer>1</answer>"}` + "\n\n"
 	for _, tt := range []struct{ stdin, err string }{
-		{good + "{", "line 3 is not the JSON it should be: unexpected end of JSON input"},
-		{good + `{"completion":5}` + "\n" + good, "line 3 is not the JSON it should be: json: cannot unmarshal number into Go struct field input.completion of type string"},
+		{good + "{", "line 3 is not the expected JSON: unexpected end of JSON input"},
+		{good + `{"completion":5}` + "\n" + good, "line 3 is not the expected JSON: json: cannot unmarshal number into Go struct field input.completion of type string"},
 		{good + "{}\n", "line 3: it has no completion"},
 		{good + strings.Repeat("x", task.MaxLine+1), "line 3: longer than 16777216 bytes"},
 	} {

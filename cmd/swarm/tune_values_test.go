@@ -36,7 +36,7 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 	d := tuneJSON(t, dir, "--workload", mine, "--gpu-memory", "24", "--dir", dir)
 	require.Equal(t, []int{173, 1}, []int{d.Batch, d.Accumulate})
 	require.Equal(t, tune.EstimateFormula, d.Estimate)
-	require.Equal(t, []string{"the effective batch is 173 of 256; batch_size 128 with accumulate 2 comes to 256"}, d.Warnings)
+	require.Equal(t, []string{"the effective batch is 173 instead of 256; batch_size 128 with accumulate 2 gives 256"}, d.Warnings)
 	require.Contains(t, page, "173 × 1")
 
 	dir, _ = ownProfile(t, "  length: 4096\n")
@@ -62,7 +62,7 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for data, why := range map[string]string{
-		"  size: 5\n":                 "unknown key data.length (config.yaml): there is no such key, and none with a similar name",
+		"  size: 5\n":                 "unknown key data.length (config.yaml): there is no such key and none with a similar name",
 		"  length: ${model.length}\n": "config.yaml:5 has ${model.length}, which is not a plain number",
 	} {
 		dir, _ := ownProfile(t, data)
@@ -72,7 +72,7 @@ func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 		require.NoError(t, err)
 		o := swarm(t, dir, append(tune, "--apply")...)
 		require.Equal(t, outcome{2, "", "Error: nothing is written: the memory estimate assumes length 1024 (" + why + ")\n" +
-			"Try: --dir with the training's folder, or where the values are right: --set length=1024\n"}, o)
+			"Try: --dir with the training's folder, or if the values are right: --set length=1024\n"}, o)
 		now, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, string(before), string(now))

@@ -58,8 +58,8 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 		{"--config 4loc4ext", "4loc4ext", "4loc4ext", ""},
 		{"--config 4loc4ext,mine.yaml", "mine.yaml 4loc4ext", "mine.yaml,4loc4ext", ""},
 		{"--config 4loc4ext", "", "4loc4ext", ""},
-		{"--config 8loc0ext", "4loc4ext", "", `the argument "4loc4ext" and --config 8loc0ext are two configurations; one of them`},
-		{"--config mine.yaml", "4loc4ext", "", `the argument "4loc4ext" and --config mine.yaml are two configurations; --config mine.yaml,4loc4ext for both`},
+		{"--config 8loc0ext", "4loc4ext", "", `the argument "4loc4ext" and --config 8loc0ext name two configurations; one of them`},
+		{"--config mine.yaml", "4loc4ext", "", `the argument "4loc4ext" and --config mine.yaml name two configurations; --config mine.yaml,4loc4ext for both`},
 	} {
 		var f resolve.Flags
 		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -88,5 +88,5 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 func TestWhatIsNoPriceIsAMistake(t *testing.T) {
 	o := inProcess(t, "sweep", "8loc0ext", "--price", "free", "--dry-run")
 	require.Equal(t, fail.ExitUsage, o.code)
-	require.Contains(t, o.stderr, `Error: bad price "free" (--price): allowed: a price an hour above 0`)
+	require.Contains(t, o.stderr, `Error: bad price "free" (--price): allowed: a price per hour above 0`)
 }

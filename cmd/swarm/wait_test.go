@@ -170,8 +170,8 @@ func TestWaitFlagsRefuse(t *testing.T) {
 		"--wait-for-gpu soon":          `invalid argument "soon" for "--wait-for-gpu"`,
 		"--wait-for-gpu -1m":           `bad wait-for-gpu "-1m0s": allowed: a time such as 60m, or 0 not to wait`,
 		"--gpu-check-interval 0s":      `bad gpu-check-interval "0s": allowed: a time above 0, such as 30s`,
-		"--min-gpu-memory lots":        `bad min-gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096`,
-		"--gpu-memory 40GB --nodes -1": `bad request: nodes "-1": auto, max or a number from 1`,
+		"--min-gpu-memory lots":        `bad min-gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB; a number without a unit is GB, up to 4096`,
+		"--gpu-memory 40GB --nodes -1": `bad request: nodes "-1": allowed: auto, max or a number from 1`,
 	} {
 		o := finish(t, swarmCommand(t, t.TempDir(), append([]string{"plan"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.code)

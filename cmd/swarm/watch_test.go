@@ -113,7 +113,7 @@ func TestAttachToNothing(t *testing.T) {
 	pretend(t, home, map[string]string{"a": obedient, "b": obedient})
 	o := swarm(t, home, "attach")
 	require.Equal(t, fail.ExitUsage, o.code)
-	require.Contains(t, o.stderr, "Error: 2 runs go on: ")
+	require.Contains(t, o.stderr, "Error: 2 runs are running: ")
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "attach", "c").code)
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "attach", "--interval", "1ms").code)
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "status", "--watch", "--interval", "1ms").code)
@@ -127,8 +127,8 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	aRun(t, home, "")
 	o := swarm(t, home, "logs", "node_9")
 	require.Equal(t, fail.ExitUsage, o.code)
-	require.Equal(t, `Error: "node_9" is no run, no experiment, and no node of r-1`+"\n"+
-		"Try: swarm logs r-1 and any of coordinator, node_0, node_1, node_2\n", o.stderr)
+	require.Equal(t, `Error: "node_9" is not a run, an experiment or a node of r-1`+"\n"+
+		"Try: swarm logs r-1 with any of coordinator, node_0, node_1, node_2\n", o.stderr)
 	o = swarm(t, home, "logs", "r", "node_9")
 	require.Equal(t, fail.ExitUsage, o.code)
 	require.Equal(t, "Error: run r-1 has no node \"node_9\"\nTry: coordinator, node_0, node_1, node_2\n", o.stderr)
@@ -136,7 +136,7 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	require.Equal(t, fail.ExitUsage, o.code)
 	o = swarm(t, home, "logs")
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Contains(t, o.stderr, "the logs of r-1 are gone")
+	require.Contains(t, o.stderr, "the logs of r-1 are missing")
 	require.NoError(t, os.MkdirAll(home+"/runs/r-1/node_1", 0o755))
 	require.NoError(t, os.WriteFile(runlog.Path(home+"/runs/r-1", "node_1"), []byte(strings.Repeat("<x>\n", 3)), 0o644))
 	o = swarm(t, home, "logs", "node_1", "-n", "2", "-o", "json")

@@ -58,7 +58,7 @@ func (k *KeyFlag) Type() string {
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.Config, "config", nil, "experiment `preset` ("+strings.Join(configs.Experiments(), ", ")+"), YAML file, or both")
 	fs.StringArrayVar(&f.Sets, "set", nil, "any `key=value` of the configuration, e.g. tasks.set=nano; may be repeated")
-	fs.BoolVar(&f.Paper, PaperFlag, false, "train as the paper does: no correction or filter of others' rollouts, every key of the algorithm as published")
+	fs.BoolVar(&f.Paper, PaperFlag, false, "train as published in the paper: no correction or filter of others' rollouts, all keys of the algorithm at the paper's values")
 	f.AddIgnoreRLSwarm(fs)
 	for _, key := range configs.AllKeys() {
 		if key.Name == configs.MixtureKey {
@@ -94,7 +94,7 @@ func (f *Flags) TakeArgs(args []string) error {
 		if both := append(slices.Clone(f.Config), args...); len(both) == 2 && IsFile(both[0]) != IsFile(both[1]) {
 			try = "--config " + strings.Join(both, ",") + " for both"
 		}
-		return fail.Usage(fmt.Errorf("the argument %q and --config %s are two configurations", strings.Join(args, " "), given), try)
+		return fail.Usage(fmt.Errorf("the argument %q and --config %s name two configurations", strings.Join(args, " "), given), try)
 	}
 	f.Config = args
 	return nil

@@ -62,7 +62,7 @@ func fileLayer(file string) (Layer, error) {
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return Layer{}, &configs.Error{Problem: fmt.Sprintf("can't read config file %q", file), Remedy: err.Error()}
+		return Layer{}, &configs.Error{Problem: fmt.Sprintf("cannot read config file %q", file), Remedy: err.Error()}
 	}
 	document, err := configs.ParseDocument(file, text)
 	if err != nil {
@@ -77,7 +77,7 @@ func experimentLayers(named string, flags, env, document Layer) (below, above La
 	source := "--config"
 	if flag := flags.Text("preset"); flag != "" {
 		if named != "" && named != flag {
-			return below, above, &configs.Error{Key: "preset", Value: flag, Allowed: "the same as --config " + named, Source: flags.Sources["preset"]}
+			return below, above, &configs.Error{Key: "preset", Value: flag, Allowed: "the same name as --config " + named, Source: flags.Sources["preset"]}
 		}
 		named, source = flag, flags.Sources["preset"]
 	}

@@ -53,7 +53,7 @@ func (s Sources) resolveModels(layers []Layer) (swarmModels, error) {
 	if m, err := s.FindModel(named); err != nil || m.Key() != members[0].Model {
 		return swarmModels{}, &configs.Error{
 			Key: "model", Value: named, Source: layers[many].Sources["model"],
-			Allowed: "one of model and models, or as model the first of models, " + members[0].Model,
+			Allowed: "either model or models, or the first of models as model, " + members[0].Model,
 		}
 	}
 	return out, nil

@@ -29,7 +29,7 @@ func (f *Flags) paperLayer(given []Layer) (Layer, error) {
 				continue
 			}
 			return l, &configs.Error{Key: key, Value: fmt.Sprint(value), Source: other.Sources[key],
-				Allowed: fmt.Sprintf("%v, or leave out --%s", l.Values[key], PaperFlag)}
+				Allowed: fmt.Sprintf("%v, or the command without --%s", l.Values[key], PaperFlag)}
 		}
 	}
 	if sync != configs.SyncAsync {

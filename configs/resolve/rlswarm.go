@@ -63,7 +63,7 @@ func rlSwarmVariable(key string, set map[string]string) string {
 
 // AddIgnoreRLSwarm defines the flag.
 func (f *Flags) AddIgnoreRLSwarm(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.IgnoreRLSwarm, IgnoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
+	fs.BoolVar(&f.IgnoreRLSwarm, IgnoreRLSwarmFlag, false, "ignore rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… variables still count")
 }
 
 // EnvironmentNote lists rl-swarm's variables that took effect, and those that are set without effect. It is empty if
@@ -95,7 +95,7 @@ func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
 	}
 	var parts []string
 	if len(used) > 0 {
-		parts = append(parts, fmt.Sprintf("Used from the environment: %s (rl-swarm's names; --%s leaves them out)", strings.Join(used, ", "), IgnoreRLSwarmFlag))
+		parts = append(parts, fmt.Sprintf("Used from the environment: %s (rl-swarm's names; --%s ignores them)", strings.Join(used, ", "), IgnoreRLSwarmFlag))
 	}
 	if len(unused) > 0 {
 		why := "many shells export it; %s sets it"

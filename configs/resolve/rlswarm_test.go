@@ -10,7 +10,7 @@ import (
 
 // One line lists rl-swarm's variables that took effect, and the common ones that did not.
 func TestEnvironmentNote(t *testing.T) {
-	const leaves = " (rl-swarm's names; --ignore-rl-swarm-env leaves them out)"
+	const leaves = " (rl-swarm's names; --ignore-rl-swarm-env ignores them)"
 	for _, tt := range []struct{ args, environ, want string }{
 		{"", "HOME=/root SWARM_SEED=3", ""},
 		{"", "EXPERIMENT_NAME=e SEED=7 MODEL_NAME=gpt2", "Used from the environment: EXPERIMENT_NAME=e, SEED=7, MODEL_NAME=gpt2" + leaves},

@@ -19,7 +19,9 @@ type HeldError struct {
 	Holder string // process id, or "unknown" if the file does not name it
 }
 
-func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by process %s", e.Path, e.Holder) }
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%s is locked by process %s", e.Path, e.Holder)
+}
 
 // ClaimPatience is the time for which TakeClaim retries, because a process that only checks the lock also holds it
 // for an instant.

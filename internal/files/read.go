@@ -17,7 +17,7 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 }
 
 // ErrPublic reports that users other than the owner have access to a file with a secret.
-var ErrPublic = errors.New("others can read it")
+var ErrPublic = errors.New("other users can read it")
 
 // ReadSecret is ReadBounded for a file that only its owner can access. It returns ErrPublic for any other file.
 func ReadSecret(path string, limit int64) ([]byte, error) {

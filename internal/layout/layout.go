@@ -62,12 +62,12 @@ func (d Home) Queue() string { return d.Path("jobs", "queue") }
 
 // Error adds a remedy to an error about a home that cannot be written.
 func (d Home) Error(err error) error {
-	try := "another --home, or mend the folder's permissions"
+	try := "another --home, or fix the folder's permissions"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		try = "free some space, or put --home on another disk"
 	case errors.Is(err, syscall.EROFS):
-		try = "--home on a disk that can be written to"
+		try = "--home on a writable disk"
 	}
 	return fail.Hint(fmt.Errorf("cannot write under %s: %w", d, err), try)
 }

@@ -14,7 +14,7 @@ const (
 )
 
 // SizeForms describes the texts that ParseSize accepts, for the "allowed" of an error.
-const SizeForms = "a size such as 40GB, 24576MiB or 512MB; a number alone is GB, up to 4096"
+const SizeForms = "a size such as 40GB, 24576MiB or 512MB; a number without a unit is GB, up to 4096"
 
 const (
 	maxBare   = 4096 // larger numbers need a unit, because nvidia-smi's MiB are larger

@@ -156,7 +156,7 @@ func endedEarly(err error) error {
 		if s := status.Signal(); s == syscall.SIGINT || s == syscall.SIGTERM {
 			return fail.Exit(fail.ExitSignal + int(s))
 		}
-		return fmt.Errorf("the process in the background was ended by signal %d (%s) before its work began", status.Signal(), status.Signal())
+		return fmt.Errorf("the background process was ended by signal %d (%s) before its work began", status.Signal(), status.Signal())
 	}
 	return fail.Exit(exit.ExitCode())
 }

@@ -19,8 +19,8 @@ import (
 // which recorded no command.
 func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command, error) {
 	if _, err := os.Stat(workers.OutboxDir(dir)); err == nil {
-		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
-			"the same swarm join again")
+		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and its command is not recorded", run.Run),
+			"the same swarm join command again")
 
 	}
 	c := configs.Default()
@@ -33,7 +33,7 @@ func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command,
 	}
 	flags, err := settingFlags(base, c, nil, sources)
 	if err != nil {
-		return nil, fail.Hint(fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up again")
+		return nil, fail.Hint(fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up command again")
 	}
 	args := []string{"up"}
 	if c.Preset != "" {
@@ -91,7 +91,7 @@ func settingFlags(config []string, want configs.Config, leaveOut []string, sourc
 	}
 	for _, d := range configs.Differences(base, want) {
 		if want.Tasks.File == "" && want.Tasks.Set == base.Tasks.Set && strings.HasPrefix(d.Key, configs.MixtureKey) {
-			return flags, errors.New("its tasks are those of a file that is not known")
+			return flags, errors.New("its tasks come from a file whose name is not recorded")
 		}
 	}
 	return flags, nil

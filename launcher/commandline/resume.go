@@ -37,7 +37,7 @@ func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Sna
 	case err != nil:
 		return s, err
 	case run.Imported():
-		return s, fail.Usage(fmt.Errorf("run %s was imported: only the home that made it can go on with it", run.Run), "swarm status "+run.Run)
+		return s, fail.Usage(fmt.Errorf("run %s was imported: only its original home can continue it", run.Run), "swarm status "+run.Run)
 	case run.State == store.RunRunning && lifecycle.Alive(s, event.Now()):
 		return s, fail.Usage(fmt.Errorf("run %s is running already", run.Run), "swarm attach "+run.Run)
 	}
@@ -49,7 +49,7 @@ func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Sna
 func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar, sources Sources) (Again, error) {
 	run, dir := s.Run, home.Run(s.Run.Run)
 	if _, err := os.Stat(dir); err != nil {
-		return Again{}, fail.Hint(fmt.Errorf("run %s can't go on: its folder is gone: %w", run.Run, err), "swarm up --fresh for a new run of "+run.Experiment)
+		return Again{}, fail.Hint(fmt.Errorf("run %s cannot continue: its folder is missing: %w", run.Run, err), "swarm up --fresh for a new run of "+run.Experiment)
 	}
 	c, secrets := s.Command, readSecrets(dir)
 	if c == nil {
@@ -82,7 +82,7 @@ func (a Again) Become(logger *slog.Logger) error {
 	}
 	if a.folder != "" {
 		if err := os.Chdir(a.folder); err != nil {
-			logger.Warn("the folder in which the run was begun is gone: relative paths count from here", "folder", a.folder)
+			logger.Warn("the run's working folder is missing: relative paths start from the current folder", "folder", a.folder)
 		} else {
 			environ = append(slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "PWD=") }), "PWD="+a.folder)
 		}
@@ -117,7 +117,7 @@ func toResume(ctx context.Context, reader *store.Reader, name string) (s store.S
 			return s, nil
 		}
 	}
-	return s, fail.Usage(errors.New("no run was interrupted"), "swarm status for those that go on, or swarm up")
+	return s, fail.Usage(errors.New("no run was interrupted"), "swarm status for running runs, or swarm up")
 }
 
 // resumedWords returns the arguments of the command that continues a run: those that began it, and the extra ones,
@@ -137,11 +137,11 @@ func resumedWords(home layout.Home, grammar Grammar, run store.Run, c store.Comm
 			continue
 		}
 		what := "the invitation"
-		try := "swarm join INVITATION, with the line of swarm up --listen"
+		try := "swarm join INVITATION, with the command that swarm up --listen printed"
 		if words[i].flag != "" {
 			what, try = "--"+words[i].flag, fmt.Sprintf("swarm resume %s --%s VALUE", run.Run, words[i].flag)
 		}
-		return nil, fail.Usage(fmt.Errorf("run %s was begun with %s, whose value is no longer in %s", run.Run, what, secretsPath(home.Run(run.Run))), try)
+		return nil, fail.Usage(fmt.Errorf("run %s was started with %s, whose value is no longer in %s", run.Run, what, secretsPath(home.Run(run.Run))), try)
 	}
 	again := []string{"fresh", "output", "home", OnlyRunFlag}
 	for _, w := range typedWords(extra, flags) {

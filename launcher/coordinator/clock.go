@@ -48,6 +48,6 @@ func (c *runClock) jump() string {
 		by, way = -by, "back"
 	}
 	c.told = off
-	return fmt.Sprintf("the host's clock went %s by %s; the run's times go on as if it had not", way,
+	return fmt.Sprintf("the host's clock jumped %s by %s; the run's times continue without the jump", way,
 		units.Seconds(by).Round(time.Second))
 }

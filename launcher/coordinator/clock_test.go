@@ -21,10 +21,10 @@ func TestAClockThatJumpsDoesNotMoveTheRun(t *testing.T) {
 	before := c.now()
 	c.stamp(&e)
 	require.GreaterOrEqual(t, e.Time, before)
-	require.Equal(t, "the host's clock went back by 1h0m0s; the run's times go on as if it had not", c.jump())
+	require.Equal(t, "the host's clock jumped back by 1h0m0s; the run's times continue without the jump", c.jump())
 	require.Empty(t, c.jump(), "said once")
 	shift = 7200
-	require.Equal(t, "the host's clock went forward by 3h0m0s; the run's times go on as if it had not", c.jump())
+	require.Equal(t, "the host's clock jumped forward by 3h0m0s; the run's times continue without the jump", c.jump())
 
 	past := event.Event{Time: 1000, Replayed: true}
 	c.stamp(&past)

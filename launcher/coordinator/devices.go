@@ -72,7 +72,7 @@ func (w *deviceWatch) see(e event.Event) {
 func (w *deviceWatch) serve(ctx context.Context) {
 	sampler, err := gpu.OpenSampler(ctx)
 	if err != nil {
-		w.logger.Warn("the GPUs are not watched", "reason", err)
+		w.logger.Warn("the GPUs are not monitored", "reason", err)
 		return
 	}
 	defer sampler.Close()
@@ -85,7 +85,7 @@ func (w *deviceWatch) serve(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			w.logger.Warn("the GPUs can't be read", "reason", err)
+			w.logger.Warn("the GPUs cannot be read", "reason", err)
 		} else {
 			w.report(ctx, before, now)
 			before = now

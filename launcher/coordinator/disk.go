@@ -54,7 +54,7 @@ func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	need := MinFreeDisk + int64(copies)*CheckpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return fail.Hint(
-			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, units.Bytes(int64(usage.Free)),
+			fmt.Errorf("%s has %s free, but the checkpoints, journals and logs of %s of %s take %s", home, units.Bytes(int64(usage.Free)),
 				units.Plural(p.Plan.Nodes, "node"), p.Trains(), units.Bytes(need)),
 			"free some space, or --home on a larger disk")
 
@@ -70,7 +70,7 @@ type diskError struct {
 
 func (e *diskError) Error() string {
 	if e.free == 0 {
-		return "stopped because the disk is full, or a quota on it used up: " + string(e.home)
+		return "stopped because the disk is full or its quota is exhausted: " + string(e.home)
 	}
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, units.Bytes(e.free))
 }
@@ -127,7 +127,7 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	stopAt := diskReserve + d.wave
 	if free < stopAt+d.wave {
 		if dropped := d.spare(); dropped > 0 {
-			d.warn(fmt.Sprintf("%s has only %s free: dropped %s of older checkpoints, each node keeps its newest", d.home, units.Bytes(free), units.Bytes(dropped)))
+			d.warn(fmt.Sprintf("%s has only %s free: deleted %s of older checkpoints; each node keeps its newest", d.home, units.Bytes(free), units.Bytes(dropped)))
 			if free, err = d.free(ctx); err != nil {
 				return false
 			}
@@ -141,7 +141,7 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	switch {
 	case free < warnAt && !d.warned:
 		d.warned = true
-		d.warn(fmt.Sprintf("%s has only %s free: below %s the run stops in order. Free some space", d.home, units.Bytes(free), units.Bytes(stopAt)))
+		d.warn(fmt.Sprintf("%s has only %s free: below %s the run stops after a checkpoint. Free some space", d.home, units.Bytes(free), units.Bytes(stopAt)))
 	case free > warnAt+diskReserve:
 		d.warned = false
 	}

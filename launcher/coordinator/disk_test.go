@@ -30,14 +30,14 @@ func TestADiskThatFills(t *testing.T) {
 	free = 2*stopAt + wave - 1
 	require.False(t, d.look(t.Context()))
 	require.False(t, d.look(t.Context()))
-	require.Equal(t, []string{"/home has only 382 MB free: below 138 MB the run stops in order. Free some space"}, said)
+	require.Equal(t, []string{"/home has only 382 MB free: below 138 MB the run stops after a checkpoint. Free some space"}, said)
 	require.Positive(t, spares, "spares are kept while a warning is enough")
 
 	free = stopAt + wave - 1
 	require.False(t, d.look(t.Context()))
 	require.Zero(t, spares)
 	require.Len(t, said, 2)
-	require.Equal(t, "/home has only 243 MB free: dropped 52 MB of older checkpoints, each node keeps its newest", said[1])
+	require.Equal(t, "/home has only 243 MB free: deleted 52 MB of older checkpoints; each node keeps its newest", said[1])
 	require.False(t, d.look(t.Context()), "nothing more can be spared, but there is room")
 	require.Len(t, said, 2)
 

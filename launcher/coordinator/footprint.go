@@ -49,9 +49,9 @@ func (c *Run) freshen(ctx context.Context, seen peaks) {
 	rows = min(seen.microBatch, rows)
 	raised, err := c.store.RaiseFootprint(ctx, key, seen.resident, seen.generate, generations, seen.update, int64(rows), event.Now())
 	if err != nil {
-		c.h.Logger.Error("the measured footprint was not renewed", "error", err)
+		c.h.Logger.Error("the measured footprint was not updated", "error", err)
 	}
 	if raised {
-		c.h.Logger.Info("nodes took more memory than swarm profile measured: the footprint has been raised", "model", key.Model, "device", key.GPU)
+		c.h.Logger.Info("nodes took more memory than swarm profile measured: the stored footprint was raised", "model", key.Model, "device", key.GPU)
 	}
 }

@@ -145,17 +145,17 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	}
 	orphans, err := supervise.SweepOrphans(ctx, h.Home.Runs(), lifecycle.OrphanTerm)
 	if err != nil {
-		return nil, fmt.Errorf("end what an earlier run left behind: %w", err)
+		return nil, fmt.Errorf("end leftover processes of an earlier run: %w", err)
 	}
 	for _, o := range orphans {
-		h.Logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
+		h.Logger.Warn("ended a leftover process of an earlier run", "pid", o.PID, "folder", o.Dir)
 	}
 	daemons, err := mps.Sweep(ctx, h.Home.Runs())
 	if err != nil {
-		return nil, fmt.Errorf("end the MPS daemons that an earlier run left behind: %w", err)
+		return nil, fmt.Errorf("end leftover MPS daemons of an earlier run: %w", err)
 	}
 	for _, pid := range daemons {
-		h.Logger.Warn("ended an MPS daemon that an earlier run left behind", "pid", pid)
+		h.Logger.Warn("ended a leftover MPS daemon of an earlier run", "pid", pid)
 	}
 	e, err := c.equip(ctx)
 	if err != nil {
@@ -206,7 +206,7 @@ func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 		return e, err
 	}
 	for _, name := range kept {
-		h.Logger.Info("the run continues with its original first weights, which are an earlier program's", "model", name)
+		h.Logger.Info("the run continues with its original first weights, which an earlier version of the program supplied", "model", name)
 	}
 	if err := c.resume.same(c.inputs); err != nil {
 		return e, err
@@ -307,7 +307,7 @@ func (c *Run) name(ctx context.Context) (last float64, err error) {
 			return 0, c.h.Home.Error(err)
 		}
 		if nodes, _ := filepath.Glob(filepath.Join(dir, "node_*")); nodes != nil {
-			c.h.Logger.Warn("the database knows nothing of the run in this folder: a new run is begun instead of going on with it", "folder", dir)
+			c.h.Logger.Warn("the run in this folder is not in the database: a new run begins", "folder", dir)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func nodeFolders(dir string, nodes []string) error {
 			return err
 		}
 		if info, err := root.Lstat(node); err != nil || !info.IsDir() {
-			return fmt.Errorf("%s is no folder: %w", filepath.Join(dir, node), cmp.Or(err, os.ErrExist))
+			return fmt.Errorf("%s is not a folder: %w", filepath.Join(dir, node), cmp.Or(err, os.ErrExist))
 		}
 	}
 	return nil
@@ -443,7 +443,7 @@ func (c *Run) record() error {
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = plan.TrainerModel, 0, 0, 0
 	}
 	if err := c.o.KeepSecrets(c.dir); err != nil {
-		c.h.Logger.Warn("the secrets in this command are not kept for swarm resume", "error", err)
+		c.h.Logger.Warn("the secrets in this command are not stored for swarm resume", "error", err)
 	}
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.Plan.Device, Seed: cfg.Seed,
@@ -460,7 +460,7 @@ func (c *Run) record() error {
 func (c *Run) Close() {
 	if c.mps != nil {
 		if err := c.mps.Close(context.Background()); err != nil {
-			c.h.Logger.Error("MPS was not ended in order", "error", err)
+			c.h.Logger.Error("MPS did not end cleanly", "error", err)
 		}
 	}
 	if c.transport != nil {
@@ -471,7 +471,7 @@ func (c *Run) Close() {
 	}
 	if c.store != nil {
 		if err := c.store.Close(); err != nil {
-			c.h.Logger.Error("database not closed in order", "error", err)
+			c.h.Logger.Error("database not closed cleanly", "error", err)
 		}
 	}
 	if c.lock != nil {

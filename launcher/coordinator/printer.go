@@ -47,7 +47,7 @@ func newPrinter(out io.Writer) *printer {
 func (p *printer) add(e event.Event) {
 	if p.skipped > 0 {
 		warning := &event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
-			Message: units.Plural(p.skipped, "event") + " left out: stdout's reader is too slow"}
+			Message: units.Plural(p.skipped, "event") + " dropped: the reader of stdout is too slow"}
 		select {
 		case p.queue <- warning:
 			p.skipped = 0

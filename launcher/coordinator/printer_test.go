@@ -42,5 +42,5 @@ func TestPrinterLeavesOut(t *testing.T) {
 	require.Equal(t, event.TypeRunEnded, rest[len(rest)-1].Type)
 	warning := rest[len(rest)-2]
 	require.Equal(t, event.TypeWarning, warning.Type)
-	require.Regexp(t, `^1[01] events left out: `, warning.Message)
+	require.Regexp(t, `^1[01] events dropped: `, warning.Message)
 }

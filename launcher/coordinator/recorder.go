@@ -191,7 +191,7 @@ func (r *recorder) watchHost() {
 	})
 	r.group.Go(func() {
 		if err := r.c.transport.Tend(r.ctx, r.c.nodeIDs, r.c.shared); err != nil {
-			r.logger.Error("the message bus has no supervisor any more", "error", err)
+			r.logger.Error("the supervisor of the message bus has ended", "error", err)
 		}
 	})
 }

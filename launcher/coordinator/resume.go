@@ -126,10 +126,10 @@ func (r *Resume) findOnly(ctx context.Context, reader *store.Reader, c configs.C
 func (r *Resume) read(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	r.Fixed = configs.Default() // defaults for keys that the run's version did not have
 	if err := errors.Join(json.Unmarshal(r.Run.Config, &r.Fixed), json.Unmarshal(r.Run.Plan, &r.Plan)); err != nil {
-		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))
+		return r.unusable(fmt.Errorf("its configuration cannot be read: %w", err))
 	}
 	if _, err := os.Stat(r.Dir()); err != nil && !r.finished(c) {
-		return r.unusable(fmt.Errorf("its folder is gone: %w", err))
+		return r.unusable(fmt.Errorf("its folder is missing: %w", err))
 	}
 	if r.Run.Imported() {
 		return nil
@@ -191,12 +191,12 @@ func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 		return err
 	}
 	if newest == nil && r.Run != nil && !r.Run.Imported() {
-		return fail.Hint(fmt.Errorf("run %s has been removed meanwhile", r.Run.Run), "the same command again")
+		return fail.Hint(fmt.Errorf("run %s has been removed in the meantime", r.Run.Run), "the same command again")
 	}
 	if newest == nil || r.Run != nil && newest.Run == r.Run.Run && newest.Attempts == r.Run.Attempts {
 		return nil
 	}
-	return fail.Hint(fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again")
+	return fail.Hint(fmt.Errorf("another process has changed run %s in the meantime", newest.Run), "the same command again")
 }
 
 // last returns the time of the run's last event, in Unix seconds. It rejects fewer rounds than the run has done.
@@ -234,7 +234,7 @@ func (r *Resume) made() (before Versions, err error) {
 		return before, nil
 	}
 	if err := json.Unmarshal(r.Run.Versions, &before); err != nil {
-		return before, r.unusable(fmt.Errorf("what it was made with can't be read: %w", err))
+		return before, r.unusable(fmt.Errorf("its recorded versions and inputs cannot be read: %w", err))
 	}
 	return before, nil
 }
@@ -249,13 +249,13 @@ func (r *Resume) same(inputs map[string]string) error {
 		return err
 	}
 	if was, now := before.Inputs[plan.TrainerInput], inputs[plan.TrainerInput]; (was == "") != (now == "") {
-		const own, others = "swarm's own nodes", "those of a --node-command"
+		const own, others = "swarm's own nodes", "a --node-command's"
 		began, goes := own, others
 		if was != "" {
 			began, goes = others, own
 		}
 		return fail.Usage(
-			fmt.Errorf("run %s can't go on: its nodes are %s, not %s", r.Run.Run, began, goes),
+			fmt.Errorf("run %s cannot continue: its nodes are %s, not %s", r.Run.Run, began, goes),
 			"the same command as before, --fresh for a new run of this experiment, or --name OTHER for another experiment")
 
 	}
@@ -275,5 +275,5 @@ func (r *Resume) same(inputs map[string]string) error {
 
 // unusable returns the error for a run that cannot continue.
 func (r *Resume) unusable(err error) error {
-	return fail.Hint(fmt.Errorf("run %s can't go on: %w", r.Run.Run, err), "--fresh for a new run")
+	return fail.Hint(fmt.Errorf("run %s cannot continue: %w", r.Run.Run, err), "--fresh for a new run")
 }

@@ -140,14 +140,14 @@ func (r *Resume) Refuse(differences ...configs.Difference) error {
 // differs returns the error for a command that differs from the run. text completes the sentence that it gets, and
 // things names the values to keep.
 func (r *Resume) differs(things string, text func(what string) error) error {
-	what, try := fmt.Sprintf("run %s can't go on with", r.Run.Run),
-		"the former "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"
+	what, try := fmt.Sprintf("run %s cannot continue with", r.Run.Run),
+		"the original "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"
 	switch {
 	case r.Run.Imported():
-		what = fmt.Sprintf("run %s, which was imported, was made otherwise: the command has", r.Run.Run)
+		what = fmt.Sprintf("imported run %s does not match this command, which has", r.Run.Run)
 		try = "the same " + things + ", or another --home for these"
 	case r.Sweep:
-		try = "the former " + things + ", or another --home for these"
+		try = "the original " + things + ", or another --home for these"
 	}
 	return fail.Usage(text(what), try)
 }
@@ -159,7 +159,7 @@ func ForeignNodes(run store.Run) error {
 	}
 	var made Versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil && made.Inputs[plan.TrainerInput] != "" {
-		return fail.Usage(fmt.Errorf("the nodes of run %s are those of a --node-command: swarm knows no weights or journals of theirs", run.Run),
+		return fail.Usage(fmt.Errorf("the nodes of run %s belong to a --node-command: swarm has no weights or journals of them", run.Run),
 			"swarm status "+run.Run)
 
 	}

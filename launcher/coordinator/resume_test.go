@@ -29,10 +29,10 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 		began, goes map[string]string
 		text        string
 	}{
-		{own, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{nil, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{one.Inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
-		{one.Inputs(), other.Inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
+		{own, one.Inputs(), "its nodes are swarm's own nodes, not a --node-command's"},
+		{nil, one.Inputs(), "its nodes are swarm's own nodes, not a --node-command's"},
+		{one.Inputs(), own, "its nodes are a --node-command's, not swarm's own nodes"},
+		{one.Inputs(), other.Inputs(), "run e-1 cannot continue with other contents of --node-command (sha256 "},
 		{one.Inputs(), one.Inputs(), ""},
 		{own, own, ""},
 		{nil, own, ""}, // begun before swarm recorded inputs
@@ -81,7 +81,7 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	began := &Resume{}
 	require.NoError(t, began.still(ctx, reader, c))
 	begin("e-1", 1000)
-	require.EqualError(t, began.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
+	require.EqualError(t, began.still(ctx, reader, c), "another process has changed run e-1 in the meantime")
 	require.NoError(t, (&Resume{Fresh: true}).still(ctx, reader, c))
 	require.NoError(t, began.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}))
 
@@ -90,13 +90,13 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	goesOn := &Resume{Run: run}
 	require.NoError(t, goesOn.still(ctx, reader, c))
 	begin("e-1", 2000)
-	require.EqualError(t, goesOn.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
+	require.EqualError(t, goesOn.still(ctx, reader, c), "another process has changed run e-1 in the meantime")
 	run, err = reader.FindRun(ctx, "e", 42)
 	require.NoError(t, err)
 	begin("e-2", 3000)
-	require.EqualError(t, (&Resume{Run: run}).still(ctx, reader, c), "another process has worked on run e-2 meanwhile")
+	require.EqualError(t, (&Resume{Run: run}).still(ctx, reader, c), "another process has changed run e-2 in the meantime")
 	gone := &Resume{Run: &store.Run{Run: "e-1"}}
-	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
+	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed in the meantime")
 }
 
 // A new run gets an unused name, even if folders of old runs have been deleted. It is the newest run, even if the
@@ -111,7 +111,7 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "e-5", c.run)
-	require.Contains(t, log.String(), "the database knows nothing of the run in this folder")
+	require.Contains(t, log.String(), "the run in this folder is not in the database")
 	begin(c.run, newRunClock(last).now())
 	newest, err := reader.FindRun(context.Background(), "e", 42)
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ func newRetention(ctx context.Context, transport workers.Transport, nodes []stri
 	r.done.Go(func() {
 		for before := range r.work {
 			if err := transport.Purge(ctx, before); err != nil && ctx.Err() == nil {
-				logger.Warn("old rollouts not dropped", "error", err)
+				logger.Warn("old rollouts not deleted", "error", err)
 			}
 		}
 	})

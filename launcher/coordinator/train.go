@@ -321,7 +321,7 @@ func (c *Run) verdict(err error) error {
 	var lost *launch.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
 		if lost.GivenUp[0].Cause == event.CauseDevice {
-			return fail.Hint(err, "swarm gpu, which says what to do about it")
+			return fail.Hint(err, "swarm gpu, which recommends a fix")
 		}
 		return fail.Hint(err, "read "+runlog.Path(c.dir, lost.GivenUp[0].Node))
 	}
@@ -381,6 +381,6 @@ func printStart(c *Run) {
 
 // Notices of up and join at the first signal. Before a node has loaded, there is nothing to save.
 const (
-	StopEarly = "Stopping: no node has started yet. Again to stop now."
-	StopSaved = "Stopping after a checkpoint. Again to stop now."
+	StopEarly = "Stopping: no node has started yet. Repeat to stop now."
+	StopSaved = "Stopping after a checkpoint. Repeat to stop now."
 )

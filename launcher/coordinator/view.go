@@ -186,7 +186,7 @@ func (v *View) readEvents(ctx context.Context) error {
 // detect the run's end.
 func (v *View) Logs(ctx context.Context, node string, last int, emit func(terminal.LogLine)) error {
 	if _, err := os.Stat(v.dir); err != nil {
-		return fmt.Errorf("the logs are gone: %w", err)
+		return fmt.Errorf("the logs are missing: %w", err)
 	}
 	merge := runlog.Merge{Dir: v.dir, Last: last, Follow: true, Emit: func(l runlog.Line) error {
 		emit(terminal.LogLine{Log: l.Log, Text: l.Text})

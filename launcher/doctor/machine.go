@@ -26,7 +26,7 @@ func checkHome(home layout.Home, least uint64) Finding {
 	}
 	probe, err := os.CreateTemp(string(home), ".doctor-*")
 	if err != nil {
-		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+		f.Found, f.Try = err.Error(), "another --home, or fix the folder's permissions"
 		return f
 	}
 	probe.Close()
@@ -43,7 +43,7 @@ func checkHome(home layout.Home, least uint64) Finding {
 		return f
 	}
 	if info, err := os.Stat(string(home)); err == nil && info.Mode().Perm()&0o077 != 0 {
-		f.Found += ", and other users can look into it"
+		f.Found += ", and other users can read it"
 		f.Try = "chmod 700 " + shell.Quote(string(home))
 	}
 	return f
@@ -103,7 +103,7 @@ func checkMPS(host gpu.Host) (Finding, bool) {
 	if len(need.GPUs) == 0 {
 		return Finding{}, false
 	}
-	f := Finding{Check: "MPS", OK: true, Found: "can be had; --share auto takes it where all nodes' memory fits and its proof passes"}
+	f := Finding{Check: "MPS", OK: true, Found: "available; --share auto uses it if all nodes fit in memory and its test passes"}
 	if err := mps.Check(need); err != nil {
 		f.Found, f.Try = fail.SplitRemedy(err.Error())
 	}

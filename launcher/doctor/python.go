@@ -54,7 +54,7 @@ func checkEngine(ctx context.Context, o Options, host gpu.Host) Finding {
 	f.OK = true
 	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, units.Bytes(h.RSSBytes))
 	if _, err := o.Python.Host(); err != nil {
-		f.Found += "; started by itself: " + err.Error()
+		f.Found += "; no engine host: " + err.Error()
 	}
 	if host.Device == gpu.CUDA && !h.CUDA {
 		f.OK, f.Try = false, "check that the driver fits this PyTorch: nvidia-smi, python3 -c 'import torch; torch.zeros(1).cuda()'"

@@ -116,7 +116,7 @@ func (c *card) fill(r *Request, n need) {
 	} else if memory := r.Model.GuideMemory.Total(); memory > 0 {
 		c.advice, c.rule = min(c.holds, int(c.MemoryFree/memory)), "guide memory"
 		if c.advice == 0 && c.holds > 0 {
-			c.advice, c.rule = 1, "estimate: below the guide's "+units.BytesShort(memory)+" a node"
+			c.advice, c.rule = 1, "estimate: below the recommended "+units.BytesShort(memory)+" a node"
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestPlanOfDifferentModelsSaysSo(t *testing.T) {
 		if p.Source != test.source {
 			t.Errorf("%s: source %s, want %s", test.name, p.Source, test.source)
 		}
-		for _, part := range []string{"2 nodes of gpt2 and nano on the CPU", "Nodes have different models: each is planned for"} {
+		for _, part := range []string{"2 nodes of gpt2 and nano on the CPU", "Nodes have different models: the plan gives each node"} {
 			if !strings.Contains(p.Why, part) {
 				t.Errorf("%s: %q has no %q", test.name, p.Why, part)
 			}

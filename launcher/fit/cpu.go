@@ -77,7 +77,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 		units.Plural(nodes, "node"), r.name(), shared(p.Shared), units.BytesShort(p.PerNode.Resident), units.BytesShort(p.PerNode.Transient), units.BytesShort(r.Memory),
 		p.Slots, units.Verb(p.Slots, "compute"), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
-		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
+		p.Why += fmt.Sprintf(" The experiment's swarm has %d. Limit: %s.", r.SwarmSize, p.Limit)
 	}
 	return p, nil
 }

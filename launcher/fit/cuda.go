@@ -68,7 +68,7 @@ func (r *Request) share(p *Plan, n need, all []card) {
 			p.Share = ShareStatic
 		}
 		if p.Share == ShareStatic && r.MPS && crowded(all) {
-			p.Share, p.ShareWhy = ShareMPS, "all nodes fit at once; swarm up tries NVIDIA MPS, and static if its proof fails"
+			p.Share, p.ShareWhy = ShareMPS, "all nodes fit at once; swarm up tries NVIDIA MPS, and uses static if its test fails"
 		}
 	}
 	if p.Share == ShareLease {
@@ -158,9 +158,9 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 	case host.nodes < min(room, r.SwarmSize):
 		p.Limit = host.what
 	case byAdvice && min(holds, host.nodes) > room:
-		p.Limit = fmt.Sprintf("the guide's count; memory holds %d (--nodes max)", min(holds, host.nodes, r.SwarmSize))
+		p.Limit = fmt.Sprintf("the recommended count (docs/GUIDES.md); memory holds %d (--nodes max)", min(holds, host.nodes, r.SwarmSize))
 	case r.Share == ShareMPS && holds == mpsClients*len(all):
-		p.Limit = fmt.Sprintf("%d clients of MPS a GPU", mpsClients)
+		p.Limit = fmt.Sprintf("%d MPS clients per GPU", mpsClients)
 	default:
 		p.Limit = "GPU memory"
 	}
@@ -175,7 +175,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 		p.Why += fmt.Sprintf(" Nodes take turns: %d %s at a time%s.", p.Slots, units.Verb(p.Slots, "compute"), r.byCores(p))
 	}
 	if p.Nodes < r.SwarmSize {
-		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
+		p.Why += fmt.Sprintf(" The experiment's swarm has %d. Limit: %s.", r.SwarmSize, p.Limit)
 	}
 }
 
@@ -183,7 +183,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 func (r *Request) byCores(p *Plan) string {
 	for _, room := range p.Rooms {
 		if room.Slots > 0 {
-			return fmt.Sprintf(", no more on a GPU than the host has cores (%d)", r.Cores)
+			return fmt.Sprintf(", at most as many per GPU as the host has cores (%d)", r.Cores)
 		}
 	}
 	return ""

@@ -103,8 +103,8 @@ func (e *estimate) context() []Component {
 		return []Component{{Name: nameContext, Phase: PhaseResident, Bytes: cudaContext, Note: "CUDA context, torch's kernels"}}
 	}
 	return []Component{
-		{Name: nameHost, Phase: PhaseShared, Bytes: interpreter, Note: "Python with torch, whose pages all nodes' engines share"},
-		{Name: nameContext, Phase: PhaseResident, Bytes: forkOwn + NodeProcess, Note: "an engine's own pages of Python, and the Go process"},
+		{Name: nameHost, Phase: PhaseShared, Bytes: interpreter, Note: "Python with torch, shared by all nodes' engines"},
+		{Name: nameContext, Phase: PhaseResident, Bytes: forkOwn + NodeProcess, Note: "an engine's unshared Python memory, and the Go process"},
 	}
 }
 

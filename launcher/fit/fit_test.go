@@ -289,7 +289,7 @@ func TestShares(t *testing.T) {
 		{"fewer cores than nodes, though MPS can be tried", func(r *Request) { r.MPS, r.Cores = true, 7 }, ShareLease, 8, 7},
 		{"alone on its GPU", func(r *Request) { r.MPS, r.SwarmSize = true, 1 }, ShareStatic, 1, 1},
 		{"more than MPS takes", func(r *Request) { r.MPS, r.Model, r.SwarmSize, r.Nodes = true, nano, 49, "49" }, ShareStatic, 49, 49},
-		{"48 clients of MPS", func(r *Request) { r.Model, r.SwarmSize, r.Nodes, r.Share = nano, 100, NodesMax, ShareMPS }, ShareMPS, 48, 48},
+		{"48 MPS clients", func(r *Request) { r.Model, r.SwarmSize, r.Nodes, r.Share = nano, 100, NodesMax, ShareMPS }, ShareMPS, 48, 48},
 	}
 	for _, tt := range tests {
 		r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))

@@ -23,7 +23,7 @@ func (e *estimate) generate(r int64) []Component {
 		add("weights in 16 bits", 2*e.parameters, "2 B x parameters")
 	}
 	flat := len(parts) // the parts so far are single blocks without allocator overhead
-	add("KV cache of prompts", 2*e.layers*p*s*e.kv*size, fmt.Sprintf("%d prompts of %d tokens, held once for all their completions", p, s))
+	add("KV cache of prompts", 2*e.layers*p*s*e.kv*size, fmt.Sprintf("%d prompts of %d tokens, stored once for all their completions", p, s))
 
 	prefill := e.prefill(p*s, s)
 	own := 2 * e.layers * (t - 1) * r * e.kv * size
@@ -32,12 +32,12 @@ func (e *estimate) generate(r int64) []Component {
 		decode += e.graph(r, t)
 	}
 	if prefill > decode {
-		add("prefill", prefill, "one layer over all prompts: more than the completions' KV cache and the sampling, which come after it")
+		add("prefill", prefill, "one layer over all prompts, which exceeds the later KV cache of completions and sampling")
 	} else {
 		add("KV cache of completions", own, fmt.Sprintf("%d completions of %d tokens", r, t))
 		add("decoding", e.decode(r, t), "attention of one layer")
 		if e.graphs() {
-			add("CUDA graph", e.graph(r, t), "a step's memory in a pool of its own")
+			add("CUDA graph", e.graph(r, t), "a step's memory in a separate pool")
 		}
 		add("logits and sampling", e.sampling(r), fmt.Sprintf("%d rows of %d logits in fp32, %d times", r, e.vocabulary, e.copies()))
 	}

@@ -94,10 +94,10 @@ func New(r Request) (Plan, error) {
 	}
 	p, err := r.plan(asked)
 	if err == nil && r.Settings.GenerateOnly {
-		p.Why += " The nodes only generate: they take no gradients and no optimizer's state."
+		p.Why += " The nodes only generate, so they need no gradients and no optimizer state."
 	}
 	if err == nil && len(r.Companions) > 0 {
-		p.Why += " Nodes have different models: each is planned for as if it took the most of any of them."
+		p.Why += " Nodes have different models: the plan gives each node the memory of the largest."
 	}
 	if err == nil && !r.alternative {
 		p.Changes = r.changes(p)
@@ -148,7 +148,7 @@ func (r *Request) needsGPU(reason string) error {
 	case r.Device == DeviceCUDA:
 		what, remedies = "", append(remedies, "--device cpu"+share)
 	case large:
-		remedies = append(remedies, "--model nano"+share, "--device cpu"+share+" if it may take very long")
+		remedies = append(remedies, "--model nano"+share, "--device cpu"+share+" if a very long run is acceptable")
 	case r.Share == ShareMPS:
 		what, remedies = "share mps", append(remedies, strings.TrimSpace(share))
 	}
@@ -182,7 +182,7 @@ func (r *Request) fallBack(asked int, reason string, gpuError error) (Plan, erro
 
 // Governed returns the plan after MPS, chosen by auto, has passed its proof.
 func (p Plan) Governed() Plan {
-	p.ShareWhy = "NVIDIA MPS passed its proof: kernels of several nodes run at once, and the driver keeps each node's memory limit"
+	p.ShareWhy = "NVIDIA MPS passed its test: kernels of several nodes run at once, and the driver enforces each node's memory limit"
 	return p
 }
 

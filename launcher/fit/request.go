@@ -125,7 +125,7 @@ const smallModel = 50_000_000
 // check sets defaults and returns the requested number of nodes, 0 for auto and max.
 func (r *Request) check() (int, error) {
 	if r.SwarmSize < 1 {
-		return 0, fmt.Errorf("%w: swarm_size %d: at least 1", ErrRequest, r.SwarmSize)
+		return 0, fmt.Errorf("%w: swarm_size %d: allowed: at least 1", ErrRequest, r.SwarmSize)
 	}
 	if !known(r.Model.Shape) {
 		return 0, fmt.Errorf("%w: model %q: its shape is unknown", ErrRequest, r.Model.Name)
@@ -135,10 +135,10 @@ func (r *Request) check() (int, error) {
 	}
 	s := r.Model.Shape
 	if r.GPUMemory < 0 || r.GPULimit < 0 || r.MinGPUMemory < 0 {
-		return 0, fmt.Errorf("%w: GPU memory %d: bytes above 0, such as 40GB", ErrRequest, min(r.GPUMemory, r.GPULimit, r.MinGPUMemory))
+		return 0, fmt.Errorf("%w: GPU memory %d: allowed: a size above 0, such as 40GB", ErrRequest, min(r.GPUMemory, r.GPULimit, r.MinGPUMemory))
 	}
 	if r.HostMemory < 0 {
-		return 0, fmt.Errorf("%w: host memory %d: bytes above 0, such as 12.7GB", ErrRequest, r.HostMemory)
+		return 0, fmt.Errorf("%w: host memory %d: allowed: a size above 0, such as 12.7GB", ErrRequest, r.HostMemory)
 	}
 	if r.HostMemory > 0 {
 		r.Memory = r.HostMemory
@@ -148,7 +148,7 @@ func (r *Request) check() (int, error) {
 	r.Settings.check(s.Context)
 	if r.GPUMemory > 0 || r.GPULimit > 0 {
 		if r.Device == DeviceCPU {
-			return 0, fmt.Errorf("%w: a GPU's memory was given for device cpu. Try: --device cuda", ErrRequest)
+			return 0, fmt.Errorf("%w: a GPU memory size conflicts with device cpu. Try: --device cuda", ErrRequest)
 		}
 		r.Device = DeviceCUDA
 	}
@@ -168,7 +168,7 @@ func (r *Request) checkWords() error {
 	switch r.Device {
 	case "", DeviceAuto, DeviceCPU, DeviceCUDA:
 	default:
-		return fmt.Errorf("%w: device %q: auto, cpu or cuda", ErrRequest, r.Device)
+		return fmt.Errorf("%w: device %q: allowed: auto, cpu or cuda", ErrRequest, r.Device)
 	}
 	switch r.Share {
 	case "":
@@ -176,10 +176,10 @@ func (r *Request) checkWords() error {
 	case ShareAuto, ShareStatic, ShareLease:
 	case ShareMPS:
 		if r.Device == DeviceCPU {
-			return fmt.Errorf("%w: share mps is for nodes on a GPU, and the device is cpu. Try: --share auto", ErrRequest)
+			return fmt.Errorf("%w: share mps needs a GPU, but the device is cpu. Try: --share auto", ErrRequest)
 		}
 	default:
-		return fmt.Errorf("%w: share %q: auto, static, lease or mps", ErrRequest, r.Share)
+		return fmt.Errorf("%w: share %q: allowed: auto, static, lease or mps", ErrRequest, r.Share)
 	}
 	return nil
 }
@@ -191,10 +191,10 @@ func (r *Request) asked() (int, error) {
 	}
 	n, err := strconv.Atoi(r.Nodes)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: nodes %q: auto, max or a number from 1", ErrRequest, r.Nodes)
+		return 0, fmt.Errorf("%w: nodes %q: allowed: auto, max or a number from 1", ErrRequest, r.Nodes)
 	}
 	if n > r.SwarmSize {
-		return 0, fmt.Errorf("%w: %s asked for, but the experiment's swarm_size is %d. Try: --nodes %d, or a larger swarm_size",
+		return 0, fmt.Errorf("%w: %s requested, but the experiment's swarm_size is %d. Try: --nodes %d, or a larger swarm_size",
 			ErrRequest, units.Plural(n, "node"), r.SwarmSize, r.SwarmSize)
 	}
 	return n, nil

@@ -63,7 +63,7 @@ func (e *estimate) update(b int64) []Component {
 	add("hidden states of completions", 4*4*m*e.d, "4 x 4 B x completion tokens x width")
 	parts = append(parts, e.updateSlack(parts[flat:], n))
 	if staged := e.stage() - total(parts[flat:]); staged > 0 {
-		add("Adam's step", staged, "pieces of the offloaded moments, more than the passes took")
+		add("Adam's step", staged, "pieces of the offloaded moments, beyond the memory of the passes")
 	}
 	return parts
 }

@@ -69,12 +69,12 @@ func Advise(s Situation) (warnings, recommendations []Note) {
 	warnings = append(warnings, adviseXIDs(s.XIDs)...)
 	if total := s.Host.MemoryTotal; total > 0 && float64(s.Host.MemoryAvailable) < hostLow*float64(total) {
 		warnings = append(warnings, Note{nil, "host_memory",
-			fmt.Sprintf("the host has %s of memory left of %s", units.Bytes(s.Host.MemoryAvailable), units.Bytes(total)),
-			"fewer nodes; what runs out of host memory is killed"})
+			fmt.Sprintf("the host has %s of %s memory available", units.Bytes(s.Host.MemoryAvailable), units.Bytes(total)),
+			"fewer nodes; the kernel kills processes when host memory runs out"})
 	}
 	if len(s.Devices) == 0 && s.Running > 0 {
 		recommendations = append(recommendations, Note{nil, "cpu",
-			fmt.Sprintf("%s on the CPU: guide 4 finds GPT-2 200 times slower there", units.Plural(s.Running, "node")), "a machine with a GPU"})
+			fmt.Sprintf("%s on the CPU: guide 4 (docs/GUIDES.md) found GPT-2 200 times slower there", units.Plural(s.Running, "node")), "a machine with a GPU"})
 	}
 	return warnings, recommendations
 }
@@ -99,23 +99,23 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 		}
 	}
 	full := float64(d.MemoryUsed) > likelyToRunOut*float64(d.MemoryTotal)
-	add(&warnings, note("memory_high", fewer(d), "%s of %s in use, more than 70 of 80: likely to run out of memory", units.Bytes(d.MemoryUsed),
+	add(&warnings, note("memory_high", fewer(d), "%s of %s in use, more than 7/8: likely to run out of memory", units.Bytes(d.MemoryUsed),
 		units.Bytes(d.MemoryTotal)), full)
 	if n, rising := trend(d); rising {
 		warnings = append(warnings, n)
 	}
 	strangers := Strangers(d.MemoryUsed, d.Claims)
-	add(&warnings, note("others", "nvidia-smi to see whose; what they take is not there for nodes", "at least %s are in use by no node",
+	add(&warnings, note("others", "nvidia-smi to see which processes; nodes cannot use that memory", "at least %s are in use outside the nodes",
 		units.Bytes(strangers)), float64(strangers) > max(strangerMin, 0.02*float64(d.MemoryTotal)))
 	warnings = append(warnings, adviseBoard(d)...)
 
-	add(&recommendations, note("batch_size", "", "guide 0's batch size for a node alone on this card is %d: (total - 2 GB) / (1.5 GB x 2.5)",
+	add(&recommendations, note("batch_size", "", "guide 0 (docs/GUIDES.md) recommends batch size %d for a single node on this GPU: (total - 2 GB) / (1.5 GB x 2.5)",
 		d.Batch), len(d.Claims) == 0)
-	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4: the update stays the same",
-		"nodes can do with less memory"), full && len(d.Claims) > 0)
+	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4; the update stays the same",
+		"nodes can run with less memory"), full && len(d.Claims) > 0)
 	add(&recommendations, note("idle", "more nodes (--nodes max), or a larger micro_batch", "%.0f %% busy with %s, and %s free", d.Busy*100,
 		units.Plural(len(d.Claims), "node"), units.Bytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
-	add(&recommendations, note("power_cap", "", "its clocks are held back by the power limit of %.0f W, as is usual under full load",
+	add(&recommendations, note("power_cap", "", "the power limit of %.0f W lowers its clocks, as usual under full load",
 		d.PowerLimitWatts), slices.Contains(d.Slowdowns, SlowdownPowerCap) && d.PowerLimitWatts > 0)
 	return warnings, recommendations
 }
@@ -131,22 +131,22 @@ func adviseBoard(d DeviceUse) (warnings []Note) {
 	}
 	switch {
 	case slices.Contains(d.Slowdowns, SlowdownHeat):
-		add("heat", "better cooling, or a lower power limit (sudo nvidia-smi -pl WATTS)", "slowed down by heat%s", degrees(d.TemperatureCelsius))
+		add("heat", "better cooling, or a lower power limit (sudo nvidia-smi -pl WATTS)", "slowed down because of heat%s", degrees(d.TemperatureCelsius))
 	case d.TemperatureCelsius >= hot:
-		add("heat", "better cooling", "about to be slowed down by heat%s", degrees(d.TemperatureCelsius))
+		add("heat", "better cooling", "close to slowing down because of heat%s", degrees(d.TemperatureCelsius))
 	}
 	switch {
 	case slices.Contains(d.Slowdowns, SlowdownPowerBrake):
-		add("power_brake", "have the machine's power supply looked at", "slowed down because the machine's power supply asks for it")
+		add("power_brake", "have the machine's power supply checked", "slowed down by the machine's power supply")
 	case slices.Contains(d.Slowdowns, SlowdownHardware) && !slices.Contains(d.Slowdowns, SlowdownHeat):
 		add("slowdown", "nvidia-smi -q -d PERFORMANCE", "the hardware has halved its clocks")
 	}
 	switch {
 	case d.MemoryRepairImpossible:
-		add("memory_repair", "have the card replaced", "defective memory can't be replaced any more")
+		add("memory_repair", "have the card replaced", "defective memory can no longer be remapped")
 	case d.MemoryRepairPending:
 		add("memory_repair", fmt.Sprintf("sudo nvidia-smi --gpu-reset -i %d when nothing runs on it", d.Index),
-			"defective memory is replaced at the next reset")
+			"defective memory will be remapped at the next reset")
 	}
 	return warnings
 }
@@ -178,18 +178,18 @@ func trend(d DeviceUse) (Note, bool) {
 	if slope*d.History.Span() < trendRise*float64(d.MemoryTotal) || full > trendAhead {
 		return Note{}, false
 	}
-	return Note{&d.Index, "memory_rising", fmt.Sprintf("memory in use rises by %s an hour: full in %s", units.Bytes(int64(slope*3600)), hours(full)),
-		"clear_cache_every_n_rounds: 10; a restarted node starts small again"}, true
+	return Note{&d.Index, "memory_rising", fmt.Sprintf("memory in use rises by %s per hour: full in %s", units.Bytes(int64(slope*3600)), hours(full)),
+		"clear_cache_every_n_rounds: 10; a restart also frees a node's cache"}, true
 }
 
 func migNote(g GPU) Note {
-	n := Note{GPU: &g.Index, Code: "mig", Text: "split by MIG, and swarm uses whole GPUs", Try: fmt.Sprintf("sudo nvidia-smi -i %d -mig 0", g.Index)}
+	n := Note{GPU: &g.Index, Code: "mig", Text: "split by MIG, but swarm uses whole GPUs", Try: fmt.Sprintf("sudo nvidia-smi -i %d -mig 0", g.Index)}
 	if len(g.Instances) > 0 {
 		var names []string
 		for _, i := range g.Instances {
 			names = append(names, fmt.Sprintf("%s (%s, %s free)", i.Name, i.UUID, units.Bytes(i.MemoryFree)))
 		}
-		n.Text = fmt.Sprintf("split by MIG, and an instance is used only where it is named: %s", strings.Join(names, ", "))
+		n.Text = fmt.Sprintf("split by MIG, but swarm uses an instance only if you name it: %s", strings.Join(names, ", "))
 		n.Try = fmt.Sprintf("%s=%s, or sudo nvidia-smi -i %d -mig 0", VisibleVariable, g.Instances[0].UUID, g.Index)
 	}
 	return n

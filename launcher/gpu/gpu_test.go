@@ -91,7 +91,7 @@ func TestDetectSaysWhyThereIsNoGPU(t *testing.T) {
 		{"hidden", "Tesla T4:15360:15000", "", "-1", "hides every GPU"},
 		{"MIG", "NVIDIA A100-SXM4-80GB:81920:81000:mig", "", "", "MIG mode"},
 		{"MIG with instances", migCard, "", "", "(2 found). Try: CUDA_VISIBLE_DEVICES=MIG-b0000000-0000-4000-8000-000000000000, or sudo"},
-		{"an instance that isn't there", migCard, "", "MIG-c0000000", `names MIG instance "MIG-c0000000", which is not there`},
+		{"an instance that isn't there", migCard, "", "MIG-c0000000", `names MIG instance "MIG-c0000000", which does not exist`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -109,6 +109,6 @@ func splitReason(gpus []GPU) string {
 	if instances == 0 {
 		return "every visible GPU is in MIG mode. Try: sudo nvidia-smi -mig 0"
 	}
-	return fmt.Sprintf("every visible GPU is in MIG mode, and an instance is used only where it is named (%d found). "+
+	return fmt.Sprintf("every visible GPU is in MIG mode, but swarm uses an instance only if you name it (%d found). "+
 		"Try: %s=%s, or sudo nvidia-smi -mig 0", instances, VisibleVariable, example)
 }

@@ -118,13 +118,13 @@ func explain(what string, ret nvml.Return) string {
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return "the NVIDIA driver is installed but not loaded. Try: sudo modprobe nvidia, or reboot"
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return "the NVIDIA kernel module and its library are of different versions, as after a driver update. Try: reboot"
+		return "the NVIDIA kernel module and its library have different versions, as after a driver update. Try: reboot"
 	case nvml.ERROR_NO_PERMISSION:
 		return fmt.Sprintf("%s: no permission to use the NVIDIA devices. Try: ls -l /dev/nvidia*", what)
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 		return fmt.Sprintf("%s: the GPU fell off its bus or needs a reset (%s). Try: reboot the machine", what, ret.Error())
 	case nvml.ERROR_UNKNOWN:
-		return fmt.Sprintf("%s: NVML says %q (code %d), as in a container whose devices were taken away. Try: nvidia-smi; restart the container",
+		return fmt.Sprintf("%s: NVML says %q (code %d), as in a container that lost its devices. Try: nvidia-smi; restart the container",
 			what, ret.Error(), int(ret))
 	case nvml.ERROR_FUNCTION_NOT_FOUND:
 		return fmt.Sprintf("%s: the NVIDIA driver is too old. Try: update the driver", what)

@@ -22,7 +22,7 @@ func visible(gpus []handle, reason string) ([]handle, string) {
 	case len(kept) > 0:
 		return kept, reason
 	case strings.HasPrefix(stopped, "MIG-"):
-		return kept, fmt.Sprintf("%s names MIG instance %q, which is not there. Try: nvidia-smi -L", VisibleVariable, stopped)
+		return kept, fmt.Sprintf("%s names MIG instance %q, which does not exist. Try: nvidia-smi -L", VisibleVariable, stopped)
 	}
 	return kept, fmt.Sprintf("%s=%q hides every GPU. Try: unset %s", VisibleVariable, list, VisibleVariable)
 }

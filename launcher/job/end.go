@@ -44,7 +44,7 @@ type EndOptions struct {
 // done is nil if End could not read the job.
 func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions) (done *Ended, err error) {
 	if GoesOn(job) && Elsewhere(job) {
-		return nil, fail.Hint(fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
+		return nil, fail.Hint(fmt.Errorf("%s runs on %s, whose processes cannot be stopped from this host", job.Job, job.Host), "swarm down "+job.Job+" there")
 	}
 	result := Ended{Job: job.Job, PID: job.PID, Outcome: OutcomeIdle}
 	var failure error
@@ -108,7 +108,7 @@ func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err
 			}
 			left++
 			if err := supervise.End(ctx, id, term); err != nil {
-				return left, fail.Hint(fmt.Errorf("%s: %w", job.Job, err), "the same again; as that user, or as root")
+				return left, fail.Hint(fmt.Errorf("%s: %w", job.Job, err), "the same command again, as that user or as root")
 			}
 		}
 		term = 0
@@ -139,7 +139,7 @@ func endRun(ctx context.Context, job store.Job, o EndOptions) error {
 			}
 		case <-limit:
 			err = fail.Hint(
-				fmt.Errorf("%s still runs %s after it was asked to stop", job.Job, o.Limit), "swarm down "+job.Job+" --now, or a longer --timeout")
+				fmt.Errorf("%s still runs %s after the request to stop", job.Job, o.Limit), "swarm down "+job.Job+" --now, or a longer --timeout")
 
 		case <-ctx.Done():
 			err = context.Cause(ctx)

@@ -18,10 +18,10 @@ func (j *Job) recoverLoans() error {
 	restored, err := settings.Recover(j.loanState())
 	for _, r := range restored {
 		if r.Left != "" {
-			fmt.Fprintf(j.s.Stderr, "swarm run: %s still has what a job that died set: %s\n", r.Path, r.Left)
+			fmt.Fprintf(j.s.Stderr, "swarm run: %s still has the values of a job that was killed: %s\n", r.Path, r.Left)
 			continue
 		}
-		fmt.Fprintf(j.s.Stderr, "swarm run: %s is as it was before a job that died\n", r.Path)
+		fmt.Fprintf(j.s.Stderr, "swarm run: restored %s, which a killed job had changed\n", r.Path)
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func New(o Options, dir string, argv []string) (*Job, error) {
 func (j *Job) Run(ctx context.Context, s Session) error {
 	j.s = s
 	j.stdout, j.stderr, j.together = outputLines(s)
-	ctx, interrupts := interrupt.Notify(ctx, s.Stderr, "Stopping the command. Again to stop it at once.")
+	ctx, interrupts := interrupt.Notify(ctx, s.Stderr, "Stopping the command. Repeat to stop it at once.")
 	defer interrupts.Close()
 	j.interrupts = interrupts
 	return j.run(ctx)
@@ -80,7 +80,7 @@ func (j *Job) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err := j.store.Close(); err != nil { // keep the command's exit code
-			j.say("the database was not closed in order: %v", err)
+			j.say("the database was not closed cleanly: %v", err)
 		}
 	}()
 	if err = j.openDevices(ctx); err != nil { // before the job's row exists: a missing --gpu creates no job

@@ -23,5 +23,5 @@ func CheckLog(job store.Job) error {
 	if Elsewhere(job) {
 		return fail.Hint(fmt.Errorf("the log of %s is on %s: %w", job.Job, job.Host, err), "swarm logs "+job.Job+" there")
 	}
-	return fail.Hint(fmt.Errorf("the log of %s is gone: %w", job.Job, err), "swarm status "+job.Job+" for what the database knows")
+	return fail.Hint(fmt.Errorf("the log of %s is missing: %w", job.Job, err), "swarm status "+job.Job+" for the recorded facts")
 }

@@ -82,7 +82,7 @@ func (o *Options) Check() error {
 	case o.GPU != "" && o.CPU == CPUOnly:
 		return fail.Usage(errors.New("--gpu and --cpu only exclude each other"), "one of them")
 	case strings.ContainsAny(o.Name, "\x00\n/") || len(o.Name) > 128:
-		return &configs.Error{Key: "name", Value: o.Name, Source: "--name", Allowed: "up to 128 letters of one line, without /"}
+		return &configs.Error{Key: "name", Value: o.Name, Source: "--name", Allowed: "up to 128 characters on one line, without /"}
 	}
 	return nil
 }

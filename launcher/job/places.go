@@ -92,7 +92,7 @@ func FindProgram(name string) (string, error) {
 		err = nil
 	}
 	if err != nil {
-		return "", fail.Usage(fmt.Errorf("the command %q can't be run: %w", name, errors.Unwrap(err)), "its path, or check its spelling and that it is executable")
+		return "", fail.Usage(fmt.Errorf("the command %q cannot run: %w", name, errors.Unwrap(err)), "give its path, or check its spelling and that it is executable")
 	}
 	return filepath.Abs(path)
 }
@@ -122,16 +122,16 @@ func (p *places) begin(dir string, o *Options, texts []string) error {
 	hasBatch := p.has(attempt.BatchSize)
 	switch {
 	case p.asked.BatchSize == 0 && (hasBatch || p.has(attempt.EffectiveBatch)):
-		return fail.Usage(errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32")
+		return fail.Usage(errors.New("the command uses {batch_size}, but no initial value is given"), "--batch-size 32")
 	case !hasBatch && (o.Given["batch-size"] || o.Given["min-batch-size"]):
-		return fail.Usage(errors.New("the command has no place for {batch_size}"),
+		return fail.Usage(errors.New("the command does not use {batch_size}"),
 			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}")
 
 	case o.Given["accumulate"] && !p.has(attempt.Accumulate):
-		return fail.Usage(errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set")
+		return fail.Usage(errors.New("the command does not use {accumulate}"), "{accumulate} in its arguments, --env or --set")
 	case hasBatch && p.asked.BatchSize < o.MinBatchSize && o.Given["min-batch-size"]:
 		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.MinBatchSize), Source: "--min-batch-size",
-			Allowed: fmt.Sprintf("at most the batch size to begin with, %d", p.asked.BatchSize)}
+			Allowed: fmt.Sprintf("at most the initial batch size, %d", p.asked.BatchSize)}
 	}
 	return nil
 }

@@ -89,9 +89,9 @@ func ToCompare(ctx context.Context, reader *store.Reader, names []string) ([]job
 	}
 	if len(jobs) > 0 && len(others) > 0 {
 		return nil, fail.Usage(
-			fmt.Errorf("%s is a job of swarm run, and %s is none: jobs compare with jobs, experiments with experiments",
+			fmt.Errorf("%s is a job of swarm run, but %s is not: a job compares only with jobs, an experiment only with experiments",
 				jobs[0].Job, strings.Join(others, ", ")),
-			"swarm status lists jobs, swarm compare experiments")
+			"swarm status, which lists jobs, or swarm compare, which lists experiments")
 
 	}
 	return jobs, nil

@@ -19,7 +19,7 @@ func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (
 	}
 	list, err := look(ctx)
 	if err != nil {
-		j.s.Logger.Debug("what the command needs is taken for unknown", "error", err)
+		j.s.Logger.Debug("the command's memory need is treated as unknown", "error", err)
 	}
 	seen := map[string]bool{}
 	for _, device := range list {
@@ -79,7 +79,7 @@ func (j *Job) experience(ctx context.Context, kind string) (e experience) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		j.say("what fitted before isn't known: %v", err)
+		j.say("earlier settings that fitted are unknown: %v", err)
 	}
 	return e
 }

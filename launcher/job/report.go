@@ -50,9 +50,9 @@ func (j *Job) reportEnd(o attempt.Outcome) {
 	case o.Stopped:
 		text = "stopped"
 	case o.Signal != 0:
-		text, reason = fmt.Sprintf("ended by signal %d (%s)", int(o.Signal), o.Signal), ", not for want of memory"
+		text, reason = fmt.Sprintf("ended by signal %d (%s)", int(o.Signal), o.Signal), ", not because of a memory shortage"
 	case o.ExitCode != 0:
-		text, reason = fmt.Sprintf("failed with exit code %d", o.ExitCode), ", not for want of memory"
+		text, reason = fmt.Sprintf("failed with exit code %d", o.ExitCode), ", not because of a memory shortage"
 	}
 	text += " after " + units.Seconds(o.Seconds).Round(time.Second/10).String() + reason
 	var peaks []string
@@ -66,7 +66,7 @@ func (j *Job) reportEnd(o attempt.Outcome) {
 		text += "; at most " + strings.Join(peaks, " and ")
 	}
 	if len(j.history) > 0 && o.Status() == 0 {
-		text += "; the next time it begins with this"
+		text += "; the next run begins with this setting"
 	}
 	j.say("%s", text)
 }
@@ -96,7 +96,7 @@ func shortageText(s shortage.Report) string {
 	parts := []string{"the GPU's, says " + string(s.Kind)}
 	switch {
 	case s.Kind == shortage.HostKilled:
-		parts[0] = "the host's: its processes were killed"
+		parts[0] = "the host's, which killed its processes"
 	case s.Kind == shortage.HostAllocation:
 		parts[0] = "the host's"
 	case s.OnHost:

@@ -111,7 +111,7 @@ func (j *Job) record(ctx context.Context, write func(context.Context) error) boo
 	defer cancel()
 	err := write(ctx)
 	if err != nil {
-		j.say("this is not recorded: %v", err)
+		j.say("the job cannot be recorded: %v", err)
 	}
 	return err == nil
 }

@@ -27,10 +27,10 @@ func (j *Job) first(ctx context.Context) error {
 		j.say("on the CPU: %s", what)
 	case j.o.CPU != CPUFallback:
 		what, _ := fail.SplitRemedy(j.devices.reason)
-		return fit.NoRoom(fmt.Errorf("there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor tells more", what))
+		return fit.NoRoom(fmt.Errorf("there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor shows details", what))
 	default:
 		what, _ := fail.SplitRemedy(j.devices.reason)
-		j.say("on the CPU, for there is no GPU: %s", what)
+		j.say("on the CPU, because there is no GPU: %s", what)
 	}
 	return j.take(ctx, true, "", nil)
 }
@@ -55,7 +55,7 @@ func (j *Job) next(ctx context.Context, setting retry.Setting, outcome attempt.O
 	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
 	others, err := j.moveTo(ctx)
 	if err != nil { // the current GPU may suffice with a smaller setting
-		j.say("other GPUs can't be looked at: %v", err)
+		j.say("other GPUs cannot be read: %v", err)
 	}
 	var gpus []retry.GPU
 	for _, device := range others {

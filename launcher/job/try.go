@@ -102,9 +102,9 @@ func (j *Job) await(ctx context.Context, p *attempt.Process) error {
 	case <-p.Done():
 		return nil
 	case <-j.interrupts.Now:
-		j.say("ending the command at once")
+		j.say("killing the command now")
 	case <-timer.C:
-		j.say("the command has not ended within %s: it is killed", j.o.Grace)
+		j.say("the command did not end within %s: killing it", j.o.Grace)
 	}
 	return p.Kill()
 }

@@ -39,7 +39,7 @@ func (n *node) requestLease(l *attempt, r event.Lease) {
 	}
 	if bytes := ticket.Bytes(); bytes < asked && asked < lease.All && !l.cut {
 		l.cut = true
-		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", units.Bytes(asked), r.Phase, n.pool.name, units.Bytes(bytes)))
+		n.warn(fmt.Sprintf("needs %s to %s, but the nodes on %s share %s: it computes alone", units.Bytes(asked), r.Phase, n.pool.name, units.Bytes(bytes)))
 	}
 	l.asks.Store(true)
 	n.grants.Go(func() { n.serveLease(l, r, ticket) })

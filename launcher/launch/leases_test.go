@@ -68,7 +68,7 @@ func TestLeasesAreWithinTheirBytes(t *testing.T) {
 				warned := st.messages(node)
 				var want []string // once per attempt, not per lease
 				if tt.name == "more than there is" {
-					want = []string{"wants 40.0 GB to generate, but the nodes on GPU 0 share 10.0 GB: it computes alone"}
+					want = []string{"needs 40.0 GB to generate, but the nodes on GPU 0 share 10.0 GB: it computes alone"}
 				}
 				if !slices.Equal(warned, want) {
 					t.Errorf("%s: warnings %q, want %q", node, warned, want)

@@ -116,7 +116,7 @@ func (n *node) live(ctx context.Context) *attempt {
 	var err error
 	if l.outage, err = n.awaitTurn(ctx, turn); err != nil {
 		s.emit(name, event.Event{Type: event.TypeState, State: event.StateStopped}) // it is no longer queued
-		l.verdict = supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it was started"}
+		l.verdict = supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it started"}
 		return l
 	}
 	if l.outage.strikes(ctx, 0) {

@@ -138,7 +138,7 @@ func (r *devicePool) open(ctx context.Context, o *outage, f Fault, wait, limit t
 		lost = o.pause(ctx, wait)
 	case lost = <-o.fatal:
 	case <-timer.C:
-		lost = fmt.Sprintf("%s, and not over after %s", o.message, limit)
+		lost = fmt.Sprintf("%s, and not resolved after %s", o.message, limit)
 	case <-ctx.Done():
 		return
 	}

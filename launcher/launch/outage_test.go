@@ -141,7 +141,7 @@ func TestLostGPU(t *testing.T) {
 	}{
 		"at once":            {[]Fault{{Message: "fell off the bus", Fatal: true}}, 0, "GPU 0: fell off the bus"},
 		"while it lasts":     {[]Fault{{Message: "Xid 31", Recovered: never}, {Message: "fell off the bus", Fatal: true}}, 0, "GPU 0: fell off the bus"},
-		"it is never over":   {[]Fault{{Message: "Xid 31", Recovered: never}}, 0, "not over after 200ms"},
+		"it is never over":   {[]Fault{{Message: "Xid 31", Recovered: never}}, 0, "not resolved after 200ms"},
 		"it comes and comes": {[]Fault{{Message: "Xid 31"}, {Message: "Xid 31"}, {Message: "Xid 31"}}, 2, "again and again"},
 	}
 	for name, tt := range tests {

@@ -67,7 +67,7 @@ func newPools(spec Spec) (pools, of []*devicePool, err error) {
 			index = 0
 		}
 		if index < 0 {
-			return nil, nil, fmt.Errorf("launch %s: the plan places it on %s, and has no such pool", start.Node, place(at))
+			return nil, nil, fmt.Errorf("launch %s: the plan places it on %s but has no such pool", start.Node, place(at))
 		}
 		pools[index].cover(at)
 		of = append(of, pools[index])

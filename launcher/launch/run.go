@@ -36,7 +36,7 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 			return Result{}, fmt.Errorf("launch %s: %w", start.Node, err)
 		}
 		for _, orphan := range orphans {
-			logger.Warn("ended a process that an earlier launcher left behind", "run", spec.Run, "node", start.Node, "pid", orphan.PID)
+			logger.Warn("ended a leftover process of an earlier launcher", "run", spec.Run, "node", start.Node, "pid", orphan.PID)
 		}
 	}
 	pools, of, err := newPools(spec)

@@ -151,7 +151,7 @@ func (s Spec) withDefaults() (Spec, error) {
 	names := map[string]bool{}
 	for _, start := range s.Starts {
 		if start.Node == "" || start.Dir == "" || names[start.Node] {
-			return s, fmt.Errorf("launch: node %q in %q: a name of its own and a folder are needed", start.Node, start.Dir)
+			return s, fmt.Errorf("launch: node %q in %q: a unique name and a folder are needed", start.Node, start.Dir)
 		}
 		names[start.Node] = true
 	}

@@ -29,7 +29,7 @@ func TestStoppedNodeGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, result.Nodes[1], event.StateDone, 0)
-	if got := st.messages("node_1"); len(got) != 1 || !strings.Contains(got[0], "had been stopped for 200ms; continued") {
+	if got := st.messages("node_1"); len(got) != 1 || !strings.Contains(got[0], "was suspended for 200ms; resumed it") {
 		t.Errorf("warnings %q", got)
 	}
 }

@@ -85,7 +85,7 @@ func Choose(ctx context.Context, reader *store.Reader, name, command string) (*s
 		return nil, err
 	case len(running) > 1:
 		return nil, fail.Usage(
-			fmt.Errorf("%d runs go on: %s", len(running), strings.Join(runNames(running), ", ")),
+			fmt.Errorf("%d runs are running: %s", len(running), strings.Join(runNames(running), ", ")),
 			"swarm "+command+" "+running[len(running)-1].Run.Run)
 
 	}

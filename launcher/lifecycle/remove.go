@@ -29,11 +29,11 @@ func InUse(home layout.Home, r Listed) error {
 	var other *files.HeldError
 	if errors.As(files.LookClaim(LockPath(home, r.Experiment), 0), &other) {
 		return fail.Hint(
-			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder), "swarm down "+r.Experiment)
+			fmt.Errorf("%s cannot be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder), "swarm down "+r.Experiment)
 	}
 	if errors.As(files.LookClaim(SweepLockPath(home, r.Experiment), 0), &other) {
 		return fail.Hint(
-			fmt.Errorf("%s can't be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder),
+			fmt.Errorf("%s cannot be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder),
 			"swarm rm "+r.Run+" once the sweep has ended")
 	}
 	return nil
@@ -115,12 +115,12 @@ func (o Removal) remove(ctx context.Context, root *os.Root, records *records, r 
 		return err
 	}
 	if now.Run.Attempts != r.Record.Attempts || now.Run.State == store.RunRunning && Alive(now, event.Now()) {
-		return fail.Hint(errors.New("another process has worked on it meanwhile"), "swarm ls "+r.Run)
+		return fail.Hint(errors.New("another process has changed it in the meantime"), "swarm ls "+r.Run)
 	}
 	if root != nil && store.ValidRun(r.Run) {
 		if !Elsewhere(now.Run) {
 			if _, err := SweepRun(ctx, o.Home.Run(r.Run)); err != nil {
-				return fmt.Errorf("end what it left behind: %w", err)
+				return fmt.Errorf("end its leftover processes: %w", err)
 			}
 		}
 		if err := files.Remove(root, r.Run); err != nil {

@@ -161,8 +161,8 @@ func (s *Stop) kill(ctx context.Context) error {
 	for limit := time.Now().Add(killWait); s.id.Alive(); time.Sleep(PollInterval) {
 		if time.Now().After(limit) {
 			return fail.Hint(
-				fmt.Errorf("process %d of %s can't be killed: it waits in the kernel, mostly for a disk or a driver", s.Run.PID, s.Run.Run),
-				"again later; if it stays, restart the machine, then: swarm resume "+s.Run.Run)
+				fmt.Errorf("process %d of %s cannot be killed: it waits in the kernel, usually for a disk or a driver", s.Run.PID, s.Run.Run),
+				"again later; if the process stays, restart the machine, then: swarm resume "+s.Run.Run)
 
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // ErrUnavailable reports that MPS is missing here or does not work (exit code 3). Errors that wrap it are one line
 // with a remedy.
-var ErrUnavailable = errors.New("MPS can't be used")
+var ErrUnavailable = errors.New("MPS is not available")
 
 func unavailable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s. Try: --share lease", ErrUnavailable, fmt.Sprintf(format, args...))
@@ -54,7 +54,7 @@ func (n Need) check(system string, getenv func(string) string) (string, error) {
 		return "", unavailable("no node is on a GPU")
 	}
 	if n.GPUsPerNode > 1 {
-		return "", unavailable("gpus_per_node is %d, and a node must be a client of one GPU alone", n.GPUsPerNode)
+		return "", unavailable("gpus_per_node is %d, but an MPS client may use only one GPU", n.GPUsPerNode)
 	}
 	for _, g := range n.GPUs {
 		if err := g.check(); err != nil {
@@ -62,7 +62,7 @@ func (n Need) check(system string, getenv func(string) string) (string, error) {
 		}
 	}
 	if pipe := getenv(pipeVariable); pipe != "" {
-		return "", unavailable("this shell already is a client of another MPS daemon (%s=%s); unset it first", pipeVariable, pipe)
+		return "", unavailable("this shell is already a client of another MPS daemon (%s=%s); unset it first", pipeVariable, pipe)
 	}
 	program := n.Program
 	if program == "" {

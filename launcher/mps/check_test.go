@@ -22,15 +22,15 @@ func TestCheckSaysWhyInOneLine(t *testing.T) {
 		need               Need
 		want               string
 	}{
-		{"another system", "darwin", "", Need{GPUs: []GPU{card}}, "MPS can't be used: it runs on Linux only, not on darwin. Try: --share lease"},
-		{"no GPU", "linux", "", Need{}, "MPS can't be used: no node is on a GPU. Try: --share lease"},
-		{"several GPUs a node", "linux", "", Need{GPUs: []GPU{card}, GPUsPerNode: 2}, "MPS can't be used: gpus_per_node is 2, and a node must be a client of one GPU alone. Try: --share lease"},
-		{"MIG", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.MIG = true })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in MIG mode. Try: --share lease"},
-		{"Pascal", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMajor = 6 })}}, "MPS can't be used: GPU 0 (NVIDIA H100) has compute capability 6; limits for each client came with 7.0 (Volta). Try: --share lease"},
-		{"prohibited", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMode = gpu.ModeProhibited })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in compute mode PROHIBITED; sudo nvidia-smi -i 0 -c DEFAULT opens it. Try: --share lease"},
-		{"49 clients", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.Clients = 49 })}}, "MPS can't be used: 49 nodes on GPU 0 (NVIDIA H100) are more than the 48 clients of an MPS server. Try: --nodes 48, or --share lease"},
-		{"within another daemon", "linux", "/tmp/nvidia-mps", Need{GPUs: []GPU{card}}, "MPS can't be used: this shell already is a client of another MPS daemon (CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps); unset it first. Try: --share lease"},
-		{"not installed", "linux", "", Need{GPUs: []GPU{card}, Program: "nvidia-cuda-mps-control-of-nowhere"}, "MPS can't be used: nvidia-cuda-mps-control-of-nowhere, a part of NVIDIA's driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils), is not installed. Try: --share lease"},
+		{"another system", "darwin", "", Need{GPUs: []GPU{card}}, "MPS is not available: it runs on Linux only, not on darwin. Try: --share lease"},
+		{"no GPU", "linux", "", Need{}, "MPS is not available: no node is on a GPU. Try: --share lease"},
+		{"several GPUs a node", "linux", "", Need{GPUs: []GPU{card}, GPUsPerNode: 2}, "MPS is not available: gpus_per_node is 2, but an MPS client may use only one GPU. Try: --share lease"},
+		{"MIG", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.MIG = true })}}, "MPS is not available: GPU 0 (NVIDIA H100) is in MIG mode. Try: --share lease"},
+		{"Pascal", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMajor = 6 })}}, "MPS is not available: GPU 0 (NVIDIA H100) has compute capability 6; limits for each client came with 7.0 (Volta). Try: --share lease"},
+		{"prohibited", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMode = gpu.ModeProhibited })}}, "MPS is not available: GPU 0 (NVIDIA H100) is in compute mode PROHIBITED; sudo nvidia-smi -i 0 -c DEFAULT opens it. Try: --share lease"},
+		{"49 clients", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.Clients = 49 })}}, "MPS is not available: 49 nodes on GPU 0 (NVIDIA H100) are more than the 48 clients of an MPS server. Try: --nodes 48, or --share lease"},
+		{"within another daemon", "linux", "/tmp/nvidia-mps", Need{GPUs: []GPU{card}}, "MPS is not available: this shell is already a client of another MPS daemon (CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps); unset it first. Try: --share lease"},
+		{"not installed", "linux", "", Need{GPUs: []GPU{card}, Program: "nvidia-cuda-mps-control-of-nowhere"}, "MPS is not available: nvidia-cuda-mps-control-of-nowhere, a part of NVIDIA's driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils), is not installed. Try: --share lease"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := tt.need.check(tt.system, func(string) string { return tt.pipe })

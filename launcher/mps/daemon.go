@@ -85,7 +85,7 @@ func (d *daemon) launch(ctx context.Context) error {
 		if pidErr == nil {
 			if _, err = d.control.ask(ctx, "get_server_list"); err == nil {
 				if d.id, err = supervise.Identify(pid); err != nil {
-					return unavailable("the control daemon ended as soon as it was started: %s", oneLine(d.lastWords(), err))
+					return unavailable("the control daemon ended right after its start: %s", oneLine(d.lastWords(), err))
 				}
 				return d.record()
 			}

@@ -92,8 +92,8 @@ func TestDaemonsThatDoNotQuitAreKilled(t *testing.T) {
 
 func TestDaemonsThatDoNotStartLeaveNothing(t *testing.T) {
 	for misbehaviour, want := range map[string]string{
-		"broken": "MPS can't be used: nvidia-cuda-mps-control -d failed: Failed to start: MPS is only supported on 64-bit Linux platforms. Try: --share lease",
-		"mute":   "MPS can't be used: the control daemon did not answer within 1s: ",
+		"broken": "MPS is not available: nvidia-cuda-mps-control -d failed: Failed to start: MPS is only supported on 64-bit Linux platforms. Try: --share lease",
+		"mute":   "MPS is not available: the control daemon did not answer within 1s: ",
 	} {
 		t.Run(misbehaviour, func(t *testing.T) {
 			w := newWorld(t, misbehaviour)

@@ -33,7 +33,7 @@ func (d *daemon) halt(ctx context.Context) error {
 	if goneWithin(context.WithoutCancel(ctx), d.control.pace.kill, all) {
 		return nil
 	}
-	return fmt.Errorf("mps: control daemon %d or a server of it: %w", d.id.PID, supervise.ErrUnkillable)
+	return fmt.Errorf("mps: control daemon %d or one of its servers: %w", d.id.PID, supervise.ErrUnkillable)
 }
 
 // serving returns the daemon and the servers of a pipe directory. It finds them by their programs and by the

@@ -100,7 +100,7 @@ func (h *Host) BeforeKill(pids []int) {
 	for i, d := range h.daemons {
 		group.Go(func() {
 			if err := d.terminate(ctx, pids); err != nil {
-				h.options.Logger.Warn("MPS did not let go of a node that is about to be killed", "gpu", h.options.GPUs[i].Index, "error", err)
+				h.options.Logger.Warn("MPS did not release a node before its kill", "gpu", h.options.GPUs[i].Index, "error", err)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func (h *Host) Verify(ctx context.Context, index, pid int) error {
 	if err != nil || listed {
 		return err
 	}
-	message := fmt.Sprintf("process %d uses the GPU without being a client: no limit holds it", pid)
+	message := fmt.Sprintf("process %d uses the GPU without being an MPS client: no memory limit applies to it", pid)
 	return &Finding{Kind: NotAClient, GPU: g.Index, PID: pid, Message: message}
 }
 
@@ -167,7 +167,7 @@ func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 		case restart:
 			h.options.Logger.Warn("restarting the MPS control daemon", "gpu", gpu, "reason", why)
 			if err := d.restart(ctx); err != nil {
-				h.options.Logger.Warn("MPS was not restarted", "gpu", gpu, "error", err)
+				h.options.Logger.Warn("the restart of MPS failed", "gpu", gpu, "error", err)
 			}
 		case fatal:
 			announce(Fault{GPU: gpu, Message: why + ". Try: --share lease", Fatal: true})

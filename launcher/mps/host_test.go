@@ -93,9 +93,9 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 	}{
 		"":         {},
 		"deaf":     {NotAClient, "without becoming an MPS client"},
-		"generous": {LimitIgnored, "a client with a limit of 2147483648 bytes got 2214592512 more"},
-		"unheard":  {CanaryFailed, "the driver reports 79982223216 bytes free to a client with a limit of 2147483648, and refuses 2214592512"},
-		"short":    {CardFull, "too little memory is free to tell a limit from a full card: 1000000 bytes"},
+		"generous": {LimitIgnored, "a client with a limit of 2147483648 bytes got another 2214592512 bytes"},
+		"unheard":  {CanaryFailed, "the driver reports 79982223216 free bytes to a client with a limit of 2147483648, but refuses 2214592512"},
+		"short":    {CardFull, "too little memory is free to distinguish a limit from a full GPU: 1000000 bytes"},
 	} {
 		t.Run("canary "+misbehaviour, func(t *testing.T) {
 			w := newWorld(t, misbehaviour)
@@ -127,7 +127,7 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 		o := w.options(full)
 		o.Python = filepath.Join(w.bin, "absent") // the canary is never started
 		_, err := open(t.Context(), o, quick)
-		want := "MPS on GPU 0: too little memory is free to tell a limit from a full card: 3221225471 bytes, and the proof takes 3221225472 (card_full). Try: --share lease"
+		want := "MPS on GPU 0: too little memory is free to distinguish a limit from a full GPU: 3221225471 bytes, but the test takes 3221225472 (card_full). Try: --share lease"
 		if err == nil || err.Error() != want || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%v\nwant %s", err, want)
 		}

@@ -61,7 +61,7 @@ func (m *monitor) see(o observation) (change, string) {
 		m.inFault = false
 		return recovered, ""
 	case m.inFault:
-		return m.wait(o.at, m.pace.patience, "the MPS server is not active again")
+		return m.wait(o.at, m.pace.patience, "the MPS server has not become active again")
 	}
 	return nothing, ""
 }
@@ -109,7 +109,7 @@ func (m *monitor) trouble(o observation) string {
 	}
 	for pid, clients := range m.clients {
 		if clients > 0 && !alive[pid] {
-			return fmt.Sprintf("the MPS server %d ended under its clients", pid)
+			return fmt.Sprintf("the MPS server %d ended while it had clients", pid)
 		}
 	}
 	return ""

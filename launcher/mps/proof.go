@@ -61,7 +61,7 @@ func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
 func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	if g.MemoryFree < canaryNeeds {
 		return &Finding{Kind: CardFull, GPU: g.Index, Message: fmt.Sprintf(
-			"too little memory is free to tell a limit from a full card: %d bytes, and the proof takes %d", g.MemoryFree, int64(canaryNeeds))}
+			"too little memory is free to distinguish a limit from a full GPU: %d bytes, but the test takes %d", g.MemoryFree, int64(canaryNeeds))}
 	}
 	script := filepath.Join(d.logs, "canary.py")
 	if err := os.WriteFile(script, canaryScript, 0o600); err != nil {
@@ -91,7 +91,7 @@ func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	finding := d.converse(ctx, cmd.Process.Pid, stdin, bufio.NewReader(stdout))
 	stdin.Close()
 	if err := cmd.Wait(); err != nil && finding == nil {
-		finding = &Finding{Kind: CanaryFailed, Message: "the canary ended with " + err.Error()}
+		finding = &Finding{Kind: CanaryFailed, Message: "the test process ended with " + err.Error()}
 	}
 	if finding == nil {
 		return nil
@@ -106,14 +106,14 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 	line = strings.TrimSpace(line)
 	var free int64 // as the driver reports it: the rest of the limit, or of the card if that is less
 	if n, _ := fmt.Sscanf(line, "ready %d", &free); n != 1 {
-		return &Finding{Kind: CanaryFailed, Message: "the canary got no memory below its limit: " + oneLine(line, err)}
+		return &Finding{Kind: CanaryFailed, Message: "the test process got no memory below its limit: " + oneLine(line, err)}
 	}
 	listed, err := d.listed(ctx, pid)
 	if err != nil {
 		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
 	}
 	if !listed {
-		return &Finding{Kind: NotAClient, Message: "a process of swarm opened the GPU without becoming an MPS client: " + oneLine(d.lastWords(), nil)}
+		return &Finding{Kind: NotAClient, Message: "a swarm process opened the GPU without becoming an MPS client: " + oneLine(d.lastWords(), nil)}
 	}
 	if _, err := io.WriteString(stdin, "go\n"); err != nil {
 		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
@@ -127,14 +127,14 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 func verdict(free int64, answer string, err error) *Finding {
 	switch {
 	case answer == "allowed":
-		return &Finding{Kind: LimitIgnored, Message: fmt.Sprintf("a client with a limit of %d bytes got %d more", canaryLimit, canaryLarge)}
+		return &Finding{Kind: LimitIgnored, Message: fmt.Sprintf("a client with a limit of %d bytes got another %d bytes", canaryLimit, canaryLarge)}
 	case answer != "refused":
-		return &Finding{Kind: CanaryFailed, Message: "the canary says: " + oneLine(answer, err)}
+		return &Finding{Kind: CanaryFailed, Message: "the test process says: " + oneLine(answer, err)}
 	case free > canaryLimit:
 		return &Finding{Kind: CanaryFailed, Message: fmt.Sprintf(
-			"the driver reports %d bytes free to a client with a limit of %d, and refuses %d", free, canaryLimit, canaryLarge)}
+			"the driver reports %d free bytes to a client with a limit of %d, but refuses %d", free, canaryLimit, canaryLarge)}
 	case free < canaryLowest:
-		return &Finding{Kind: CardFull, Message: fmt.Sprintf("too little memory is free to tell a limit from a full card: %d bytes", free)}
+		return &Finding{Kind: CardFull, Message: fmt.Sprintf("too little memory is free to distinguish a limit from a full GPU: %d bytes", free)}
 	}
 	return nil
 }

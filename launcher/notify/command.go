@@ -59,7 +59,7 @@ func (s shellCommand) run(ctx context.Context, out io.Writer) error {
 		case <-timer.C:
 		}
 	}
-	return errors.Join(context.Cause(ctx), fmt.Errorf("process %d does not die", cmd.Process.Pid))
+	return errors.Join(context.Cause(ctx), fmt.Errorf("process %d cannot be killed", cmd.Process.Pid))
 }
 
 // endOf returns the error of a command's Wait. Output that stays open after the command's end is not an error.

@@ -48,17 +48,17 @@ func (c *Hooks) Check() error {
 			continue
 		}
 		if *x.into != "" {
-			return fail.Usage(fmt.Errorf("%s and %s-file at once", x.flag, x.flag), "one of them")
+			return fail.Usage(fmt.Errorf("%s and %s-file exclude each other", x.flag, x.flag), "one of them")
 		}
 		text, err := files.ReadSecret(x.file, configs.MaxDocument)
 		if errors.Is(err, files.ErrPublic) {
-			return fail.Usage(fmt.Errorf("%s-file %s can be read by others", x.flag, x.file), "chmod 600 "+shell.Quote(x.file))
+			return fail.Usage(fmt.Errorf("other users can read the %s-file %s", x.flag, x.file), "chmod 600 "+shell.Quote(x.file))
 		}
 		if err != nil {
-			return fail.Usage(fmt.Errorf("%s-file: %w", x.flag, err), "a file of mode 0600 with what "+x.flag+" takes")
+			return fail.Usage(fmt.Errorf("%s-file: %w", x.flag, err), "a file of mode 0600 with the value of "+x.flag+"")
 		}
 		if *x.into = strings.TrimSpace(string(text)); *x.into == "" {
-			return fail.Usage(fmt.Errorf("%s-file %s is empty", x.flag, x.file), "a file of mode 0600 with what "+x.flag+" takes")
+			return fail.Usage(fmt.Errorf("%s-file %s is empty", x.flag, x.file), "a file of mode 0600 with the value of "+x.flag+"")
 		}
 	}
 	if strings.ContainsRune(c.Command, 0) {
@@ -99,11 +99,11 @@ func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return
 	}
-	ctx, interrupts := interrupt.Notify(ctx, p.Stderr, "Not waiting for what --webhook and --on-complete ask for.")
+	ctx, interrupts := interrupt.Notify(ctx, p.Stderr, "Skipping --webhook and --on-complete.")
 	defer interrupts.Close()
 	document, err := json.MarshalIndent(e.Summary, "", "  ")
 	if err != nil {
-		p.Logger.Warn("the summary could not be passed on", "error", err)
+		p.Logger.Warn("the summary could not be sent", "error", err)
 		return
 	}
 	if c.Webhook != "" {

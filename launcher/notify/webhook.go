@@ -81,7 +81,7 @@ func (w *webhook) postOnce(ctx context.Context, document []byte) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url.String(), bytes.NewReader(document))
 	if err != nil {
-		return errors.New("no request can be made of the URL")
+		return errors.New("the URL is not valid for a request")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", w.agent)

@@ -37,7 +37,7 @@ func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	for i, d := range gpus {
 		if n := free[d.UUID]; n < d.MemoryFree {
 			left[i].MemoryFree = n
-			notes = append(notes, fmt.Sprintf("GPU %d: %s of its free %s are claimed by %s", d.Index, units.Bytes(d.MemoryFree-n), units.Bytes(d.MemoryFree),
+			notes = append(notes, fmt.Sprintf("GPU %d: %s of the free %s are reserved by %s", d.Index, units.Bytes(d.MemoryFree-n), units.Bytes(d.MemoryFree),
 				strings.Join(claimants[d.UUID], ", ")))
 		}
 	}
@@ -68,7 +68,7 @@ func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
 	}
 	q, err := queue.Open(h.Home.Queue())
 	if err != nil {
-		h.Logger.Warn("jobs of swarm run don't see this run", "error", err)
+		h.Logger.Warn("jobs of swarm run cannot see this run", "error", err)
 		return c
 	}
 	q.Log = h.Logger
@@ -94,7 +94,7 @@ func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 		}
 		_ = t.Leave() // it ends with this process anyway
 	}
-	c.log.Warn("jobs of swarm run don't see what this run takes", "gpu", d.Index, "error", err)
+	c.log.Warn("jobs of swarm run cannot see this run's memory use", "gpu", d.Index, "error", err)
 }
 
 // Loaded records the engine process of a node on this host, whose memory is part of the claim. It does nothing on

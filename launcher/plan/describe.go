@@ -29,7 +29,7 @@ func closed(g gpu.GPU, share string) string {
 	case g.Mode == gpu.ModeProhibited:
 		return fmt.Sprintf("GPU %d is in compute mode PROHIBITED. Try: sudo nvidia-smi -i %d -c 0", g.Index, g.Index)
 	case g.Mode == gpu.ModeExclusiveProcess && share != fit.ShareMPS:
-		return fmt.Sprintf("GPU %d is in compute mode EXCLUSIVE_PROCESS, for one process alone. Try: sudo nvidia-smi -i %d -c 0, or --share mps", g.Index, g.Index)
+		return fmt.Sprintf("GPU %d is in compute mode EXCLUSIVE_PROCESS, which allows one process. Try: sudo nvidia-smi -i %d -c 0, or --share mps", g.Index, g.Index)
 	}
 	return ""
 }

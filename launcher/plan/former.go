@@ -65,10 +65,10 @@ func escapeGlob(path string) string {
 func FormerFiles(p Planned, home layout.Home, input string) string {
 	for _, m := range p.All() {
 		if m.Weights == model.Embedded && modelInput(p, m) == input {
-			return "the former files, " + home.Path("models", m.Name+"-*") + " of the program that began it"
+			return "the original files, " + home.Path("models", m.Name+"-*") + " of the program version that began the run"
 		}
 	}
-	return "the former files"
+	return "the original files"
 }
 
 // modelInput returns the key of a model's initial weights among a run's inputs.

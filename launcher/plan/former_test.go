@@ -49,8 +49,8 @@ func TestFormerWeightsAreFound(t *testing.T) {
 		require.Empty(t, found, name)
 		require.Equal(t, dir, dirs[nano.Key()], name)
 	}
-	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", FormerFiles(p, layout.Home(home), "model"))
-	require.Equal(t, "the former files", FormerFiles(p, layout.Home(home), "tasks.file"))
+	require.Equal(t, "the original files, "+home+"/models/nano-* of the program version that began the run", FormerFiles(p, layout.Home(home), "model"))
+	require.Equal(t, "the original files", FormerFiles(p, layout.Home(home), "tasks.file"))
 
 	require.NoError(t, os.Remove(filepath.Join(old, "config.json")))
 	_, _, found = find(p, hashes)

@@ -22,7 +22,7 @@ func (p Planned) Later(request fit.Request, logger *slog.Logger, models func() e
 	case errors.Is(err, fit.ErrRequest):
 		return false, fail.Usage(err, "swarm plan --help")
 	case err != nil:
-		logger.Warn("it would not start now", "reason", err)
+		logger.Warn("it would not start at present", "reason", err)
 		return len(request.GPUs) > 0 && request.Device != fit.DeviceCPU, nil
 	}
 	return plan.Device == fit.DeviceCUDA, nil

@@ -53,8 +53,8 @@ func (p Planned) unlike() []string {
 	if other == nil || p.Trainer.Command != "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("the tokens of %s are not those of %s: limits in tokens mean other lengths of text, and held-out rewards compare only "+
-		"where the questions are the same", strings.Join(other, " and "), p.Model.Name)}
+	return []string{fmt.Sprintf("%s and %s have different tokenizers: limits in tokens mean different text lengths, and held-out rewards are comparable only "+
+		"if the questions are the same", strings.Join(other, " and "), p.Model.Name)}
 }
 
 // Trains returns the names of the models that the nodes train.

@@ -83,7 +83,7 @@ func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 		if out, _, err = look(ctx); err == nil {
 			out.Plan = fit.Plan{
 				Device: fit.DeviceCPU, Share: fit.ShareStatic, Rule: "asked for", Limit: "--nodes",
-				Why: "This host trains no nodes of its own (--nodes 0): those who join bring them.",
+				Why: "This host trains no nodes (--nodes 0). Workers that join bring the nodes.",
 			}
 			err = p.checkLag(out)
 		}
@@ -123,7 +123,7 @@ func (p *Options) Resolve(ctx context.Context, h Host) (Planned, error) {
 // checkLag rejects a lag if other hosts may join, because a lag requires that all nodes run on one host.
 func (p *Options) checkLag(out Planned) error {
 	if lag := out.Config.ExternalLag; p.Hosts && lag > 0 {
-		return &configs.Error{Key: "external_lag", Value: strconv.Itoa(lag), Allowed: "0 where others may join (--listen, --nats, --shared)"}
+		return &configs.Error{Key: "external_lag", Value: strconv.Itoa(lag), Allowed: "0 if others may join (--listen, --nats, --shared)"}
 	}
 	return nil
 }
@@ -260,10 +260,10 @@ func fewPeers(c configs.Config, nodes int) []string {
 	case pool >= c.NumTransplantTrees:
 		return nil
 	case nodes == 1:
-		return []string{fmt.Sprintf("a single node has no peers: its rounds train only on its own %d rollouts, not on %d external ones (num_transplant_trees)",
+		return []string{fmt.Sprintf("a single node has no peers: it trains only on its own %d rollouts per round, not on %d external rollouts (num_transplant_trees)",
 			c.NumTrainSamples, c.NumTransplantTrees)}
 	}
-	return []string{fmt.Sprintf("the others of %d nodes share %d rollouts a round: rounds train on no more than those, not on %d external ones (num_transplant_trees)",
+	return []string{fmt.Sprintf("each of %d nodes receives %d rollouts per round from the others: it trains on at most these, not on %d external rollouts (num_transplant_trees)",
 		nodes, pool, c.NumTransplantTrees)}
 }
 
@@ -291,7 +291,7 @@ func (p *Options) idle(out Planned) []string {
 	if names == nil {
 		return nil
 	}
-	return []string{"for GPUs only, without effect on the CPU: " + strings.Join(names, ", ")}
+	return []string{"these apply only to GPUs and have no effect on the CPU: " + strings.Join(names, ", ")}
 }
 
 func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {

@@ -24,5 +24,5 @@ func decidePrecision(c *configs.Config, host gpu.Host) string {
 		}
 	}
 	c.Precision = "fp16"
-	return fmt.Sprintf("precision auto is fp16: %s has no TF32, and fp32 is several times slower there. --precision fp32 is exact", host.GPUs[0].Name)
+	return fmt.Sprintf("precision auto selects fp16: %s has no TF32, and fp32 is several times slower there. --precision fp32 is exact", host.GPUs[0].Name)
 }

@@ -38,7 +38,7 @@ func (p *PriceFlag) Type() string { return "price" }
 
 // Add defines the flag.
 func (p *PriceFlag) Add(f *pflag.FlagSet) {
-	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+resolve.PriceVariable+")")
+	f.Var(p, "price", "`price` of the machine per hour, such as 1.29, $1.29/h or 1.29 EUR/h ("+resolve.PriceVariable+")")
 }
 
 // Price parses the flag, or the environment variable if the flag is not set. An invalid price is a *configs.Error.
@@ -56,7 +56,7 @@ func (p *PriceFlag) Price(getenv func(string) string) (Price, error) {
 var priceForm = regexp.MustCompile(`^(?:(\p{Sc}|[A-Za-z]{3}) ?)?([0-9]{1,7}(?:\.[0-9]{1,6})?)(?: ?(\p{Sc}|[A-Za-z]{3}))?(?: ?/ ?h)?$`)
 
 func parsePrice(text string) (Price, error) {
-	refuse := &configs.Error{Key: "price", Value: text, Allowed: "a price an hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h"}
+	refuse := &configs.Error{Key: "price", Value: text, Allowed: "a price per hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h"}
 	parts := priceForm.FindStringSubmatch(strings.TrimSpace(text))
 	if parts == nil || parts[1] != "" && parts[3] != "" {
 		return Price{}, refuse

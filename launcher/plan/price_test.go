@@ -59,7 +59,7 @@ func TestThePriceVariableGivesWayToTheFlag(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Price{3, ""}, got)
 	_, err = none.Price(func(string) string { return "cheap" })
-	require.EqualError(t, err, `bad price "cheap" (SWARM_PRICE): allowed: a price an hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h`)
+	require.EqualError(t, err, `bad price "cheap" (SWARM_PRICE): allowed: a price per hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h`)
 	got, err = none.Price(noVariable)
 	require.NoError(t, err)
 	require.Zero(t, got)

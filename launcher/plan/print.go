@@ -40,9 +40,9 @@ func (p Planned) Print(w *table.Page) {
 	if plan.ShareWhy != "" {
 		fmt.Fprintf(w, "          %s\n", plan.ShareWhy)
 	}
-	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
+	fmt.Fprintf(w, "at once   %s per micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
 	if plan.Device == fit.DeviceCUDA {
-		what := "given back"
+		what := "freed"
 		if plan.KeepMemory {
 			what = "kept"
 		}
@@ -65,7 +65,7 @@ func (p Planned) Print(w *table.Page) {
 	printRooms(w, plan)
 	printBreakdown(w, p)
 	if len(plan.Changes) > 0 {
-		fmt.Fprintf(w, "\nWhat would change it:\n  %s\n", strings.Join(plan.Changes, "\n  "))
+		fmt.Fprintf(w, "\nChanges that would affect this:\n  %s\n", strings.Join(plan.Changes, "\n  "))
 	}
 }
 
@@ -93,10 +93,10 @@ func printRooms(w io.Writer, plan fit.Plan) {
 		}
 		parts := []string{}
 		if r.LeaseBytes > 0 {
-			parts = append(parts, units.Bytes(r.LeaseBytes)+" for the phases of those whose turn it is")
+			parts = append(parts, units.Bytes(r.LeaseBytes)+" for the phases of the nodes that compute")
 		}
 		if r.OthersBytes > 0 {
-			parts = append(parts, units.Bytes(r.OthersBytes)+" used by others and the driver")
+			parts = append(parts, units.Bytes(r.OthersBytes)+" used by other processes and the driver")
 		}
 		fmt.Fprintf(w, "%-9s %s\n", name, strings.Join(append(parts, units.Bytes(r.ReserveBytes)+" in reserve"), ", "))
 	}
@@ -119,7 +119,7 @@ func printBreakdown(w *table.Page, p Planned) {
 	}
 	w.Table(t)
 	if g := p.Plan.Guide; g.Total() > 0 && p.Plan.Device == fit.DeviceCUDA {
-		fmt.Fprintf(w, "  guide 4 says %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
+		fmt.Fprintf(w, "  guide 4 (docs/GUIDES.md) estimates %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
 			units.Bytes(g.Total()), units.Bytes(g.Weights), units.Bytes(g.Forward), units.Bytes(g.GradientsAndOptimizer), units.Bytes(g.Working))
 	}
 }

@@ -43,7 +43,7 @@ func Profile(ctx context.Context, h Host, p Planned, sizes []int) (profile.Docum
 	defer engine.Close()
 	var settings FootprintSettings
 	if err := json.Unmarshal([]byte(key.Settings), &settings); err != nil {
-		return profile.Document{}, fmt.Errorf("read back the settings: %w", err)
+		return profile.Document{}, fmt.Errorf("read the settings again: %w", err)
 	}
 	fmt.Fprintf(h.Stderr, "Loading %s on %s.\n", c.Model, key.GPU)
 	loaded, err := engine.Load(ctx, policy.LoadParams{

@@ -29,7 +29,7 @@ func (p *Planned) decideSharing(hosts bool) {
 	p.Notes = nil
 	if p.auto.correction && takes {
 		p.Notes = append(p.Notes, fmt.Sprintf(
-			"Others' rollouts are weighed by importance ratios (external_correction %s). --paper trains as the paper does, without them.", c.ExternalCorrection))
+			"Importance ratios weigh others' rollouts (external_correction %s). --paper trains as published, without them.", c.ExternalCorrection))
 	}
 }
 

@@ -29,7 +29,7 @@ const shell = "/bin/sh"
 
 func (t *Trainer) check() error {
 	if t.Command == "" && t.Memory.Given {
-		return fail.Usage(errors.New("--node-memory is for --node-command: swarm knows what its own nodes take"), "swarm up --help")
+		return fail.Usage(errors.New("--node-memory needs --node-command: swarm knows the memory of its own nodes"), "swarm up --help")
 	}
 	if t.Command == "" && (t.Given == nil || !t.Given()) {
 		return nil

@@ -78,7 +78,7 @@ func (w *Wait) try(ctx context.Context, look Look) (Planned, fit.Request, error)
 	}
 	out, request, err := look(ctx)
 	if err == nil && busy {
-		err = fmt.Errorf("%w: another swarm on this host is loading its nodes. Try: the same again", fit.ErrDoesNotFit)
+		err = fmt.Errorf("%w: another swarm on this host is loading its nodes. Try: the same command again", fit.ErrDoesNotFit)
 	}
 	if err == nil {
 		out.Plan, err = fit.New(onGPU(request))
@@ -123,7 +123,7 @@ func waitingText(gpus []fit.GPU, left time.Duration) string {
 		free = append(free, fmt.Sprintf("GPU %d has %s free of %s", g.Index, units.Bytes(g.MemoryFree), units.Bytes(g.MemoryTotal)))
 	}
 	if free == nil {
-		free = []string{"no GPU is to be seen"}
+		free = []string{"no GPU is visible"}
 	}
 	return fmt.Sprintf("Waiting for a GPU, for up to %s more: %s.", left.Round(time.Second), strings.Join(free, ", "))
 }

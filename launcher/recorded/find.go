@@ -40,7 +40,7 @@ func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name str
 	ofRun := w.ofRun()
 	if model.NamesFolder(name) {
 		if ofRun != "" {
-			return nil, choice, fail.Usage(fmt.Errorf("%s is a folder, and %s is a run's", name, ofRun), "the same without "+ofRun)
+			return nil, choice, fail.Usage(fmt.Errorf("%s is a folder, but %s needs a run", name, ofRun), "the same command without "+ofRun)
 		}
 		s, err := w.base(ctx, h, name)
 		return s, choice, err
@@ -58,7 +58,7 @@ func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name str
 		return nil, choice, runErr
 	}
 	if ofRun != "" {
-		return nil, choice, fail.Usage(fmt.Errorf("%s is a model, and %s is a run's", name, ofRun), "the same without "+ofRun)
+		return nil, choice, fail.Usage(fmt.Errorf("%s is a model, but %s needs a run", name, ofRun), "the same command without "+ofRun)
 	}
 	s, err := w.base(ctx, h, name)
 	return s, choice, err

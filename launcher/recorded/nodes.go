@@ -50,7 +50,7 @@ func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store
 		return stats.Choice{}, err
 	}
 	if len(known) == 0 {
-		return stats.Choice{}, fail.Hint(fmt.Errorf("run %s has no node here", run.Run), "swarm status "+run.Run)
+		return stats.Choice{}, fail.Hint(fmt.Errorf("run %s has no node on this host", run.Run), "swarm status "+run.Run)
 	}
 	reader, err := open(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func NodeName(home layout.Home, run store.Run, name string) (string, error) {
 func NodeFolders(home layout.Home, run store.Run) ([]string, error) {
 	entries, err := os.ReadDir(home.Run(run.Run))
 	if err != nil {
-		return nil, fail.Hint(fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made")
+		return nil, fail.Hint(fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home with the home of the run")
 	}
 	var known []string
 	for _, entry := range entries {

@@ -19,7 +19,7 @@ func TestNodesOfARun(t *testing.T) {
 	run := store.Run{Run: "e-1", Experiment: "e"}
 	_, err := NodeFolders(home, run)
 	require.ErrorContains(t, err, "the folder of run e-1")
-	require.Equal(t, "--home where the run was made", fail.Remedy(err))
+	require.Equal(t, "--home with the home of the run", fail.Remedy(err))
 	for _, name := range []string{"node_10", "node_2", "node_0", "exchange"} {
 		require.NoError(t, os.MkdirAll(home.Path("runs", "e-1", name), 0o755))
 	}
@@ -56,7 +56,7 @@ func TestASavedModelTakesAnEmptyFolder(t *testing.T) {
 	require.NoDirExists(t, got)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
 	_, err = EmptyFolder(dir)
-	require.EqualError(t, err, "folder "+dir+" holds something already")
+	require.EqualError(t, err, "folder "+dir+" is not empty")
 }
 
 // Nodes and rounds belong to runs. For a folder, Find rejects them before it opens anything.
@@ -64,7 +64,7 @@ func TestAFolderHasNoNodes(t *testing.T) {
 	node, round := "0", 3
 	for want, w := range map[string]Wanted{"--node": {Node: &node, Round: &round}, "--round": {Round: &round}} {
 		_, _, err := w.Find(t.Context(), plan.Host{}, nil, "./folder")
-		require.EqualError(t, err, "./folder is a folder, and "+want+" is a run's")
-		require.Equal(t, "the same without "+want, fail.Remedy(err))
+		require.EqualError(t, err, "./folder is a folder, but "+want+" needs a run")
+		require.Equal(t, "the same command without "+want, fail.Remedy(err))
 	}
 }

@@ -60,7 +60,7 @@ func EmptyFolder(dir string) (string, error) {
 	case err == nil && len(entries) == 0, errors.Is(err, fs.ErrNotExist):
 		return absolute, nil
 	case err == nil:
-		return "", fail.Usage(fmt.Errorf("folder %s holds something already", dir), "another folder, or remove that one")
+		return "", fail.Usage(fmt.Errorf("folder %s is not empty", dir), "another folder, or remove this one")
 	}
 	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
 }
@@ -98,7 +98,7 @@ func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string)
 	}
 	if rounds == 0 {
 		err := fmt.Errorf("%s of run %s has no checkpoint yet", nodeName, run.Run)
-		return Saved{}, fail.Hint(err, "again when it has trained for checkpoint_every rounds")
+		return Saved{}, fail.Hint(err, "again after checkpoint_every rounds")
 	}
 	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: "float32"})
 	if err != nil {

@@ -44,7 +44,7 @@ func Checkpoint(h plan.Host, run store.Run, node string, round int) (*Subject, e
 	c := &s.Config
 	var plan fit.Plan
 	if err := errors.Join(json.Unmarshal(run.Config, c), json.Unmarshal(run.Plan, &plan)); err != nil {
-		return nil, fmt.Errorf("what the database has of run %s: %w", run.Run, err)
+		return nil, fmt.Errorf("read the recorded configuration of run %s: %w", run.Run, err)
 	}
 	name, err := NodeName(h.Home, run, node)
 	if err != nil {
@@ -75,7 +75,7 @@ func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (
 			return nil, fmt.Errorf("folder %s: %w", name, err)
 		}
 		if _, err := model.Inspect(name); err != nil {
-			return nil, fail.Usage(err, "a folder with the config.json and model.safetensors of a gpt2, llama, qwen2 or qwen3, such as swarm model save writes")
+			return nil, fail.Usage(err, "a folder with the config.json and model.safetensors of a gpt2, llama, qwen2 or qwen3, such as one of swarm model save")
 		}
 	}
 	host, err := gpu.Detect(ctx)
@@ -116,7 +116,7 @@ func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (
 func (s *Subject) Place(ctx context.Context, h plan.Host, cpu bool) error {
 	err := s.place(ctx, h)
 	if errors.Is(err, fit.ErrDoesNotFit) && cpu && s.Config.Device != fit.DeviceCPU {
-		fmt.Fprintf(h.Stderr, "Warning: %s. The CPU answers.\n", err)
+		fmt.Fprintf(h.Stderr, "Warning: %s. Using the CPU.\n", err)
 		s.Config.Device = fit.DeviceCPU
 		err = s.place(ctx, h)
 	}
@@ -162,7 +162,7 @@ func (s *Subject) Open(ctx context.Context, h plan.Host) (*evaluate.Engine, erro
 			return nil, err
 		}
 		if !python.CUDA {
-			return nil, plan.NoCUDA(python, "the model is to be on a GPU")
+			return nil, plan.NoCUDA(python, "the requested device is a GPU")
 		}
 		// Cap the memory at what the engine needs: another run may soon need the rest.
 		needed := s.plan.PerNode

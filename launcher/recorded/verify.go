@@ -87,7 +87,7 @@ func Ended(s store.Snapshot) error {
 	case run.State != store.RunRunning:
 		return nil
 	case lifecycle.Alive(s, event.Now()):
-		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down "+run.Run+", which stops it in order")
+		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "again when it is done, or swarm down "+run.Run+", which stops it after a checkpoint")
 	}
 	return fail.Usage(fmt.Errorf("run %s was interrupted", run.Run), "continue it with swarm up and its configuration, then verify it")
 }
@@ -110,7 +110,7 @@ func (v *verification) explain(ctx context.Context, reader *store.Reader, report
 		for _, x := range entries {
 			after = x.ID
 			if n, step := differing[x.Event.Node], x.Event.MemoryStep; n != nil && step != nil {
-				n.Notes = append(n.Notes, fmt.Sprintf("memory ran out in round %d (%s, %s): from there on sums may be rounded otherwise than here",
+				n.Notes = append(n.Notes, fmt.Sprintf("memory ran out in round %d (%s, %s): from this round on sums may be rounded differently",
 					step.Round, step.Phase, step.Action))
 				delete(differing, x.Event.Node)
 			}
@@ -148,12 +148,12 @@ func (v *verification) inexact() string {
 
 func (v *verification) prepare(ctx context.Context) error {
 	if _, err := os.Stat(v.dir); err != nil {
-		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made")
+		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home with the home of the run")
 	}
 	var made coordinator.Versions
 	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.Config), json.Unmarshal(v.run.Plan, &v.p.Plan), json.Unmarshal(v.run.Versions, &made))
 	if err != nil {
-		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
+		return fmt.Errorf("read the recorded configuration of run %s: %w", v.run.Run, err)
 	}
 	if v.p.Models, err = model.Of(v.p.Config); err != nil {
 		return err
@@ -171,16 +171,16 @@ func (v *verification) prepare(ctx context.Context) error {
 		return err
 	}
 	if plan.EngineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
-		return plan.NoCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
+		return plan.NoCUDA(v.python, "run "+v.run.Run+" was trained on a GPU")
 	}
 	if made.Torch != "" && made.Torch != v.python.Torch {
-		v.h.Logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
+		v.h.Logger.Warn("this torch differs from the run's: sums may differ slightly", "run", made.Torch, "here", v.python.Torch)
 	}
 	if v.engineDir, err = policy.Extract(string(v.h.Home)); err != nil {
 		return err
 	}
 	if v.same = made.Engine == policy.Digest(v.engineDir); !v.same {
-		v.h.Logger.Warn("another engine than the run's: its sums may come out a little different", "run", cmp.Or(made.Engine, "unknown, or several"),
+		v.h.Logger.Warn("this engine differs from the run's: sums may differ slightly", "run", cmp.Or(made.Engine, "unknown, or several"),
 			"here", policy.Digest(v.engineDir))
 	}
 	return nil
@@ -199,7 +199,7 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		if was := began[name]; was != "" && was != inputs[name] {
 			return fail.Hint(
-				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
+				fmt.Errorf("run %s cannot be verified: the contents of %s have changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
 				plan.FormerFiles(v.p, v.h.Home, name))
 
 		}

@@ -33,7 +33,7 @@ func After(ctx context.Context, reader *store.Reader, x stats.Status, advice com
 		return out, err
 	}
 	if x.State == stats.StateCrashed {
-		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
+		out.heard = fmt.Sprintf("Last seen at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
 			restarted(snapshot.Run))
 	}
 	out.commands = []string{"Continue with: " + advice.GoesOn(x.Run, x.Command)}
@@ -63,5 +63,5 @@ func restarted(run store.Run) string {
 	if err != nil || lifecycle.Elsewhere(run) || run.BootID == "" || run.BootID == self.Boot {
 		return ""
 	}
-	return " This host has been restarted since."
+	return " The host has restarted since then."
 }

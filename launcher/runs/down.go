@@ -44,7 +44,7 @@ func (o *DownOptions) Check() error {
 		return &configs.Error{Key: "timeout", Value: o.Limit.String(), Allowed: "a time from 1s to 1h"}
 	}
 	if o.All && o.Name != "" {
-		return fail.Usage(fmt.Errorf("--all and %s at once", o.Name), "one of them")
+		return fail.Usage(fmt.Errorf("--all and %s exclude each other", o.Name), "one of them")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func Down(ctx context.Context, o DownOptions) (*Stopped, error) {
 // downJob stops a job.
 func downJob(ctx context.Context, reader *store.Reader, j store.Job, o *DownOptions) (*Stopped, error) {
 	if o.All {
-		return nil, fail.Usage(fmt.Errorf("--all and %s at once", j.Job), "one of them")
+		return nil, fail.Usage(fmt.Errorf("--all and %s exclude each other", j.Job), "one of them")
 	}
 	done, err := job.End(ctx, reader, j, job.EndOptions{Home: o.Home, Limit: o.Limit, Now: o.Now})
 	if done == nil {
@@ -147,7 +147,7 @@ func downTargets(ctx context.Context, reader *store.Reader, name string, all boo
 			targets = append(targets, s)
 		case !all:
 			return nil, nil, fail.Hint(
-				fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", s.Run.Run, s.Run.Host),
+				fmt.Errorf("%s runs on %s, whose processes cannot be stopped from this host", s.Run.Run, s.Run.Host),
 				"swarm down "+s.Run.Run+" there")
 
 		}
@@ -193,7 +193,7 @@ func downResult(ctx context.Context, reader *store.Reader, s *lifecycle.Stop, o 
 		d.Outcome, d.service = OutcomeKilled, s.Service
 		if !s.Now {
 			err = errors.Join(err, fail.Hint(
-				fmt.Errorf("%s did not stop in order", s.Run.Run), "swarm logs "+s.Run.Run+" "+runlog.Coordinator+" for why"))
+				fmt.Errorf("%s did not stop cleanly", s.Run.Run), "swarm logs "+s.Run.Run+" "+runlog.Coordinator+" for why"))
 		}
 	}
 	return d, err
@@ -271,7 +271,7 @@ func (d StoppedRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "%s ended after %.1f s: %s, round %d of %d.\n", d.Run, d.Seconds, d.State, d.Round, d.Rounds)
 	}
 	if d.Orphans > 0 {
-		fmt.Fprintf(b, "Ended %s that it left behind.\n", units.Plural(d.Orphans, "process"))
+		fmt.Fprintf(b, "Ended %s that it had left running.\n", units.Plural(d.Orphans, "process"))
 	}
 	switch {
 	case d.State == store.RunDone || d.imported:
@@ -284,6 +284,6 @@ func (d StoppedRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "Continue with: %s\n", charset.Shown(d.goesOn))
 	}
 	if d.service != "" {
-		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)
+		fmt.Fprintf(b, "The service %s may start it again. To prevent this: swarm service remove, or systemctl stop %s.\n", d.service, d.service)
 	}
 }

@@ -113,7 +113,7 @@ func (d Listing) Print(p *table.Page, home layout.Home, states []string) {
 		p.Printf("No run is recorded under %s yet.\n", home)
 	}
 	if len(d.Runs) < d.Total {
-		p.Printf("%d of %s; --all shows all.\n", len(d.Runs), units.Plural(d.Total, "run"))
+		p.Printf("%d of %s. --all shows all.\n", len(d.Runs), units.Plural(d.Total, "run"))
 	}
 	if len(d.Runs) > 0 && len(d.Jobs) > 0 {
 		p.Println()

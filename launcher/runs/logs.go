@@ -120,8 +120,8 @@ func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Sna
 	snapshot, err := reader.Snapshot(ctx, "")
 	if err == nil && len(args) > 0 && !slices.Contains(knownLogs(snapshot), args[0]) {
 		return snapshot, nil, fail.Usage(
-			fmt.Errorf("%q is no run, no experiment, and no node of %s", args[0], snapshot.Run.Run),
-			"swarm logs "+snapshot.Run.Run+" and any of "+strings.Join(knownLogs(snapshot), ", "))
+			fmt.Errorf("%q is not a run, an experiment or a node of %s", args[0], snapshot.Run.Run),
+			"swarm logs "+snapshot.Run.Run+" with any of "+strings.Join(knownLogs(snapshot), ", "))
 
 	}
 	return snapshot, args, lifecycle.NotFound(err, "")
@@ -145,7 +145,7 @@ func checkLogs(dir string, s store.Snapshot, nodes []string) error {
 		}
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return fail.Hint(fmt.Errorf("the logs of %s are gone: %w", s.Run.Run, err), "swarm status "+s.Run.Run+" for what the database knows")
+		return fail.Hint(fmt.Errorf("the logs of %s are missing: %w", s.Run.Run, err), "swarm status "+s.Run.Run+" for the recorded facts")
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (p *logPrinter) write(line runlog.Line) error {
 // jobLogs prints the output of a job's command.
 func jobLogs(ctx context.Context, reader *store.Reader, j store.Job, nodes []string, o *LogOptions) error {
 	if len(nodes) > 0 {
-		return fail.Usage(fmt.Errorf("%s is a job and has one log, not those of nodes such as %q", j.Job, nodes[0]), "swarm logs "+j.Job)
+		return fail.Usage(fmt.Errorf("%s is a job with a single log and has no node %q", j.Job, nodes[0]), "swarm logs "+j.Job)
 	}
 	if err := job.CheckLog(j); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (o *Prune) Check() error {
 	case o.Keep < -1:
 		return &configs.Error{Key: "keep", Value: fmt.Sprint(o.Keep), Allowed: "0 or more", Source: "--keep"}
 	case o.Keep < 0 && o.OlderThan == "":
-		return fail.Usage(errors.New("prune needs --keep or --older-than: which runs stay"), "swarm prune --keep 3 --dry-run")
+		return fail.Usage(errors.New("prune needs --keep or --older-than, which select the runs to keep"), "swarm prune --keep 3 --dry-run")
 	case o.OlderThan != "":
 		age, err := units.ParseAge(o.OlderThan)
 		if err != nil {

@@ -83,7 +83,7 @@ func namedForRemoval(ctx context.Context, reader *store.Reader, names []string) 
 			return nil, err
 		}
 		if ok {
-			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(found.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
+			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(found.Job))+" is a job of swarm run, but rm removes only runs of swarm up"), "swarm ls")
 		}
 	}
 	all, err := lifecycle.List(ctx, reader, names, nil)
@@ -147,8 +147,8 @@ func (o *Removal) agree(ctx context.Context, command string, runs []lifecycle.Li
 	}
 	if !screen.IsTerminal(o.Stdin) || !screen.IsTerminal(o.Stderr) {
 		return fail.Usage(
-			fmt.Errorf("%s asks before it removes %s, and here is no terminal to answer at", strings.Fields(command)[0], units.Plural(len(runs), "run")),
-			"swarm "+command+" --yes, or --dry-run to see what would go")
+			fmt.Errorf("%s asks before it removes %s, but there is no terminal to answer on", strings.Fields(command)[0], units.Plural(len(runs), "run")),
+			"swarm "+command+" --yes, or --dry-run to see what would be removed")
 
 	}
 	p := screen.Page(o.Stderr)
@@ -158,7 +158,7 @@ func (o *Removal) agree(ctx context.Context, command string, runs []lifecycle.Li
 	}
 	what := fmt.Sprintf("Remove %s with records and files, %s?", units.Plural(len(runs), "run"), sizeOf(runs))
 	if o.Files {
-		what = fmt.Sprintf("Remove the files of %s, %s? The records stay; the runs cannot go on.", units.Plural(len(runs), "run"), sizeOf(runs))
+		what = fmt.Sprintf("Remove the files of %s, %s? The records stay, but the runs cannot continue.", units.Plural(len(runs), "run"), sizeOf(runs))
 	}
 	agreed, err := screen.Ask(ctx, o.Stdin, o.Stderr, what+" [y/N] ")
 	if err == nil && !agreed {
@@ -209,7 +209,7 @@ func (d *Removed) Print(p *table.Page) {
 		}
 		p.Printf("%s%s%s%s", verb, what, units.Plural(removed, "run"), freed)
 		if room > 0 {
-			p.Printf(" The database has room for %s more in its file, which does not shrink.", units.Bytes(room))
+			p.Printf(" The database file does not shrink, but has room for another %s.", units.Bytes(room))
 		}
 		p.Println()
 	case len(runs) == 0 && len(d.Left) == 0:
@@ -222,7 +222,7 @@ func (d *Removed) Print(p *table.Page) {
 	case d.FilesOnly && removed > 0 && d.DryRun:
 		p.Printf("The records of all %s would stay.\n", stay)
 	case d.FilesOnly && removed > 0:
-		p.Printf("The records of all %s stay. A run without files cannot go on: swarm up --fresh begins a new one.\n", stay)
+		p.Printf("The records of all %s stay. A run without files cannot continue: swarm up --fresh begins a new one.\n", stay)
 	case d.DryRun:
 		p.Printf("%s would stay.\n", stay)
 	default:

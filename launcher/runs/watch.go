@@ -105,7 +105,7 @@ func (w *Watch) draw(ctx context.Context, interval time.Duration) error {
 			if err := context.Cause(ctx); err != nil || over {
 				return err
 			}
-			fmt.Fprintf(w.o.Stderr, "%s continues. %s attach %s shows it again.\n", w.run.Run, w.o.Advice.Program, w.run.Run)
+			fmt.Fprintf(w.o.Stderr, "%s continues. To show it again: %s attach %s\n", w.run.Run, w.o.Advice.Program, w.run.Run)
 			return fail.Exit(fail.ExitSignal + int(syscall.SIGINT))
 		}
 	}

@@ -115,7 +115,7 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 	out := RunCost{
 		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.Plan.Nodes, Rule: p.Plan.Rule,
 		Why: p.Plan.Why, Rounds: c.Rounds, Evaluations: evaluationCount(c),
-		From:     "not known: nothing like it was measured here, and the device's peaks aren't known",
+		From:     "unknown: no similar run was measured here, and the device's peaks are unknown",
 		Adaptive: c.Adaptive(),
 	}
 	r, err := rateOfModels(ctx, reader, p)
@@ -139,10 +139,10 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 		out.LoadingSeconds = &loading
 	}
 	if r.source == rateMeasured && (work != r.work || nodes != r.nodes) {
-		out.From += "; scaled from it by I, J, G and nodes"
+		out.From += ", scaled by I, J, G and nodes"
 	}
 	if c.Adaptive() {
-		out.From += "; the split is taken to stay at the first round's, and what deciding takes isn't counted"
+		out.From += "; assumes the first round's split throughout, without the time to decide splits"
 	}
 	return out, nil
 }

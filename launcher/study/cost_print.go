@@ -70,7 +70,7 @@ func deviceOf(x Cost) string {
 // inAll returns the total together with its origin.
 func inAll(x Cost) string {
 	if x.Seconds == nil {
-		return "in all    not known: do ten rounds of one of these first (swarm up --config 8loc0ext --rounds 10, with the same model), then ask again"
+		return "in all    unknown. To measure: run ten rounds of one experiment (swarm up --config 8loc0ext --rounds 10, with the same model), then repeat this command"
 	}
 	worst := ""
 	for _, e := range x.Experiments {

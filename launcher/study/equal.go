@@ -121,7 +121,7 @@ func unequal(items []*Item) error {
 	if lines == nil {
 		return nil
 	}
-	try := "another --home, where all runs are new"
+	try := "another --home, so that all runs are new"
 	for _, flag := range []string{"external_correction", "nodes"} {
 		if len(had[flag]) == 1 {
 			for value := range had[flag] {
@@ -140,9 +140,9 @@ func differs(item *Item, f fact, others int) string {
 	}
 	switch {
 	case others == 1:
-		text += ", and another run, too"
+		text += ", and so does one other run"
 	case others > 1:
-		text += fmt.Sprintf(", and %d others, too", others)
+		text += fmt.Sprintf(", and so do %d other runs", others)
 	}
 	return text
 }
@@ -165,5 +165,5 @@ func (o *Options) unlikeNodes(items []*Item) string {
 	if len(counts) < 2 {
 		return ""
 	}
-	return "the configurations get different numbers of nodes (" + strings.Join(arms, ", ") + "): --nodes N gives all as many"
+	return "the configurations have different numbers of nodes (" + strings.Join(arms, ", ") + "): --nodes N gives all the same number"
 }

@@ -60,7 +60,7 @@ func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	}
 	for _, axis := range grid {
 		if value, twice := given.Values[axis.Key]; twice {
-			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.Sources[axis.Key], Allowed: "none: --grid gives values of it"}
+			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.Sources[axis.Key], Allowed: "none: --grid sets it"}
 		}
 	}
 	var out []Source

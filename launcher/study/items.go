@@ -110,8 +110,8 @@ func (o *Options) configs(ctx context.Context, h Host, sources []Source) ([]*ite
 		for _, other := range list {
 			if other.p.Config.Experiment == c.p.Config.Experiment {
 				return nil, fail.Usage(
-					fmt.Errorf("%s and %s are both the experiment %q", other.Name, c.Name, c.p.Config.Experiment),
-					"each once, and an experiment: NAME of its own in each file")
+					fmt.Errorf("%s and %s have the same experiment name %q", other.Name, c.Name, c.p.Config.Experiment),
+					"list each once, and set a different experiment: NAME in each file")
 
 			}
 		}
@@ -245,7 +245,7 @@ func checkDisk(home layout.Home, items []*Item) error {
 	}
 	if need := coordinator.MinFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
 		return fail.Hint(
-			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, units.Bytes(int64(usage.Free)),
+			fmt.Errorf("%s has %s free, but the checkpoints, journals and logs of the %s left take %s", home, units.Bytes(int64(usage.Free)),
 				units.Plural(left, "run"), units.Bytes(need)),
 			"free some space (finished runs are in "+home.Path("runs")+"), fewer --seeds, or --home on a larger disk")
 

@@ -37,7 +37,7 @@ func lockOneSweep(home layout.Home, experiment string) (*files.Claim, error) {
 	return claim, lifecycle.LockError(home, err, func(holder string) error {
 		return fail.Hint(
 			fmt.Errorf("a sweep with experiment %s is already running (process %s)", experiment, holder),
-			"swarm status, or the same command once that one has ended")
+			"swarm status, or the same command after that sweep has ended")
 	})
 }
 

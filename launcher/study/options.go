@@ -37,7 +37,7 @@ func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 	switch {
 	case o.Study != "" && o.Grid != nil:
 		return nil, nil, fail.Usage(errors.New("--grid and --study exclude each other"),
-			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
+			"the key grid: in the study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
 
 	case o.Study == "":
 		if err := refuseStudyFile(names); err != nil {

@@ -49,7 +49,7 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 		if why == "" {
 			why = fmt.Sprintf("exit code %d", item.code)
 		}
-		fmt.Fprintf(s.host.Stderr, "sweep: %s did not get done (%s)\n", item, why)
+		fmt.Fprintf(s.host.Stderr, "sweep: %s did not finish (%s)\n", item, why)
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *Sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, s.judge.flags))
 		return
 	}
-	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[3]s    the same with every figure\n", s.host.Program, s.judge.flags, s.judge.report)
+	p.Printf("%[1]s compare %[2]s   the details of this verdict\n%[1]s report %[3]s    the same with all figures\n", s.host.Program, s.judge.flags, s.judge.report)
 }
 
 // comparison returns the arguments of swarm compare for the sweep. The baseline is the first experiment without
@@ -214,7 +214,7 @@ func (s *Sweep) DryRun(ctx context.Context) error {
 		p.Table(Table(status, true))
 		p.Printf("\n%s; %s\n", units.Plural(status.Runs, "run"), progressOf(status))
 		if status.ETASeconds == nil {
-			p.Println("How long they take isn't known before one of them, or one like them, has done two rounds here.")
+			p.Println("The duration is unknown until one of these runs, or a similar one, has done two rounds here.")
 		}
 	})
 }

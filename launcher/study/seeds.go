@@ -24,7 +24,7 @@ type Seeds struct {
 // ParseSeeds parses 3 (three seeds) or 1,5,9 (these seeds). A list of one seed ends with a comma.
 func ParseSeeds(text string) (Seeds, error) {
 	refuse := &configs.Error{Key: "seeds", Value: text, Source: "--seeds",
-		Allowed: "how many (1 to " + strconv.Itoa(maxSeeds) + "), or a list of different ones such as 1,5,9"}
+		Allowed: "how many (1 to " + strconv.Itoa(maxSeeds) + "), or a list of different seeds such as 1,5,9"}
 	if !strings.Contains(text, ",") {
 		count, err := strconv.Atoi(text)
 		if err != nil || count < 1 || count > maxSeeds {

@@ -135,14 +135,14 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	switch {
 	case l.Text("models") != "":
 		return nil, &configs.Error{
-			Problem: "a study decides itself which models its nodes have", Source: l.Sources["models"], Remedy: "--model NAME, or the study mixed-models",
+			Problem: "a study sets the models of its nodes itself", Source: l.Sources["models"], Remedy: "--model NAME, or the study mixed-models",
 		}
 	case s.named == "":
 		s.model, err = configs.LoadModel(configs.NanoModel) // any machine can train it
 	case study.FixesModels():
 		return nil, &configs.Error{
-			Problem: fmt.Sprintf("study %s has no choice of a model: its experiments name theirs", name), Source: l.Sources["model"],
-			Remedy: "leave it out",
+			Problem: fmt.Sprintf("study %s takes no model: its experiments set theirs", name), Source: l.Sources["model"],
+			Remedy: "remove it",
 		}
 	default:
 		s.model, err = model.Find(s.named)
@@ -167,7 +167,7 @@ func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 		}
 	}
 	if nodesGiven && s.ComparesNodes() {
-		return &configs.Error{Problem: "--nodes beside study " + s.Name, Remedy: "leave it out: the study compares numbers of nodes"}
+		return &configs.Error{Problem: "--nodes conflicts with study " + s.Name, Remedy: "remove it, because the study compares numbers of nodes"}
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 		return nil
 	}
 	return fail.Usage(fmt.Errorf("%s seed %d: %w", i.Name, i.seed(), refused.Err),
-		"the former values as flags, or another --home for these")
+		"the original values as flags, or another --home for the new ones")
 
 }
 

@@ -171,7 +171,7 @@ func (c *Child) Exit() Exit {
 func (c *Child) Send(cmd protocol.Command) error {
 	err := c.sendWithin(cmd, sendLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Condemn(event.CauseStalled, fmt.Sprintf("read no command for %s", sendLimit))
+		c.Condemn(event.CauseStalled, fmt.Sprintf("did not read a command for %s", sendLimit))
 	}
 	return err
 }

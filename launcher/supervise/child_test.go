@@ -168,9 +168,9 @@ func TestStopLadder(t *testing.T) {
 		message      string
 	}{
 		{"stops when asked", `echo '` + loadedLine + `'; read start; echo '{"type":"state","state":"stopped"}'`, event.StateStopped, "by request"},
-		{"needs SIGTERM", `echo '` + loadedLine + `'; exec sleep 1000`, event.StateFailed, "had not stopped in time"},
-		{"needs SIGKILL", `trap '' TERM; echo '` + loadedLine + `'; while :; do sleep 1000; done`, event.StateFailed, "had not stopped in time"},
-		{"is stopped by a signal", `echo '` + loadedLine + `'; kill -STOP $$; sleep 1000`, event.StateFailed, "had not stopped in time"},
+		{"needs SIGTERM", `echo '` + loadedLine + `'; exec sleep 1000`, event.StateFailed, "did not stop in time"},
+		{"needs SIGKILL", `trap '' TERM; echo '` + loadedLine + `'; while :; do sleep 1000; done`, event.StateFailed, "did not stop in time"},
+		{"is stopped by a signal", `echo '` + loadedLine + `'; kill -STOP $$; sleep 1000`, event.StateFailed, "did not stop in time"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

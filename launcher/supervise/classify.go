@@ -48,15 +48,15 @@ func (e Exit) Verdict() Verdict {
 		}
 		return Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped by request"}
 	case e.Asked && e.Forced:
-		return Verdict{State: event.StateFailed, Cause: event.CauseStopped, Message: "killed, since it had not stopped in time"}
+		return Verdict{State: event.StateFailed, Cause: event.CauseStopped, Message: "killed because it did not stop in time"}
 	case e.Cause != "":
 		return failed(e.Cause, e.Message)
 	case e.Code == 0 && e.State == event.StateDone:
 		return Verdict{State: event.StateDone}
 	case e.Code == 0 && e.State == event.StateStopped:
-		return failed(event.CauseStopped, "stopped by someone else")
+		return failed(event.CauseStopped, "stopped by another process")
 	case e.Code == 0 && e.Loaded:
-		return failed(event.CauseUnknown, "ended without having done its rounds")
+		return failed(event.CauseUnknown, "ended before it had done its rounds")
 	case e.Code == 0:
 		return failed(event.CauseUnknown, "ended before its model was loaded")
 	case e.Failure != nil && e.Failure.Cause != "":
@@ -69,13 +69,13 @@ func (e Exit) Verdict() Verdict {
 	}
 	switch {
 	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown && e.KernelKills == 0:
-		message += ", not by us and not by the kernel's out-of-memory killer"
+		message += ", neither by swarm nor by the kernel's out-of-memory killer"
 	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown && e.KernelKills > 0:
 		cause = event.CauseHostOutOfMemory
-		message += " by the kernel, which had run out of host memory"
+		message += " by the kernel because host memory ran out"
 	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown:
 		cause = event.CauseHostOutOfMemory
-		message += ", not by us: probably by the kernel, out of host memory"
+		message += ", not by swarm: probably by the kernel because host memory ran out"
 	case e.Code == codeConfig && !goCrash(e.Tail):
 		cause = event.CauseConfig
 	case e.Code == codeMemory && cause != event.CauseHostOutOfMemory:

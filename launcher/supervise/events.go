@@ -55,7 +55,7 @@ func (c *Child) readEvents(stdout io.Reader) {
 		}
 		message := fmt.Sprintf(format, args...)
 		if warnings == maxWarnings {
-			message += " (further ones of this process are not shown)"
+			message += " (further warnings of this process are not shown)"
 		}
 		c.warn(message)
 	}
@@ -105,7 +105,7 @@ func (c *Child) afterStdout() {
 	select {
 	case <-c.ended:
 	case <-timer.C:
-		c.Condemn(event.CauseEngine, "closed its stdout and went on")
+		c.Condemn(event.CauseEngine, "closed its stdout but continued to run")
 	}
 }
 

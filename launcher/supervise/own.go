@@ -27,7 +27,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	stdout.SetReadDeadline(limit)
 	stderr.SetReadDeadline(limit)
 	for _, id := range c.kin.end(c.announce) {
-		c.warn(fmt.Sprintf("process %d, which process %d had started, does not die and keeps its memory", id.PID, c.PID()))
+		c.warn(fmt.Sprintf("process %d, started by process %d, cannot be killed and still holds its memory", id.PID, c.PID()))
 	}
 	readers.Wait()
 	stdout.Close()

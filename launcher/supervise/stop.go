@@ -12,7 +12,7 @@ import (
 
 // ErrUnkillable reports that a process survived SIGKILL because it hangs in the kernel. Its owner goroutine
 // remains, and reaps the process if it ends later.
-var ErrUnkillable = errors.New("the process does not die")
+var ErrUnkillable = errors.New("the process cannot be killed")
 
 // Ladder bounds the steps of a stop. Zero values mean the defaults. The total duration of a stop is the sum of
 // these values and drainLimit, plus AnnounceLimit with a BeforeKill.

@@ -38,9 +38,9 @@ func (c *Child) watch(kills *KillMeter) {
 		switch stopped++; stopped {
 		case most:
 			c.signal(syscall.SIGCONT)
-			c.warn(fmt.Sprintf("process %d had been stopped for %s; continued", c.PID(), c.stopLimit))
+			c.warn(fmt.Sprintf("process %d was suspended for %s; resumed it", c.PID(), c.stopLimit))
 		case 2 * most:
-			c.Condemn(event.CauseStalled, fmt.Sprintf("process %d is stopped, and can't be continued", c.PID()))
+			c.Condemn(event.CauseStalled, fmt.Sprintf("process %d is suspended and cannot be resumed", c.PID()))
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestStoppedProcessIsContinued(t *testing.T) {
 			warnings = append(warnings, e.Message)
 		}
 	}
-	if want := "process " + strconv.Itoa(c.PID()) + " had been stopped for 100ms; continued"; len(warnings) != 1 || warnings[0] != want {
+	if want := "process " + strconv.Itoa(c.PID()) + " was suspended for 100ms; resumed it"; len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("warnings %q, want %q", warnings, want)
 	}
 }
@@ -54,7 +54,7 @@ func TestProcessThatStaysStoppedIsCondemned(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("not condemned")
 	}
-	if v := ended(t, c).Verdict(); v.Cause != event.CauseStalled || !v.Heals || !strings.Contains(v.Message, "stopped") {
+	if v := ended(t, c).Verdict(); v.Cause != event.CauseStalled || !v.Heals || !strings.Contains(v.Message, "suspended") {
 		t.Errorf("verdict %+v", v)
 	}
 }
@@ -103,7 +103,7 @@ func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 		if hostmem.OOMKills() != before {
 			continue
 		}
-		if v := exit.Verdict(); v.Cause != event.CauseUnknown || !strings.Contains(v.Message, "not by the kernel's out-of-memory killer") {
+		if v := exit.Verdict(); v.Cause != event.CauseUnknown || !strings.Contains(v.Message, "nor by the kernel's out-of-memory killer") {
 			t.Errorf("verdict %+v", v)
 		}
 		return

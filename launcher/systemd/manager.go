@@ -28,7 +28,7 @@ const systemctlLimit = time.Minute
 // Find looks for the service manager. If systemd is not installed, the error names an alternative.
 func Find(system bool) (Manager, error) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
-		return Manager{}, errors.New("systemd is not on this machine (a container has none). " +
+		return Manager{}, errors.New("this machine has no systemd (containers have none). " +
 			"Try: swarm up --detach, or swarm service install on the host")
 	}
 	m := Manager{System: system, Dir: "/etc/systemd/system"}

@@ -23,7 +23,7 @@ func quoteCommand(exe string, args []string) (string, error) {
 }
 
 // errText reports text that a unit file cannot hold.
-var errText = errors.New("systemd takes valid UTF-8 without NUL only")
+var errText = errors.New("systemd accepts only valid UTF-8 without NUL")
 
 // quoteWord quotes one word of a setting such that systemd reads it literally.
 func quoteWord(word string, inCommand bool) (string, error) {
@@ -58,7 +58,7 @@ func escapePath(path string) (string, error) {
 		plain = plain && r >= ' ' && r != 0x7f && r != utf8.RuneError
 	}
 	if !plain {
-		return "", fmt.Errorf("the folder %q can't stand in a systemd unit", path)
+		return "", fmt.Errorf("a systemd unit cannot contain the folder name %q", path)
 	}
 	return strings.ReplaceAll(path, "%", "%%"), nil
 }

@@ -35,7 +35,7 @@ func NamedUnit(args []string) (string, error) {
 	}
 	name, ok := UnitName(args[0])
 	if !ok {
-		return "", fail.Usage(fmt.Errorf("bad name %q of a service: allowed: letters, digits, _ . -, at most 64", args[0]), "another name")
+		return "", fail.Usage(fmt.Errorf("bad service name %q: allowed: letters, digits, _ . -, at most 64", args[0]), "another name")
 	}
 	return name, nil
 }
@@ -67,13 +67,13 @@ func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []stri
 	}
 	fmt.Fprintf(out, "Wrote %s.\n", m.Path(u.Name))
 	if left != nil {
-		fmt.Fprintf(out, "Left out of its environment, since others can read it: %s.\n", strings.Join(left, ", "))
+		fmt.Fprintf(out, "Not in the unit's environment, because other users can read it: %s.\n", strings.Join(left, ", "))
 	}
 	if err := m.enable(ctx, out, u.Name, replaced, noStart); err != nil {
 		return err
 	}
 	if !m.System && !Lingers() {
-		fmt.Fprintf(out, "It ends when you log out and does not start at boot until you type: loginctl enable-linger\n")
+		fmt.Fprintf(out, "The service ends when you log out and does not start at boot. To change this: loginctl enable-linger\n")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (m Manager) enable(ctx context.Context, out io.Writer, name string, replace
 // carryOut calls systemctl for each step, or prints what to type if no systemd runs.
 func (m Manager) carryOut(ctx context.Context, out io.Writer, steps [][]string) error {
 	if !m.Runs {
-		fmt.Fprintln(out, "systemd does not run here, or can't be reached. Where it does, type:")
+		fmt.Fprintln(out, "systemd is not running or not reachable here. Where it runs, type:")
 	}
 	for _, step := range steps {
 		if !m.Runs {
@@ -137,7 +137,7 @@ func (m Manager) unknown(name string) error {
 	if names := m.Units(); names != nil {
 		try = "one of " + strings.Join(names, ", ")
 	}
-	return fail.Usage(fmt.Errorf("there is no %s in %s", name, m.Dir), try)
+	return fail.Usage(fmt.Errorf("%s does not exist in %s", name, m.Dir), try)
 }
 
 // Service is the output of swarm service show -o json.
@@ -178,7 +178,7 @@ func (m Manager) Show(ctx context.Context, name string) (d Service, err error) {
 func (d Service) Write(out io.Writer) error {
 	fmt.Fprintf(out, "# %s\n%s", d.Path, d.Unit)
 	if !d.Manager {
-		_, err := fmt.Fprintf(out, "\nsystemd does not run here, or can't be reached.\n")
+		_, err := fmt.Fprintf(out, "\nsystemd is not running or not reachable here.\n")
 		return err
 	}
 	_, err := fmt.Fprintf(out, "\n%s (%s), %s, result %s, process %d, %s\n", d.Active, d.Sub, d.Enabled, d.Result, d.PID, units.Plural(d.Restarts, "restart"))

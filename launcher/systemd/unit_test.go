@@ -143,7 +143,7 @@ func TestUnitsAreVerified(t *testing.T) {
 		u.Exe = "/nowhere/swarm"
 		text, err = u.Text()
 		require.NoError(t, err)
-		require.ErrorContains(t, m.Verify(context.Background(), u.Name, text), "systemd refuses the unit: ")
+		require.ErrorContains(t, m.Verify(context.Background(), u.Name, text), "systemd rejects the unit: ")
 	}
 }
 

@@ -36,7 +36,7 @@ func (m Manager) Verify(ctx context.Context, name, text string) error {
 		words, environment = append(words, "--user"), append(environment, "XDG_RUNTIME_DIR="+dir)
 	}
 	if out, err := runTool(ctx, append(words, path), environment...); err != nil {
-		return fmt.Errorf("systemd refuses the unit: %s", strings.ReplaceAll(out, path, name))
+		return fmt.Errorf("systemd rejects the unit: %s", strings.ReplaceAll(out, path, name))
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (m Manager) Verify(ctx context.Context, name, text string) error {
 func (m Manager) Write(name, text string) error {
 	fail := func(err error) error {
 		if errors.Is(err, fs.ErrPermission) && m.System {
-			return fmt.Errorf("write the unit: %w. Try: sudo, or --user for a service of your own", err)
+			return fmt.Errorf("write the unit: %w. Try: sudo, or --user for a service of your user", err)
 		}
 		return fmt.Errorf("write the unit: %w", err)
 	}

@@ -34,11 +34,11 @@ func (s Spec) check() error {
 	}{
 		{s.Workers >= 1 && s.Workers <= MaxWorkers, "workers", strconv.Itoa(s.Workers), fmt.Sprintf("1 to %d", MaxWorkers)},
 		{label.MatchString(s.Name) && len(s.Name) <= MaxNameBytes, "name", s.Name,
-			fmt.Sprintf("small letters, digits and - within, at most %d (RFC 1123)", MaxNameBytes)},
+			fmt.Sprintf("lowercase letters, digits and inner -, at most %d characters (RFC 1123)", MaxNameBytes)},
 		{s.Nodes == "auto" || number(s.Nodes, 1, 64), "nodes", s.Nodes, "auto, or 1 to 64"},
 		{s.GPUs >= 0 && s.GPUs <= maxGPUs, "gpus-per-worker", strconv.Itoa(s.GPUs), fmt.Sprintf("0 (the CPU) to %d", maxGPUs)},
 		{s.GPUType == "" || gpuType.MatchString(s.GPUType) && len(s.GPUType) <= 63, "gpu-type", s.GPUType,
-			"letters, digits, _ . - within, as the target calls the card"},
+			"letters, digits and inner _ . -, as the target spells the GPU type"},
 		{s.CPUs >= 1 && s.CPUs <= 1024, "cpus", strconv.Itoa(s.CPUs), "1 to 1024"},
 		{s.Memory >= 1<<30 && s.Memory <= 1<<50, "memory", fmt.Sprint(s.Memory), "a size from 1GiB, such as 32GB"},
 		{filepath.IsAbs(s.Program) && pathText(s.Program), "program", s.Program, "an absolute path"},
@@ -67,17 +67,17 @@ func (s Spec) checkTarget() error {
 	}
 	rules := map[string][]rule{
 		Slurm: {
-			{timeOK(s.Time), "time", s.Time, fmt.Sprintf("sbatch's form, such as 24:00:00 or 3-00:00:00, of %d minutes or more", minMinutes)},
+			{timeOK(s.Time), "time", s.Time, fmt.Sprintf("a time in sbatch's format, such as 24:00:00 or 3-00:00:00, at least %d minutes", minMinutes)},
 			{optional(word, s.Partition), "partition", s.Partition, "letters, digits and _ . , : @ + = / -"},
 			{optional(word, s.Account), "account", s.Account, "letters, digits and _ . , : @ + = / -"},
 			{s.Scratch == "" || filepath.IsAbs(s.Scratch) && pathText(s.Scratch), "scratch", s.Scratch, "an absolute path"},
-			{!strings.ContainsAny(s.Dir, "\"'\\%#"), "out", s.Dir, "a path without quotes, backslash, % and #, which Slurm takes for its own"},
+			{!strings.ContainsAny(s.Dir, "\"'\\%#"), "out", s.Dir, "a path without quotes, backslash, % and #, which Slurm interprets"},
 		},
 		Kubernetes: {
 			{image.MatchString(s.Image), "image", s.Image, "an image with swarm, Python and PyTorch, such as registry.example.com/swarm:1"},
-			{label.MatchString(s.Namespace) && len(s.Namespace) <= 63, "namespace", s.Namespace, "small letters, digits and - within, at most 63 (RFC 1123)"},
+			{label.MatchString(s.Namespace) && len(s.Namespace) <= 63, "namespace", s.Namespace, "lowercase letters, digits and inner -, at most 63 characters (RFC 1123)"},
 			{s.Storage >= 1<<30 && s.Storage <= 1<<50, "storage", fmt.Sprint(s.Storage), "a size from 1GiB, such as 20GiB"},
-			{optional(subdomain, s.StorageClass), "storage-class", s.StorageClass, "small letters, digits, - and . within (RFC 1123)"},
+			{optional(subdomain, s.StorageClass), "storage-class", s.StorageClass, "lowercase letters, digits and inner - and . (RFC 1123)"},
 		},
 		SkyPilot: {
 			{s.GPUs == 0 || s.GPUType != "", "gpu-type", s.GPUType, "the card's name in sky show-gpus, such as A100, or --gpus-per-worker 0"},
@@ -93,7 +93,7 @@ func (s Spec) checkTarget() error {
 		return &configs.Error{Key: "target", Value: s.Target, Allowed: strings.Join([]string{Slurm, Kubernetes, SkyPilot, Compose}, ", ")}
 	}
 	if s.Invitation == "" && s.Target != Slurm {
-		return &configs.Error{Key: "url", Allowed: "the line that swarm up --listen printed, because these workers do not share its disk"}
+		return &configs.Error{Key: "url", Allowed: "the command that swarm up --listen printed, because these workers do not share its disk"}
 	}
 	for _, r := range list {
 		if !r.ok {

@@ -21,7 +21,7 @@ func (s Spec) Print(files []File, stdout, stderr io.Writer) error {
 	for _, f := range files[1:] {
 		rest = append(rest, f.Name)
 	}
-	_, err := fmt.Fprintf(stderr, "Not printed, but needed beside it in %s: %s (write them with --out)\n", s.Dir, strings.Join(rest, ", "))
+	_, err := fmt.Fprintf(stderr, "Also needed in %s: %s (write them with --out)\n", s.Dir, strings.Join(rest, ", "))
 	return err
 }
 
@@ -31,7 +31,7 @@ func (s Spec) Write(files []File, force bool, stdout io.Writer) error {
 		for _, f := range files {
 			path := filepath.Join(s.Dir, f.Name)
 			if info, err := os.Lstat(path); err == nil && !info.IsDir() {
-				return fail.Usage(fmt.Errorf("%s is there already", path), "--force to replace it, or --out with another folder")
+				return fail.Usage(fmt.Errorf("%s already exists", path), "--force to replace it, or --out with another folder")
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (s Spec) Write(files []File, force bool, stdout io.Writer) error {
 		}
 		note := ""
 		if f.Secret {
-			note = "   (holds the invitation: keep it to yourself)"
+			note = "   (contains the invitation, a secret)"
 		}
 		fmt.Fprintf(stdout, "Wrote %s%s\n", path, note)
 	}

@@ -41,7 +41,7 @@ func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snaps
 	case lifecycle.Elsewhere(snapshot.Run):
 		note = fmt.Sprintf("the folder of %s is on %s, not here", snapshot.Run.Run, snapshot.Run.Host)
 	case errors.Is(err, os.ErrNotExist):
-		note = fmt.Sprintf("the folder of %s is gone", snapshot.Run.Run)
+		note = fmt.Sprintf("the folder of %s is missing", snapshot.Run.Run)
 	default:
 		note = fmt.Sprintf("the folder of %s can't be read: %v", snapshot.Run.Run, err)
 	}

@@ -49,11 +49,11 @@ func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	var err error
 	if t.tasks, err = task.Open(t.config.Tasks); err != nil {
 		t.tasks = nil
-		t.notes = append(t.notes, "rewards can't be told: "+fail.OneLine(err.Error()))
+		t.notes = append(t.notes, "rewards are unavailable: "+fail.OneLine(err.Error()))
 	}
 	if t.tokens, err = f.tokenizer(t.config.Model); err != nil {
 		t.tokens = nil
-		t.notes = append(t.notes, "what was learnt from others can't be told: "+fail.OneLine(err.Error()))
+		t.notes = append(t.notes, "training on others' rollouts is unavailable: "+fail.OneLine(err.Error()))
 	}
 	if len(f.texts) >= textsKept {
 		f.texts = nil
@@ -102,7 +102,7 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	logged, err := journal.Find(filepath.Join(dir, filepath.Base(q.Node)), out.Round)
 	switch {
 	case errors.Is(err, journal.ErrNotFound) || err == nil && logged.Generated == nil:
-		out.Note = fmt.Sprintf("%s has nothing of round %d in its journal", q.Node, out.Round)
+		out.Note = fmt.Sprintf("the journal of %s has no round %d", q.Node, out.Round)
 		return out, nil
 	case errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrVersion):
 		out.Note = fail.OneLine(err.Error())
@@ -117,14 +117,14 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	notes := slices.Clone(text.notes)
 	batch := exchange.Receive(logged.Generated.Batch, q.Node, out.Round)
 	if batch.Rejected != "" {
-		notes = append(notes, "what the node shared can't be read: "+batch.Rejected)
+		notes = append(notes, "the node's shared rollouts can't be read: "+batch.Rejected)
 	}
 	for _, r := range batch.Rollouts {
 		out.Questions = append(out.Questions, text.question(r))
 	}
 	switch {
 	case logged.Trained == nil:
-		notes = append(notes, "the round has not been learnt from yet")
+		notes = append(notes, "the update of this round is not done yet")
 	case text.tokens != nil:
 		externals, more := text.externals(dir, out.Round, logged.Trained)
 		out.Externals, notes = externals, append(notes, more...)
@@ -191,7 +191,7 @@ func (t *runText) externals(dir string, round int, trained *journal.Trained) (li
 		}
 	}
 	if len(unread) > 0 {
-		notes = append(notes, "not here is the journal of "+strings.Join(slices.Sorted(maps.Keys(unread)), ", "))
+		notes = append(notes, "missing here: the journal of "+strings.Join(slices.Sorted(maps.Keys(unread)), ", "))
 	}
 	for i, prompt := range trained.Update.Prompts {
 		if i < trained.Report.TrainedOwn {

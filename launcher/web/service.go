@@ -134,7 +134,7 @@ func (o *Options) encryption() (*tls.Config, error) {
 		return nil, nil
 	}
 	if o.TLSCert == "" || o.TLSKey == "" {
-		return nil, fail.Usage(errors.New("--tls-cert and --tls-key belong together"), "both of them, or none")
+		return nil, fail.Usage(errors.New("--tls-cert and --tls-key must be given together"), "both of them, or none")
 	}
 	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
@@ -147,12 +147,12 @@ func (o *Options) encryption() (*tls.Config, error) {
 func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) (err error) {
 	switch {
 	case o.NoToken && o.Token != "":
-		return fail.Usage(errors.New("a token and --no-token at once"), "one of them")
+		return fail.Usage(errors.New("a token and --no-token exclude each other"), "one of them")
 	case o.NoToken && !address.IP.IsLoopback():
-		return fail.Usage(fmt.Errorf("--no-token is for this machine alone, and others reach %s", o.Listen), "without --no-token, or "+DefaultAddress)
+		return fail.Usage(fmt.Errorf("--no-token works only on this machine, but %s is reachable from others", o.Listen), "the command without --no-token, or "+DefaultAddress)
 	case o.Token != "" && !goodToken(o.Token):
 		return &configs.Error{Key: "token", Value: fmt.Sprintf("%d bytes", len(o.Token)), Source: "--token",
-			Allowed: "16 to 256 letters, digits and signs without spaces"}
+			Allowed: "16 to 256 letters, digits and punctuation without spaces"}
 	case o.Token == "" && !o.NoToken:
 		if o.Token, err = homeToken(o.Home); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) (err 
 		d.file = o.Home.DashboardToken()
 	}
 	if !encrypted && !address.IP.IsLoopback() {
-		d.notes = append(d.notes, "Warning: without TLS the token and everything shown travel in clear. "+
+		d.notes = append(d.notes, "Warning: without TLS the token and the page travel unencrypted. "+
 			"Try: --tls-cert and --tls-key, or listen on 127.0.0.1 and ssh -L.")
 	}
 	d.token = o.Token
@@ -178,7 +178,7 @@ func goodToken(token string) bool {
 func (d *Service) Look(ctx context.Context) error {
 	reader, err := store.OpenReader(ctx, d.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
-		d.notes = append(d.notes, "Nothing has run under "+string(d.home)+" yet: the page fills as soon as something does.")
+		d.notes = append(d.notes, "Nothing has run under "+string(d.home)+" yet. The page shows runs as soon as one starts.")
 		return nil
 	}
 	if err != nil {
@@ -190,13 +190,13 @@ func (d *Service) Look(ctx context.Context) error {
 func cannotListen(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fail.Hint(fmt.Errorf("%s is taken: another dashboard, or another program, listens there (%w)", address, syscall.EADDRINUSE),
-			"another port, or port 0 for any free one")
+		return fail.Hint(fmt.Errorf("cannot listen on %s: another dashboard or another program listens there (%w)", address, syscall.EADDRINUSE),
+			"another port, or port 0 for any free port")
 
 	case errors.Is(err, syscall.EACCES):
-		return fail.Hint(fmt.Errorf("no permission to listen on %s", address), "a port above 1023")
+		return fail.Hint(fmt.Errorf("cannot listen on %s: permission denied", address), "a port above 1023")
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fail.Hint(fmt.Errorf("%s is not an address of this machine", address), DefaultAddress)
+		return fail.Hint(fmt.Errorf("cannot listen on %s: not an address of this machine", address), DefaultAddress)
 	}
 	return fmt.Errorf("listen on %s: %w", address, err)
 }

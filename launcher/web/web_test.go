@@ -77,7 +77,7 @@ func TestADashboardAsksForItsHomesToken(t *testing.T) {
 		require.Equal(t, http.StatusOK, status(t, client, address+"metrics", "Authorization", "Bearer "+strings.TrimSpace(string(token))))
 		require.NotContains(t, d.URL(), strings.TrimSpace(string(token)))
 		require.Equal(t, d.URL()+"?token="+strings.TrimSpace(string(token)), d.Link())
-		require.Equal(t, listen == "0.0.0.0:0", strings.Contains(strings.Join(d.notes, "\n"), "without TLS the token and everything shown travel in clear"))
+		require.Equal(t, listen == "0.0.0.0:0", strings.Contains(strings.Join(d.notes, "\n"), "without TLS the token and the page travel unencrypted"))
 
 		var out, log strings.Builder
 		d.Tell(&out, &log)

@@ -112,7 +112,7 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	events.Go(func() { a.server.Serve(ctx) })
 	events.Go(func() {
 		if err := a.transport.serve(ctx, a.server); err != nil && ctx.Err() == nil {
-			events.Warn("workers can neither join nor deliver any more: " + err.Error())
+			events.Warn("workers can no longer join or deliver: " + err.Error())
 		}
 	})
 	events.Go(func() { a.book(ctx, logger) })
@@ -171,7 +171,7 @@ func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 		return doneSoon(n, config.Rounds, time.Duration(a.pace.Load()), patience)
 	}
 	if nodes := a.working(soon); nodes > 0 {
-		logger.Info("waiting for workers' last rounds", "nodes", nodes, "at_most", patience)
+		logger.Info("waiting for the workers' last rounds", "nodes", nodes, "at_most", patience)
 	}
 	ticker := time.NewTicker(settleInterval)
 	defer ticker.Stop()
@@ -221,6 +221,6 @@ func (a *Admission) Dismiss(ctx context.Context, now <-chan struct{}, state, mes
 	ctx, end := interrupt.WithLimit(ctx, patience, now)
 	defer end()
 	if err := a.server.Settled(ctx, patience); err != nil {
-		logger.Warn("some workers did not leave in order: they keep what they have not delivered, and deliver it when the run continues", "error", err)
+		logger.Warn("some workers did not leave cleanly: they keep their undelivered events and deliver them when the run continues", "error", err)
 	}
 }

@@ -43,15 +43,15 @@ func (o *Options) Admission(typed func(flag string) bool) (*Admission, error) {
 	given := slices.DeleteFunc([]string{o.Listen, o.NATS, o.Shared}, func(s string) bool { return s == "" })
 	switch {
 	case len(given) > 1:
-		return nil, fail.Usage(errors.New("--listen, --nats and --shared are three ways to carry one swarm"), "one of them")
+		return nil, fail.Usage(errors.New("--listen, --nats and --shared exclude each other"), "one of them")
 	case (o.Advertise != "" || o.Cert != "" || o.Key != "") && o.Listen == "":
-		return nil, fail.Usage(errors.New("--advertise, --tls-cert and --tls-key are for --listen"), "--listen :"+NATSPort)
+		return nil, fail.Usage(errors.New("--advertise, --tls-cert and --tls-key need --listen"), "--listen :"+NATSPort)
 	case (o.Cert == "") != (o.Key == ""):
-		return nil, fail.Usage(errors.New("--tls-cert and --tls-key go together"), "both, or neither for a self-signed certificate")
+		return nil, fail.Usage(errors.New("--tls-cert and --tls-key must be given together"), "both, or neither for a self-signed certificate")
 	case o.Credentials != "" && o.NATS == "":
-		return nil, fail.Usage(errors.New("--nats-creds is for --nats"), "--nats URL")
+		return nil, fail.Usage(errors.New("--nats-creds needs --nats"), "--nats URL")
 	case o.Compat && o.Shared == "":
-		return nil, fail.Usage(errors.New("--compat is for --shared"), "--shared DIR")
+		return nil, fail.Usage(errors.New("--compat needs --shared"), "--shared DIR")
 	case len(given) == 0:
 		return nil, nil
 	}
@@ -91,18 +91,18 @@ func (o *Options) readNATS() error {
 		return nil
 	}
 	if o.NATS != "" {
-		return fail.Usage(errors.New("--nats and --nats-file at once"), "one of them")
+		return fail.Usage(errors.New("--nats and --nats-file exclude each other"), "one of them")
 	}
 	info, err := os.Stat(o.NATSFile)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return fail.Usage(fmt.Errorf("--nats-file %s can be read by others", o.NATSFile), "chmod 600 "+o.NATSFile)
+		return fail.Usage(fmt.Errorf("other users can read the --nats-file %s", o.NATSFile), "chmod 600 "+o.NATSFile)
 	}
 	data, err := files.ReadBounded(o.NATSFile, configs.MaxDocument)
 	if err != nil {
-		return fail.Usage(fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several with commas or in lines")
+		return fail.Usage(fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several separated by commas or lines")
 	}
 	if o.NATS = strings.Join(strings.Fields(string(data)), ","); o.NATS == "" {
-		return fail.Usage(fmt.Errorf("--nats-file %s is empty", o.NATSFile), "nats://user:password@host:4222 in it, several with commas or in lines")
+		return fail.Usage(fmt.Errorf("--nats-file %s is empty", o.NATSFile), "nats://user:password@host:4222 in it, several separated by commas or lines")
 	}
 	return nil
 }
@@ -119,12 +119,12 @@ func sharedFolder(text string, predecessor bool) (string, error) {
 		return text, fmt.Errorf("%s: %w", source, err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return text, &configs.Error{Key: "shared", Value: text, Source: source, Allowed: "an existing folder: mount it first"}
+		return text, &configs.Error{Key: "shared", Value: text, Source: source, Allowed: "an existing folder; mount it first"}
 	}
 	return dir, nil
 }
 
 // TellFolder logs that the folder comes from rl-swarm's variables, and how to ignore it.
 func TellFolder(logger *slog.Logger, folder, role string) {
-	logger.Info("the swarm is carried through "+resolve.FolderVariable+", since "+resolve.RoleVariable+" is "+role+"; --shared '' leaves it alone", "folder", folder)
+	logger.Info("the swarm uses "+resolve.FolderVariable+", because "+resolve.RoleVariable+" is "+role+"; --shared '' ignores it", "folder", folder)
 }

@@ -21,8 +21,8 @@ var QuestionFiles = []string{"tasks.file", "tasks.words"}
 func (w *Worker) SameFiles(inputs map[string]string) error {
 	for _, key := range QuestionFiles {
 		if is, there := inputs[key], w.welcome.Inputs[key]; is != there {
-			return fail.Usage(fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
-				"a copy of the coordinator's file, or none where it has none")
+			return fail.Usage(fmt.Errorf("%s has different contents here and at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
+				"a copy of the coordinator's file, or none if it has none")
 		}
 	}
 	return nil
@@ -36,9 +36,9 @@ func (w *Worker) Differences(run Run, model string) (lines []string) {
 	}
 	ours := run.Config
 	if ours.Model != theirs.Model {
-		lines = append(lines, fmt.Sprintf("this host trains %s, the coordinator %s: rollouts travel as text, each re-encodes them", model, theirs.Model))
+		lines = append(lines, fmt.Sprintf("this host trains %s, the coordinator %s: rollouts are sent as text and encoded again by each host", model, theirs.Model))
 	} else if is, there := run.Inputs["model"], w.welcome.Inputs["model"]; there != "" && is != there {
-		lines = append(lines, fmt.Sprintf("the first weights of %s are others here than at the coordinator (sha256 %.12s, there %.12s)", model, is, there))
+		lines = append(lines, fmt.Sprintf("the first weights of %s differ here and at the coordinator (sha256 %.12s, there %.12s)", model, is, there))
 	}
 	if w.welcome.Version != run.Version {
 		lines = append(lines, fmt.Sprintf("this is swarm %s, the coordinator's %s", run.Version, w.welcome.Version))

@@ -55,7 +55,7 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 	if c, err = natsbus.Enrol(ctx, o.Invitation, name, natsbus.TLSOptions{
 		CAFile: o.CAFile, Credentials: o.Credentials,
 		Busy: func() {
-			o.Logger.Info("the coordinator has as many newcomers as it takes at a time: trying again until there is room")
+			o.Logger.Info("the coordinator has its maximum of new connections: trying again")
 		},
 	}); err != nil {
 		return c, err
@@ -165,7 +165,7 @@ func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
 		if o.Wait > 0 {
 			wait = min(wait, o.Wait)
 		}
-		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("a former process of worker %s to be given up, %d s", w.credentials.Worker, int(math.Ceil(wait.Seconds()))), 0)
+		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("the timeout of worker %s's earlier process, %d s", w.credentials.Worker, int(math.Ceil(wait.Seconds()))), 0)
 		select {
 		case <-ctx.Done():
 			end()

@@ -24,7 +24,7 @@ func (e *EndedError) Verdict() error {
 	if e.State == store.RunDone {
 		return nil
 	}
-	return fail.Hint(e, "the same command again, after the coordinator has continued")
+	return fail.Hint(e, "the same command again when the coordinator has continued")
 }
 
 // Refused adds a remedy and an exit code to a coordinator's rejection. The user must fix the invitation, the
@@ -44,13 +44,13 @@ func Refused(err error) error {
 	case membership.CodeToken, membership.CodeRevoked:
 		return fail.Usage(err, "a new invitation from the coordinator (there: swarm workers invite)")
 	case membership.CodeBanned:
-		return fail.Hint(err, "the coordinator's owner, who may lift it (there: swarm workers unban)")
+		return fail.Hint(err, "ask the coordinator's owner to lift the ban (there: swarm workers unban)")
 	case membership.CodeVersion:
 		return fail.Usage(err, "the same version of swarm on both hosts")
 	case membership.CodeName:
 		return fail.Usage(err, "--name OTHER, or --node-id OTHER")
 	case membership.CodeRun, membership.CodeEnded:
-		return fail.Hint(err, "the same command again, once the coordinator runs it")
+		return fail.Hint(err, "the same command again when the coordinator runs it")
 	}
 	return err
 }

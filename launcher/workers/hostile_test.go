@@ -264,6 +264,6 @@ func TestAModelOfAFolderIsToldOf(t *testing.T) {
 			flags.Sets = []string{"model=" + flag}
 		}
 		require.NoError(t, w.TellLocalModel(flags, slog.New(slog.NewTextHandler(&said, nil))))
-		require.Equal(t, flag == "" && model != "gpt2", strings.Contains(said.String(), "names its model by a folder"), model)
+		require.Equal(t, flag == "" && model != "gpt2", strings.Contains(said.String(), "the coordinator's model is a folder"), model)
 	}
 }

@@ -71,9 +71,9 @@ func (o *JoinOptions) Check() error {
 	}
 	switch {
 	case o.Shared != "" && invited:
-		return fail.Usage(errors.New("an invitation and --shared are two ways into two swarms"), "one of them")
+		return fail.Usage(errors.New("an invitation and --shared exclude each other"), "one of them")
 	case o.Shared == "" && o.Compat:
-		return fail.Usage(errors.New("--compat is for --shared"), "--shared DIR")
+		return fail.Usage(errors.New("--compat needs --shared"), "--shared DIR")
 	case o.Shared != "" && o.Experiment == "":
 		return fail.Usage(errors.New("--shared needs the experiment's name"), "--experiment NAME, a folder in "+o.Shared)
 	}
@@ -93,7 +93,7 @@ func (o *JoinOptions) Invitation() (membership.Invitation, error) {
 	case o.URLFile != "":
 		data, err := files.ReadBounded(o.URLFile, configs.MaxDocument)
 		if err != nil {
-			return membership.Invitation{}, fail.Usage(fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen")
+			return membership.Invitation{}, fail.Usage(fmt.Errorf("--url-file: %w", err), "a file with the command that swarm up --listen printed")
 		}
 		text, source = string(data), o.URLFile
 	default:
@@ -101,15 +101,15 @@ func (o *JoinOptions) Invitation() (membership.Invitation, error) {
 	}
 	text = strings.TrimSpace(text)
 	if text == "" {
-		try := "the line that `swarm up --listen` prints, or --shared DIR"
+		try := "the command that `swarm up --listen` printed, or --shared DIR"
 		if os.Getenv(resolve.FolderVariable) != "" && !o.SharedTyped && !o.IgnoreRLSwarm {
 			try += ", or " + resolve.RoleVariable + "=" + RoleWorker + ", with which " + resolve.FolderVariable + " counts"
 		}
-		return membership.Invitation{}, fail.Usage(errors.New("join what? There is no invitation"), try)
+		return membership.Invitation{}, fail.Usage(errors.New("join needs an invitation"), try)
 	}
 	invitation, err := membership.ParseInvitation(text)
 	if err != nil {
-		return invitation, fail.Usage(fmt.Errorf("%s is no invitation: %w", source, err), "the whole line in quotes, with what comes after the #")
+		return invitation, fail.Usage(fmt.Errorf("%s is not an invitation: %w", source, err), "the whole line in quotes, including the part after #")
 	}
 	return invitation, nil
 }
@@ -117,7 +117,7 @@ func (o *JoinOptions) Invitation() (membership.Invitation, error) {
 // CheckWait rejects a negative --wait.
 func (o *JoinOptions) CheckWait() error {
 	if o.Wait < 0 {
-		return &configs.Error{Key: "wait", Value: o.Wait.String(), Source: "--wait", Allowed: "a time such as 60s or 10m, or 0 to wait without end"}
+		return &configs.Error{Key: "wait", Value: o.Wait.String(), Source: "--wait", Allowed: "a time such as 60s or 10m, or 0 to wait without a limit"}
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
 	for _, key := range QuestionFiles {
 		if w.Welcome().Inputs[key] != "" && given.Values[key] == nil {
 			flag := "--" + strings.ReplaceAll(key, ".", "-")
-			return fail.Usage(fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag+" FILE, a copy of the coordinator's")
+			return fail.Usage(fmt.Errorf("the swarm's questions need a file on this host: %s is missing", flag), flag+" FILE, a copy of the coordinator's")
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (w *Worker) TellLocalModel(flags *resolve.Flags, logger *slog.Logger) error
 	if err != nil {
 		return fmt.Errorf("model %s: %w", c.Model, err)
 	}
-	logger.Warn("the coordinator names its model by a folder: this host loads what lies in its own folder of that name. --model chooses another model",
+	logger.Warn("the coordinator's model is a folder: this host loads its own folder of that name. --model chooses another model",
 		"folder", folder)
 	return nil
 }

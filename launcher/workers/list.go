@@ -87,12 +87,12 @@ func (d Listing) Print(p *table.Page, now float64) {
 	case d.Run != "":
 		p.Printf("No worker has joined run %s.\n", d.Run)
 	case d.Joined != "":
-		p.Printf("This host coordinates no run: it has joined another host's (%s), where swarm workers lists the workers.\n", d.Joined)
+		p.Printf("This host coordinates no run. It has joined another host's (%s), where swarm workers lists the workers.\n", d.Joined)
 	default:
 		p.Println("No run is recorded.")
 	}
 	if len(d.Listed) > 0 {
-		p.Println("\nWho may join")
+		p.Println("\nAdmission")
 		p.Table(listedTable(d.Listed, now))
 	}
 }
@@ -129,9 +129,9 @@ func listedTable(rows []Listed, now float64) *table.Table {
 		case e.Expires > 0 && now >= e.Expires:
 			state = "expired"
 		case e.Uses > 1:
-			state = fmt.Sprintf("has let in %d of %d", e.Workers, e.Uses)
+			state = fmt.Sprintf("has admitted %d of %d", e.Workers, e.Uses)
 		case e.Invitation != "":
-			state = "may join, by " + charset.Shown(e.Invitation)
+			state = "may join, through " + charset.Shown(e.Invitation)
 		}
 		seen := units.Ago(e.LastSeen, now)
 		if e.Kind == "invitation" { // the workers show its use
@@ -170,8 +170,8 @@ func listedRun(ctx context.Context, home layout.Home, reader *store.Reader, name
 	}
 	if IsPart(home, snapshot.Run.Run) {
 		return "", joined, fail.Usage(
-			fmt.Errorf("run %s is this host's part of a run that another host coordinates. Only that host knows the workers", snapshot.Run.Run),
-			"swarm workers, on the coordinator; here: swarm status "+snapshot.Run.Run)
+			fmt.Errorf("run %s is this host's part of a run that another host coordinates: only that host lists the workers", snapshot.Run.Run),
+			"swarm workers on the coordinator, or here: swarm status "+snapshot.Run.Run)
 
 	}
 	return snapshot.Run.Run, joined, nil

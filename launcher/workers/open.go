@@ -31,7 +31,7 @@ func InvitationPath(home layout.Home) string { return filepath.Join(home.Workers
 func ReadInvitation(home layout.Home) (membership.Invitation, error) {
 	text, err := os.ReadFile(InvitationPath(home))
 	if err != nil {
-		return membership.Invitation{}, fail.Usage(fmt.Errorf("no invitation is known under %s: no swarm has been open to others", home), "swarm up --listen :"+NATSPort)
+		return membership.Invitation{}, fail.Usage(fmt.Errorf("no invitation exists under %s: no run there has admitted others", home), "swarm up --listen :"+NATSPort)
 	}
 	return membership.ParseInvitation(string(text))
 }
@@ -169,19 +169,19 @@ func (a *Admission) Hint(invocation string) string {
 	if a.registry == nil {
 		return a.invitation
 	}
-	return invocation + " workers invite prints the line for it"
+	return invocation + " workers invite prints the command to join"
 }
 
 // Print prints how others join. With logged, others may read the output, so Print names the file with the secret
 // instead.
 func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
 	if a.registry != nil && logged {
-		fmt.Fprintf(to, "Others join with the line in %s\n", InvitationPath(a.home))
+		fmt.Fprintf(to, "Others join with the command in %s\n", InvitationPath(a.home))
 	} else {
 		fmt.Fprintf(to, "Others join with:\n  %s\n", a.invitation)
 	}
 	if a.registry != nil {
-		fmt.Fprintf(to, "Who has joined, and who may not any more: %s workers\n", invocation)
+		fmt.Fprintf(to, "To list, ban or revoke workers: %s workers\n", invocation)
 	}
 }
 

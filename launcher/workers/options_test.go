@@ -124,12 +124,12 @@ func TestAClustersPasswordComesFromAFileOfItsOwner(t *testing.T) {
 		require.Equal(t, want, c.NATS)
 	}
 	_, err := ways(Options{NATSFile: file, NATS: "nats://b:2"})
-	require.ErrorContains(t, err, "at once")
+	require.ErrorContains(t, err, "exclude each other")
 	_, err = ways(Options{NATSFile: file + ".none"})
 	require.ErrorContains(t, err, "no such file")
 	require.NoError(t, os.Chmod(file, 0o640))
 	_, err = ways(Options{NATSFile: file})
-	require.ErrorContains(t, err, "can be read by others")
+	require.ErrorContains(t, err, "other users can read")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Chmod(file, 0o600))
 	_, err = ways(Options{NATSFile: file})
@@ -158,12 +158,12 @@ func TestReachThroughAFolderSaysWhatIsWrong(t *testing.T) {
 	home, logger := layout.Home(t.TempDir()), slog.New(slog.NewTextHandler(&log, nil))
 	o := JoinOptions{Shared: shared, Experiment: "mine", Name: "w"}
 	_, err = o.Connect(t.Context(), home, "test", io.Discard, logger)
-	require.ErrorContains(t, err, "is of experiment theirs, not of mine")
+	require.ErrorContains(t, err, "belongs to experiment theirs, not mine")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	o.Experiment = "nobodys"
 	_, err = o.Connect(ctx, home, "test", io.Discard, logger)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "experiment nobodys isn't in "+shared)
+	require.ErrorContains(t, err, "experiment nobodys is not in "+shared)
 }

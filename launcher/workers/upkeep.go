@@ -62,7 +62,7 @@ func (a *Admission) snapshots(ctx context.Context, folder *folderTransport, logg
 		case <-ticker.C:
 		}
 		if err := sharedir.Snapshot(context.WithoutCancel(ctx), extract, folder.dir, a.run.Name); err != nil {
-			logger.Warn("no copy of the run's records in the shared folder", "error", err)
+			logger.Warn("the run's records were not copied to the shared folder", "error", err)
 		}
 	}
 }

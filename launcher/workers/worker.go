@@ -105,7 +105,7 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 		return nil, fmt.Errorf("join run %s: %w", w.welcome.Run, err)
 	}
 	if len(answer.Assignments) != len(join.Nodes) {
-		return nil, fmt.Errorf("join run %s: asked for %d node assignments, got %d", w.welcome.Run, len(join.Nodes), len(answer.Assignments))
+		return nil, fmt.Errorf("join run %s: requested nodes: %d, assigned: %d", w.welcome.Run, len(join.Nodes), len(answer.Assignments))
 	}
 	w.assignments, w.roster, w.changed = answer.Assignments, answer.Roster.Members, make(chan struct{})
 	w.progress = map[string]membership.Progress{}
@@ -174,7 +174,7 @@ func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) 
 			w.mu.Unlock()
 			events.Fail(err)
 		} else if err != nil && ctx.Err() == nil {
-			events.Warn("nothing is reported to the coordinator any more: " + err.Error())
+			events.Warn("events are no longer sent to the coordinator: " + err.Error())
 		}
 	})
 }
@@ -220,7 +220,7 @@ func (w *Worker) Observe(e event.Event) {
 	if err := w.outbox.Append(e); err != nil && !w.full {
 		// When the run continues, its nodes report the rounds again from their journals.
 		w.full = true
-		w.logger.Warn("what happens here can't be kept for the coordinator", "error", err)
+		w.logger.Warn("events cannot be stored for the coordinator", "error", err)
 	} else if err == nil {
 		w.full = false
 	}
@@ -247,7 +247,7 @@ func (w *Worker) Settle(now <-chan struct{}) {
 	defer end()
 	if err := w.client.Drain(ctx); err != nil {
 		events, _ := w.outbox.Pending()
-		w.logger.Warn("not everything is delivered: the rest is kept, and sent when the same command runs again", "events", events, "error", err)
+		w.logger.Warn("some events are not delivered yet: they are stored and sent when the same command runs again", "events", events, "error", err)
 	}
 	w.stop()
 	w.serving.Wait()
@@ -260,7 +260,7 @@ const briefly = 2 * time.Second
 func (w *Worker) Close() {
 	if w.outbox != nil {
 		if err := w.outbox.Close(); err != nil {
-			w.logger.Warn("outbox not closed in order", "error", err)
+			w.logger.Warn("outbox not closed cleanly", "error", err)
 		}
 	}
 	if w.uplink != nil {

@@ -161,11 +161,11 @@ func TestMistakesGetOneLine(t *testing.T) {
 		code int
 		text string
 	}{
-		"/api/runs/a-1/curve?metric=secret":          {400, `metric is "secret", allowed is reward, `},
+		"/api/runs/a-1/curve?metric=secret":          {400, `bad metric "secret": allowed: reward, `},
 		"/api/runs/a-1/curve?metric=reward;drop":     {400, "query"},
-		"/api/runs/a-1/curve?window=0":               {400, `window is "0", allowed is a whole number from 1 to 1000000`},
+		"/api/runs/a-1/curve?window=0":               {400, `bad window "0": allowed: a whole number from 1 to 1000000`},
 		"/api/runs/a-1/curve?window=1e3":             {400, "window"},
-		"/api/runs/a-1/curve?points=3":               {400, "points is 3"},
+		"/api/runs/a-1/curve?points=3":               {400, "bad points 3"},
 		"/api/runs/a-1/curve?points=99999999":        {400, "points"},
 		"/api/runs/a-1/curve?points=4&points=5":      {400, "points is given 2 times"},
 		"/api/runs/a-1/curve?pionts=4":               {400, `unknown parameter "pionts", known are: metric, window, points`},
@@ -174,19 +174,19 @@ func TestMistakesGetOneLine(t *testing.T) {
 		"/api/runs/a-1/events?limit=1001":            {400, "limit"},
 		"/api/runs/a-1/events?after=-1":              {400, "after"},
 		"/api/runs/a-1/logs?lines=0":                 {400, "lines"},
-		"/api/runs/a-1/logs?around=NaN":              {400, `around is "NaN", allowed is a number`},
+		"/api/runs/a-1/logs?around=NaN":              {400, `bad around "NaN": allowed: a number`},
 		"/api/runs/a-1/logs?node=../../etc":          {404, `no node "../../etc"`},
 		"/api/runs/a-1/rollouts?round=-2":            {400, "round"},
 		"/api/runs/a-1/rollouts?node=coordinator":    {404, "no node"},
 		"/api/runs/nothing":                          {404, `no run or experiment "nothing" is recorded`},
 		"/api/runs/nothing/curve":                    {404, "nothing"},
 		"/api/runs/" + strings.Repeat("x", 300):      {400, "name of 300 bytes"},
-		"/api/compare?by=colour":                     {400, `by is "colour", allowed is experiment, config`},
+		"/api/compare?by=colour":                     {400, `bad by "colour": allowed: experiment, config`},
 		"/api/compare?names=a&names=zz":              {404, "zz"},
 		"/api/compare?target=inf":                    {400, "target"},
 		"/api/compare?x=" + strings.Repeat("y", 9e3): {400, "a query of"},
-		"/api/nothing":                               {404, "nothing is at /api/nothing"},
-		"/page/index.html":                           {404, "nothing is at"},
+		"/api/nothing":                               {404, "there is no page /api/nothing"},
+		"/page/index.html":                           {404, "there is no page"},
 		"/../dashboard/page.go":                      {404, "nothing"},
 	} {
 		w := s.get(target)
@@ -235,7 +235,7 @@ func TestWhatFoldersTellIsAskedForByCheckedNames(t *testing.T) {
 	w := s.get("/api/runs/a-1/logs?node=coordinator")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Contains(t, w.Body.String(), "disk on fire")
-	require.Contains(t, finished(t).json("/api/runs/a-1/logs")["note"], "no logs")
+	require.Contains(t, finished(t).json("/api/runs/a-1/logs")["note"], "no access to logs")
 }
 
 func TestAMissingDatabaseIsPickedUpWhenItAppears(t *testing.T) {

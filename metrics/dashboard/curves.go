@@ -146,10 +146,10 @@ func (s *Server) getCurve(ctx context.Context, r *http.Request) (any, error) {
 		metric = "reward"
 	}
 	if o.Points > 0 && o.Points < 4 {
-		p.fail(badRequest("points is %d, allowed is 0 for all, or 4 to %d", o.Points, maxPoints))
+		p.fail(badRequest("bad points %d: allowed: 0 for all, or 4 to %d", o.Points, maxPoints))
 	}
 	if !slices.Contains(event.MetricNames(), metric) {
-		p.fail(badRequest("metric is %.40q, allowed is %s", metric, strings.Join(event.MetricNames(), ", ")))
+		p.fail(badRequest("bad metric %.40q: allowed: %s", metric, strings.Join(event.MetricNames(), ", ")))
 	}
 	if err := p.done(); err != nil {
 		return nil, err

@@ -97,10 +97,10 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 	o.Target, _ = p.number("target")
 	o.Min, o.HasMin = p.number("min")
 	if len(o.Despite) > 100 {
-		p.fail(badRequest("%d settings, at most 100 are read", len(o.Despite)))
+		p.fail(badRequest("too many settings: %d, at most 100 are read", len(o.Despite)))
 	}
 	if len(o.Names) > 1000 {
-		p.fail(badRequest("%d names, at most 1000 are read", len(o.Names)))
+		p.fail(badRequest("too many names: %d, at most 1000 are read", len(o.Names)))
 	}
 	if err := p.done(); err != nil {
 		return nil, err

@@ -28,10 +28,10 @@ func (s *Server) getCurves(ctx context.Context, r *http.Request) (any, error) {
 		metric = "reward"
 	}
 	if !slices.Contains(event.MetricNames(), metric) {
-		p.fail(badRequest("metric is %.40q, allowed is %s", metric, strings.Join(event.MetricNames(), ", ")))
+		p.fail(badRequest("bad metric %.40q: allowed: %s", metric, strings.Join(event.MetricNames(), ", ")))
 	}
 	if o.Points > 0 && o.Points < 4 {
-		p.fail(badRequest("points is %d, allowed is 0 for all, or 4 to %d", o.Points, maxPoints))
+		p.fail(badRequest("bad points %d: allowed: 0 for all, or 4 to %d", o.Points, maxPoints))
 	}
 	if err := p.done(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (s *Server) getCurves(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(chosen) > maxCurveRuns {
-		return nil, badRequest("%d runs, at most %d are drawn", len(chosen), maxCurveRuns)
+		return nil, badRequest("too many runs: %d, at most %d are drawn", len(chosen), maxCurveRuns)
 	}
 	var stamp strings.Builder
 	for _, k := range chosen {

@@ -81,7 +81,7 @@ func (s *Server) getLogs(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if s.options.Logs == nil {
-		return Logs{Lines: []LogLine{}, Note: "this server has no logs at hand"}, nil
+		return Logs{Lines: []LogLine{}, Note: "this server has no access to logs"}, nil
 	}
 	q.Run = k.totals.Run.Run
 	logs, err := s.options.Logs(ctx, q)
@@ -100,7 +100,7 @@ func (s *Server) getRollouts(ctx context.Context, r *http.Request) (any, error) 
 	}
 	empty := Rollouts{Nodes: []string{}, Questions: []Question{}, Externals: []External{}}
 	if s.options.Rollouts == nil {
-		empty.Note = "this server has no journals at hand"
+		empty.Note = "this server has no access to journals"
 		return empty, nil
 	}
 	q.Run = k.totals.Run.Run

@@ -31,7 +31,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
-			s.refuse(w, r, &problem{http.StatusMethodNotAllowed, "method " + clip(r.Method) + ": this server is read-only, allowed are GET and HEAD"})
+			s.refuse(w, r, &problem{http.StatusMethodNotAllowed, "method " + clip(r.Method) + ": this server is read-only and allows only GET and HEAD"})
 			return
 		}
 		if r.URL.Path == "/healthz" {
@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if foreign(r) {
-			s.refuse(w, r, &problem{http.StatusForbidden, "another site's page asked for this. Try: open the address of this dashboard itself"})
+			s.refuse(w, r, &problem{http.StatusForbidden, "the request came from another site's page. Try: open the address of this dashboard directly"})
 			return
 		}
 		if s.options.Token == "" {

@@ -108,7 +108,7 @@ func (k *known) slot(asked int) (int, error) {
 		return max(1, int(math.Ceil(span/memorySlots/recordedSlot))) * recordedSlot, nil
 	}
 	if span/float64(asked) > maxSlots {
-		return 0, badRequest("slot is %d, allowed for this run is %d or more: it lasts %.0f seconds", asked, int(math.Ceil(span/maxSlots)), span)
+		return 0, badRequest("bad slot %d: allowed for this run: %d or more, because it lasts %.0f seconds", asked, int(math.Ceil(span/maxSlots)), span)
 	}
 	return asked, nil
 }

@@ -68,7 +68,7 @@ func (s *Server) static(all map[string]asset) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a, ok := all[r.URL.Path]
 		if !ok {
-			s.refuse(w, r, &problem{http.StatusNotFound, "nothing is at " + clip(r.URL.Path)})
+			s.refuse(w, r, &problem{http.StatusNotFound, "there is no page " + clip(r.URL.Path)})
 			return
 		}
 		w.Header().Set("ETag", a.tag)

@@ -46,7 +46,7 @@ func (p *params) get(name string) string {
 	p.known = append(p.known, name)
 	values := p.values[name]
 	if len(values) > 1 {
-		p.fail(badRequest("%s is given %d times, once is allowed", name, len(values)))
+		p.fail(badRequest("%s is given %d times, but only once is allowed", name, len(values)))
 	}
 	if len(values) == 0 {
 		return ""
@@ -88,7 +88,7 @@ func (p *params) whole(name string, def, low, high int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
-		p.fail(badRequest("%s is %.40q, allowed is a whole number from %d to %d", name, text, low, high))
+		p.fail(badRequest("bad %s %.40q: allowed: a whole number from %d to %d", name, text, low, high))
 	}
 	return n
 }
@@ -101,7 +101,7 @@ func (p *params) number(name string) (v float64, ok bool) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !units.Finite(v) {
-		p.fail(badRequest("%s is %.40q, allowed is a number", name, text))
+		p.fail(badRequest("bad %s %.40q: allowed: a number", name, text))
 	}
 	return v, true
 }
@@ -113,7 +113,7 @@ func (p *params) oneOf(name string, words ...string) string {
 		return words[0]
 	}
 	if !slices.Contains(words, text) {
-		p.fail(badRequest("%s is %.40q, allowed is %s", name, text, strings.Join(words, ", ")))
+		p.fail(badRequest("bad %s %.40q: allowed: %s", name, text, strings.Join(words, ", ")))
 	}
 	return text
 }

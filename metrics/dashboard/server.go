@@ -58,9 +58,9 @@ const (
 func New(o Options) (*Server, error) {
 	switch {
 	case o.Path == "":
-		return nil, errors.New("dashboard: it needs a database's path")
+		return nil, errors.New("dashboard: a database path is needed")
 	case o.Alive == nil:
-		return nil, errors.New("dashboard: it needs to be told which coordinators live")
+		return nil, errors.New("dashboard: a function that tells which coordinators live is needed")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

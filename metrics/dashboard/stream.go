@@ -192,7 +192,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	watcher, first := s.board.watch(r.Context(), address, last, err == nil && last >= 0)
 	if watcher == nil {
-		text := fmt.Sprintf("%d pages watch already, or %d from %s. Try: close some of them", maxStreams, maxStreamsEach, address)
+		text := fmt.Sprintf("too many open pages: at most %d, and %d from %s. Try: close some of them", maxStreams, maxStreamsEach, address)
 		s.refuse(w, r, &problem{http.StatusServiceUnavailable, text})
 		return
 	}

@@ -166,7 +166,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	response, err := http.Get(base + "/api/stream")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
-	require.Contains(t, body(t, response), "pages watch already")
+	require.Contains(t, body(t, response), "too many open pages")
 	for i := range maxStreams - maxStreamsEach {
 		w, _ := s.server.board.watch(t.Context(), fmt.Sprint(i/maxStreamsEach), 0, false)
 		require.NotNil(t, w)

@@ -27,7 +27,7 @@ func Database(ctx context.Context, reader *store.Reader, path string, runs []sto
 	case err != nil:
 		return nil, fmt.Errorf("export: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("export: %w", &fs.PathError{Op: "write", Path: path, Err: errors.New("it is there and no file")})
+		return nil, fmt.Errorf("export: %w", &fs.PathError{Op: "write", Path: path, Err: errors.New("it exists and is not a file")})
 	case reader.Reads(path), !force && !store.IsExtract(path):
 		return nil, &ForeignError{File: path}
 	}

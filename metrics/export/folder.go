@@ -30,9 +30,9 @@ type ForeignError struct{ Dir, File string }
 
 func (e *ForeignError) Error() string {
 	if e.File != "" {
-		return fmt.Sprintf("%s is there and no export of this program's", e.File)
+		return fmt.Sprintf("%s exists and is not a swarm export", e.File)
 	}
-	return fmt.Sprintf("%s isn't empty and no export of this program's", e.Dir)
+	return fmt.Sprintf("%s is not empty and is not a swarm export", e.Dir)
 }
 
 // folder is the folder of an export being written.
@@ -83,7 +83,7 @@ func (f *folder) readManifest() (manifest, error) {
 		return m, err
 	}
 	if m.Kind != manifestKind {
-		return m, errors.New("no export's")
+		return m, errors.New("not the manifest of an export")
 	}
 	return m, nil
 }

@@ -77,15 +77,15 @@ func (r *Request) Check() error {
 	case !slices.Contains(Formats(), r.Format):
 		return &configs.Error{Key: "format", Value: r.Format, Allowed: strings.Join(Formats(), ", ")}
 	case r.Format == FormatSQLite && len(r.Tables) > 0:
-		return fail.Usage(errors.New("--table is for csv and jsonl: a database has the tables that statistics need"), "swarm export --format sqlite without it")
+		return fail.Usage(errors.New("--table needs csv or jsonl: format sqlite has a fixed set of tables"), "swarm export --format sqlite without it")
 	case r.Format == FormatTensorBoard && len(r.Tables) > 0:
-		return fail.Usage(errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it")
+		return fail.Usage(errors.New("--table needs csv or jsonl: format tensorboard has no tables"), "swarm export --format tensorboard without it")
 	case r.Out == "":
-		return fail.Usage(fmt.Errorf("--out is missing: it says where to write the %s", r.written()), r.elsewhere())
+		return fail.Usage(fmt.Errorf("--out is missing: name the place for the %s", r.written()), r.elsewhere())
 	case r.Out == "-" && !r.ToFile():
-		return fail.Usage(errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -")
+		return fail.Usage(errors.New("--out - writes only one table, as csv or jsonl"), "swarm export --table rounds --out -")
 	case r.namesFile():
-		return fail.Usage(fmt.Errorf("--out %s is a file's name: a file holds one table, and ends like its format, %s", r.Out, r.Format),
+		return fail.Usage(fmt.Errorf("--out %s names a file, which holds one table and ends in its format's name, %s", r.Out, r.Format),
 			"--table rounds --out rounds."+strings.Replace(r.Format, FormatTensorBoard, "csv", 1)+", or --out FOLDER")
 
 	}
@@ -117,7 +117,7 @@ func (r *Request) Write(ctx context.Context, reader *store.Reader, stdout io.Wri
 	case errors.As(err, &foreign) && foreign.File != "":
 		return nil, fail.Hint(err, "another --out, or --force to replace it; the database that is read is never replaced")
 	case errors.As(err, &foreign):
-		return nil, fail.Hint(err, "another --out, or --force to write beside what is there")
+		return nil, fail.Hint(err, "another --out, or --force to write beside the existing files")
 	case errors.As(err, &reason):
 		return nil, fail.Hint(fmt.Errorf("can't write %s: %w", r.Out, reason.Err), "another --out")
 	}

@@ -12,15 +12,15 @@ import (
 // Invalid requests are rejected before the database is read.
 func TestRequestsThatCannotBeWritten(t *testing.T) {
 	for want, r := range map[string]Request{
-		`bad format "xml"`:                                     {Format: "xml", Out: "x"},
-		"--table is for csv and jsonl: a database":             {Format: FormatSQLite, Out: "x.db", Tables: []string{"rounds"}},
-		"--table is for csv and jsonl: event files":            {Format: FormatTensorBoard, Out: "x", Tables: []string{"rounds"}},
-		"it says where to write the database":                  {Format: FormatSQLite},
-		"it says where to write the event files":               {Format: FormatTensorBoard},
-		"it says where to write the tables":                    {Format: FormatCSV},
-		"--out - writes one table, as csv or jsonl":            {Format: FormatCSV, Out: "-"},
-		"--out rounds.json is a file's name: a file holds one": {Format: FormatCSV, Out: "rounds.json", Tables: []string{"rounds"}},
-		`bad table "rounds,nope"`:                              {Format: FormatCSV, Out: "x", Tables: []string{"rounds", "nope"}},
+		`bad format "xml"`:                                {Format: "xml", Out: "x"},
+		"--table needs csv or jsonl: format sqlite":       {Format: FormatSQLite, Out: "x.db", Tables: []string{"rounds"}},
+		"--table needs csv or jsonl: format tensor":       {Format: FormatTensorBoard, Out: "x", Tables: []string{"rounds"}},
+		"name the place for the database":                 {Format: FormatSQLite},
+		"name the place for the event files":              {Format: FormatTensorBoard},
+		"name the place for the tables":                   {Format: FormatCSV},
+		"--out - writes only one table, as csv or jsonl":  {Format: FormatCSV, Out: "-"},
+		"--out rounds.json names a file, which holds one": {Format: FormatCSV, Out: "rounds.json", Tables: []string{"rounds"}},
+		`bad table "rounds,nope"`:                         {Format: FormatCSV, Out: "x", Tables: []string{"rounds", "nope"}},
 	} {
 		require.ErrorContains(t, r.Check(), want)
 	}

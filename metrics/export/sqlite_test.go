@@ -48,7 +48,7 @@ func TestADatabaseReplacesOnlyAnExport(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, store.IsExtract(precious))
 	_, err = Database(t.Context(), reader, dir, runs, true)
-	require.ErrorContains(t, err, "no file")
+	require.ErrorContains(t, err, "is not a file")
 	require.Equal(t, []string{"precious.db", "small.db", "small.db.gz"}, names(t, dir), "nothing else is left")
 }
 

@@ -117,7 +117,7 @@ func (d *Data) heldOutOverRounds() []byte {
 	settle(p)
 	p.X.Min = 0
 	fromZero(&p.Y, high)
-	caption := "Share of right completions of held-out questions, mean over nodes and seeds. Band: " + d.intervalText() + "."
+	caption := "Share of correct completions of held-out questions, mean over nodes and seeds. Band: " + d.intervalText() + "."
 	s := newSheet(width, 330, "Held-out pass@1 over "+d.overText(), caption, legend)
 	p.Draw(s.free)
 	return s.svg()
@@ -179,8 +179,8 @@ func (d *Data) heldOutFinal() []byte {
 	settle(p)
 	nominalY(p, names)
 	fromZero(&p.X, high)
-	caption := "Share of right completions of held-out questions, mean over nodes. Square: mean over seeds, with its " + d.intervalText() +
-		"; dots: each seed."
+	caption := "Share of correct completions of held-out questions, mean over nodes. Square: mean over seeds, with its " + d.intervalText() +
+		"; dots: single seeds."
 	s := newSheet(width, 100+rowHeight*vg.Length(len(d.Configs)), "Held-out pass@1 at the end", caption, nil)
 	p.Draw(s.free)
 	return s.svg()

@@ -40,7 +40,7 @@ func (d *Data) rewardsByNode() []byte {
 		p.Add(lineOf{line(raw, raw.Mean, limit), draw.LineStyle{Color: ink, Width: 0.9}})
 		panels = append(panels, p)
 	}
-	caption := "Raw reward of a round: each node a coloured line, the mean over nodes black. The same scale in every panel."
+	caption := "Raw reward of a round. Colored lines: single nodes; black line: mean over nodes. All panels have the same scale."
 	return grid(panels, "Reward of each node by round", caption, nil)
 }
 
@@ -86,10 +86,10 @@ func (d *Data) rewardsSmoothed() []byte {
 	if several {
 		caption += " Band: " + d.intervalText() + "."
 	} else {
-		caption += " One seed: it can't be seen how much of this is chance."
+		caption += " One seed: the variation by chance is unknown."
 	}
 	if len(faints) > 0 {
-		caption += " Thin lines: each run."
+		caption += " Thin lines: single runs."
 	}
 	s := newSheet(width, 330, "Reward of the swarm, smoothed", caption, legend)
 	p.Draw(s.free)

@@ -22,8 +22,8 @@ type File struct {
 func (d *Data) Save(folder string) ([]File, error) {
 	drawn := d.Draw()
 	if len(drawn) == 0 {
-		return nil, fail.Hint(errors.New("there is nothing to draw: no run has done a round or made a held-out evaluation"),
-			"again once a round is done; swarm status shows how far the runs are")
+		return nil, fail.Hint(errors.New("there is nothing to draw: no run has done a round or a held-out evaluation"),
+			"again when a round is done; swarm status shows the progress of the runs")
 	}
 	dir, err := filepath.Abs(folder)
 	if err == nil {

@@ -44,8 +44,8 @@ func (d *Data) splitPath() []byte {
 	if len(panels) == 0 {
 		return nil
 	}
-	caption := "J of a round, mean over nodes and seeds (thick; thin: each seed). Band: from the lowest to the highest node, mean over seeds."
-	return grid(panels, "The path of the split", caption, nil)
+	caption := "J of a round. Thick line: mean over nodes and seeds; thin lines: single seeds. Band: lowest to highest node, mean over seeds."
+	return grid(panels, "The split over rounds", caption, nil)
 }
 
 // meanOver averages runs by round: their means over nodes, and their lowest and highest nodes. It covers the rounds

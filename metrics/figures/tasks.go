@@ -64,7 +64,7 @@ func (d *Data) heldOutByTask() []byte {
 	settle(p)
 	nominalY(p, tasks)
 	fromZero(&p.X, high)
-	caption := "Share of right completions of a task's held-out questions, mean over nodes and seeds. Lines: " + d.intervalText() + "."
+	caption := "Share of correct completions of a task's held-out questions, mean over nodes and seeds. Lines: " + d.intervalText() + "."
 	each := rowHeight * vg.Length(max(1, float64(len(d.Configs))/4))
 	s := newSheet(width, 110+each*vg.Length(len(tasks)), "Held-out pass@1 by task, at the end", caption, legend)
 	p.Draw(s.free)

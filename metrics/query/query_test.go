@@ -168,7 +168,7 @@ func TestARunWhoseCoordinatorDiedIsNotCalledRunning(t *testing.T) {
 	c, err := query.Compare(t.Context(), reader, query.CompareOptions{Alive: alive})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"No row is the baseline: rows are ranked, the longest first, and nothing is decided. Try: swarm compare --baseline dead",
+		"No row is the baseline, so the rows are only ranked, the longest first. Try: swarm compare --baseline dead",
 		"dead: no run is done; 1 unfinished run is counted (crashed).", "living: no run is done; 1 unfinished run is counted (running).",
 	}, c.Notes)
 }

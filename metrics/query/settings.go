@@ -51,7 +51,7 @@ func CheckDespite(names []string) error {
 		if slices.Contains(known, name) {
 			continue
 		}
-		remedy := "not a setting; settings are the configuration's keys, nodes, gpu, weights, swarm, torch and tasks"
+		remedy := "not a setting; allowed: the configuration's keys, nodes, gpu, weights, swarm, torch and tasks"
 		if near := units.Nearest(name, known); near != "" {
 			remedy = fmt.Sprintf("did you mean %q?", near)
 		}

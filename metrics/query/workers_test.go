@@ -69,6 +69,6 @@ func TestARunWithoutWorkersHasNone(t *testing.T) {
 func TestACompareTellsOfWorkers(t *testing.T) {
 	c, err := Compare(t.Context(), joinedRun(t), CompareOptions{})
 	require.NoError(t, err)
-	require.Contains(t, c.Notes, "e: 1 node of 1 worker took part in r, for as long as they were there.")
+	require.Contains(t, c.Notes, "e: 1 node of 1 worker took part in r while they were connected.")
 	require.Equal(t, 1, c.Rows[0].Rounds, "that node_0 has done")
 }

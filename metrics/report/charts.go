@@ -122,7 +122,7 @@ func (run *Run) times() chart {
 // path draws the numbers of own and external groups that a node trained on.
 func (run *Run) path() chart {
 	o := chartOptions{
-		Title: run.Label + ": groups trained on, mean over nodes, band from the lowest to the highest", X: rounds(run.Own), XLabel: "round",
+		Title: run.Label + ": groups trained on, mean over nodes, band from lowest to highest node", X: rounds(run.Own), XLabel: "round",
 		Height: 200, YMin: new(float64),
 	}
 	o.Series = []series{
@@ -141,7 +141,7 @@ func (run *Run) path() chart {
 // questions.
 func (r *Report) evaluations() chart {
 	out := chart{Kind: "experiments", Options: chartOptions{
-		Title: "Held-out questions: chance that one of k completions is right, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,
+		Title: "Held-out questions: probability that at least one of k completions is correct, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,
 		Colors: map[string]int{}, Choice: "Show", Single: r.Single,
 	}}
 	byRun, largest := map[string]stats.Evaluations{}, 1

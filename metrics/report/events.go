@@ -22,7 +22,7 @@ func eventText(e event.Event) string {
 		}
 	}
 	if m := e.MemoryStep; m != nil { // the event's cause and message repeat the step
-		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s asked for, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
+		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s requested, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
 			label(m.Action), gigabytes(m.RequestedBytes), gigabytes(m.UsedBytes), gigabytes(m.FreeBytes), gigabytes(m.TotalBytes))
 	}
 	if e.Alarm != nil {

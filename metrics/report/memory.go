@@ -16,7 +16,7 @@ func (run *Run) memory() chart {
 	onDevice := run.onDevice()
 	o := chartOptions{Title: run.Label + ": host memory by node (" + run.HostKind() + ")", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}
 	if onDevice {
-		o.Title = run.Label + ": GPU memory by node, against the card"
+		o.Title = run.Label + ": GPU memory by node and total"
 	}
 	at := map[float64]int{}
 	for _, s := range run.Memory {
@@ -105,8 +105,8 @@ func (run *Run) card(x plotted, at map[float64]int) []series {
 		total[i] = float64(all)
 	}
 	return []series{
-		{Label: "used, says the driver", Values: used, Color: "--text", Dash: 2, Width: 1.5, Overlay: true},
-		{Label: "the card", Values: total, Color: "--bad", Dash: 1, Width: 1.5, Overlay: true},
+		{Label: "used, as the driver reports", Values: used, Color: "--text", Dash: 2, Width: 1.5, Overlay: true},
+		{Label: "GPU total", Values: total, Color: "--bad", Dash: 1, Width: 1.5, Overlay: true},
 	}
 }
 

@@ -103,7 +103,7 @@ func TestVerdict(t *testing.T) {
 		runs []synthetic
 		want []string
 	}{
-		"one configuration": {one[:1], []string{"Only one configuration is here: 8loc0ext (8/0)"}},
+		"one configuration": {one[:1], []string{"There is only one configuration: 8loc0ext (8/0)"}},
 		"one seed":          {one[:2], []string{"Undecided which is best. 6loc2ext (6/2) is highest so far", "1 seed, at least 3 more needed"}},
 		"three seeds":       {paperRuns(2, 60, 1, 2, 3), []string{"Undecided which is best. 4loc4ext (4/4) is highest so far", "3 seeds a side cannot decide: "}},
 		"five seeds": {paperRuns(2, 60, 1, 2, 3, 4, 5), []string{"4loc4ext (4/4) is highest, and better than the baseline 8loc0ext (8/0): its held-out pass@1 is", "above it.",

@@ -19,7 +19,7 @@ func Save(path string, page []byte) error {
 	err := files.Write(path, page)
 	var reason *fs.PathError
 	if errors.As(err, &reason) {
-		return fail.Hint(fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist")
+		return fail.Hint(fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out, in an existing folder")
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -36,7 +36,7 @@ func readSplit(ctx context.Context, reader *store.Reader, row store.Run, window 
 // splits overlays the curves of J. It has no curves if every split is fixed.
 func (r *Report) splits() chart {
 	out := chart{Kind: "curves", Options: chartOptions{
-		Title:  "J by round as the run's rule chose it, mean over nodes, band from the lowest to the highest",
+		Title:  "J by round as chosen by the run's rule, mean over nodes, band from lowest to highest node",
 		YLabel: "J", Height: 260, YMin: new(float64), Colors: map[string]int{},
 	}}
 	for _, run := range r.Adaptive() {

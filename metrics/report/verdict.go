@@ -29,7 +29,7 @@ func verdict(c stats.Comparison) Verdict {
 		return Verdict{Lead: "There is nothing to compare yet: " + nothing(c) + "."}
 	case len(c.Rows) == 1:
 		return Verdict{
-			Lead: fmt.Sprintf("Only one configuration is here: %s, with a %s of %s.", name(*best), measure(c), number(best.Value)),
+			Lead: fmt.Sprintf("There is only one configuration: %s, with a %s of %s.", name(*best), measure(c), number(best.Value)),
 			Rest: fmt.Sprintf("Its cumulative reward is %s over %s and %s (mean of %s). "+
 				"To compare, run another one, such as the same without externals (J = 0).",
 				number(&best.CumulativeReward), units.Plural(best.Nodes, "node"), units.Plural(best.Rounds, "round"), units.Plural(best.Runs, "run")),
@@ -37,8 +37,8 @@ func verdict(c stats.Comparison) Verdict {
 	}
 	if c.Baseline == "" {
 		return Verdict{
-			Tone: "warn", Lead: "Nothing is decided: it isn't known which configuration the others are to be compared with.",
-			Rest: "To decide, name it: swarm report --baseline NAME.",
+			Tone: "warn", Lead: "Nothing is decided: no configuration is the baseline.",
+			Rest: "To compare with a baseline: swarm report --baseline NAME.",
 		}
 	}
 	v := against(c, *best)
@@ -62,7 +62,7 @@ func studyVerdict(s stats.Study) Verdict {
 	if s.Question != "" {
 		v.Rest = "The question was: " + s.Question
 	}
-	v.Foot = "Intervals are 95 % ones over seeds and not corrected; verdicts rest on exact permutation tests (Welch's test where there are more than 20,000 arrangements), " +
+	v.Foot = "Intervals are 95 % intervals over seeds and are not corrected. Verdicts rest on exact permutation tests (Welch's test above 20,000 arrangements), " +
 		"corrected by Holm's method for all pairs."
 	return v
 }
@@ -89,7 +89,7 @@ func against(c stats.Comparison, best stats.Row) Verdict {
 		}
 		v := Verdict{Tone: "warn", Rest: fmt.Sprintf("Its %s is %s.", measure(c), number(best.Value))}
 		others := len(c.Rows) - 1
-		v.Lead = fmt.Sprintf("Undecided which is best. The baseline %s is highest; %d of the %d others are worse with certainty.",
+		v.Lead = fmt.Sprintf("Undecided which is best. The baseline %s is highest; %d of the %d others are significantly worse.",
 			name(best), worse, others)
 		switch {
 		case apart == others:
@@ -117,7 +117,7 @@ func against(c stats.Comparison, best stats.Row) Verdict {
 	}
 	return Verdict{
 		Tone: "warn",
-		Lead: fmt.Sprintf("Undecided which is best. %s is highest so far, the baseline being %s: its %s is %s, which may be chance.",
+		Lead: fmt.Sprintf("Undecided which is best. %s is highest so far, with baseline %s: its %s is %s, which may be chance.",
 			name(best), name(base), measure(c), beyond(c, best)),
 		Rest: sentence(best.Verdict) + " " + evidence(c, best),
 	}
@@ -197,7 +197,7 @@ func evidence(c stats.Comparison, row stats.Row) string {
 		parts = append(parts, text)
 	}
 	if row.ProbabilityOfImprovement != nil && row.Seeds > 1 {
-		parts = append(parts, "one of its runs beats one of the baseline's with probability "+number(row.ProbabilityOfImprovement))
+		parts = append(parts, "one of its runs exceeds one of the baseline's with probability "+number(row.ProbabilityOfImprovement))
 	}
 	parts = append(parts, units.Plural(row.Seeds, "seed"))
 	return strings.Join(parts, "; ") + "."

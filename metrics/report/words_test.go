@@ -64,7 +64,7 @@ func TestVerdictInWords(t *testing.T) {
 		},
 		"one": {
 			of(base), "",
-			"Only one configuration is here: base (8/0), with a reward a node-round of 0.2.",
+			"There is only one configuration: base (8/0), with a reward a node-round of 0.2.",
 			"Its cumulative reward is", 0,
 		},
 		"better": {
@@ -75,7 +75,7 @@ func TestVerdictInWords(t *testing.T) {
 		},
 		"undecided": {
 			of(base, unsure), "warn",
-			"Undecided which is best. b (4/4) is highest so far, the baseline being base " +
+			"Undecided which is best. b (4/4) is highest so far, with baseline base " +
 				"(8/0): its reward a node-round is 0.25 against 0.2, which may be chance.",
 			"Undecided: p = 0.3 with n=3, at least 4 more seeds.", 0,
 		},
@@ -86,7 +86,7 @@ func TestVerdictInWords(t *testing.T) {
 		},
 		"baseline leads": {
 			of(base, worse, empty), "warn",
-			"Undecided which is best. The baseline base (8/0) is highest; 1 of the 2 others are worse with certainty.",
+			"Undecided which is best. The baseline base (8/0) is highest; 1 of the 2 others are significantly worse.",
 			"Its reward a node-round is 0.2.", 2,
 		},
 		"a tie": {
@@ -96,7 +96,7 @@ func TestVerdictInWords(t *testing.T) {
 		},
 		"no baseline": {
 			stats.Comparison{Measure: stats.MeasureReward, Rows: []stats.Row{better, worse}}, "warn",
-			"Nothing is decided: it isn't known which configuration the others are to be compared with.", "swarm report --baseline NAME", 0,
+			"Nothing is decided: no configuration is the baseline.", "swarm report --baseline NAME", 0,
 		},
 		"not comparable": {
 			of(base, apart), "warn", "Undecided which is best: nothing is comparable with the baseline base (8/0).",

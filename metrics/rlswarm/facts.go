@@ -21,7 +21,7 @@ func (f *folder) readFacts(s *settings) error {
 	}
 	var config map[string]any
 	if err := yaml.Unmarshal(text, &config); err != nil {
-		f.report.problem("config.yaml", 0, "it is no YAML")
+		f.report.problem("config.yaml", 0, "it is not YAML")
 	}
 	s.configured(config, "config.yaml")
 	var state struct {

@@ -83,7 +83,7 @@ func (f *folder) open(name string, limit int64) (*os.File, error) {
 		f.report.problem(name, 0, reason(err))
 		return nil, nil
 	case !info.Mode().IsRegular():
-		f.report.problem(name, 0, "it is no file")
+		f.report.problem(name, 0, "it is not a file")
 		return nil, nil
 	case info.Size() > limit:
 		f.report.problem(name, 0, fmt.Sprintf("it has %d bytes, more than %d", info.Size(), limit))

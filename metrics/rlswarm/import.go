@@ -87,24 +87,24 @@ func (d Imported) Warnings(w io.Writer) {
 func (d Imported) Print(w io.Writer) {
 	r := d.Report
 	if d.Outcome == Nothing {
-		fmt.Fprintf(w, "%s: nothing: no round is recorded there\n", charset.Shown(filepath.Base(r.Folder)))
+		fmt.Fprintf(w, "%s: nothing to import, because it records no round\n", charset.Shown(filepath.Base(r.Folder)))
 		return
 	}
 	what := map[string]string{
-		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported again",
+		store.ImportNew: "imported", store.ImportUnchanged: "unchanged, imported before", store.ImportReplaced: "has changed, imported again",
 		dryRun: "would be imported",
 	}[d.Outcome]
 	fmt.Fprintf(w, "%s: %s as run %s\n", charset.Shown(r.Experiment), what, r.Run)
 	fmt.Fprintf(w, "  %s, %s planned, %s recorded: %s\n", units.Plural(r.Nodes, "node"), units.Plural(r.Rounds, "round"),
 		units.Plural(r.NodeRounds, "node-round"), r.State)
-	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)
+	fmt.Fprintf(w, "  sums converted to means (sums kept); %d duplicate records counted once", r.Doubled)
 	for _, x := range []struct {
 		n    int
 		text string
 	}{
-		{r.Replaced, "replaced by newer ones"}, {r.Disagreements, "where rewards/ and logs/ differ (the log counts)"},
-		{r.FromSums, "known by the growth of cumulative_reward only"}, {r.NotNumbers, "not a number"}, {r.Untimed, "without a time"},
-		{r.Errors, "errors noted by nodes"}, {r.Skipped, "files or lines skipped"},
+		{r.Replaced, "replaced by newer ones"}, {r.Disagreements, "where rewards/ and logs/ differ (the log is used)"},
+		{r.FromSums, "known only from the growth of cumulative_reward"}, {r.NotNumbers, "not a number"}, {r.Untimed, "without a time"},
+		{r.Errors, "errors logged by nodes"}, {r.Skipped, "files or lines skipped"},
 	} {
 		if x.n > 0 {
 			fmt.Fprintf(w, "; %d %s", x.n, x.text)

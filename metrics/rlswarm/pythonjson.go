@@ -18,11 +18,11 @@ func decode(text []byte, into any) error {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
-		return errors.New("it is cut off or no JSON")
+		return errors.New("it is truncated or not JSON")
 	case errors.As(err, &kind) && kind.Field == "":
-		return errors.New("it is no JSON object")
+		return errors.New("it is not a JSON object")
 	case errors.As(err, &kind):
-		return fmt.Errorf("%s is of the wrong kind: %s", kind.Field, kind.Value)
+		return fmt.Errorf("%s has the wrong type: %s", kind.Field, kind.Value)
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	default:
 		v, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
-			return fmt.Errorf("%s is no number", shorten(strings.Trim(string(text), `"`)))
+			return fmt.Errorf("%s is not a number", shorten(strings.Trim(string(text), `"`)))
 		}
 		*n = number(v)
 	}
@@ -56,7 +56,7 @@ func (n *number) whole(what string, low, high int) (int, error) {
 	}
 	v := float64(*n)
 	if v != math.Trunc(v) || v < float64(low) || v > float64(high) { // NaN is not equal to itself
-		return 0, fmt.Errorf("%s %v is no whole number from %d to %d", what, v, low, high)
+		return 0, fmt.Errorf("%s %v is not a whole number from %d to %d", what, v, low, high)
 	}
 	return int(v), nil
 }

@@ -98,7 +98,7 @@ func (f *folder) readStage(b *book, round, dir string) error {
 		case err != nil:
 			f.report.problem(file, 0, err.Error())
 		case fmt.Sprint("round_", x.round) != round:
-			f.report.problem(file, 0, fmt.Sprintf("it is of round %d", x.round))
+			f.report.problem(file, 0, fmt.Sprintf("it belongs to round %d", x.round))
 		default:
 			if err := b.add(x); err != nil {
 				return err

@@ -47,7 +47,7 @@ func Find(dir string) ([]string, error) {
 		return nil, fmt.Errorf("import %s: %w", dir, errors.Unwrap(err))
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("import %s: it is no folder", dir)
+		return nil, fmt.Errorf("import %s: it is not a folder", dir)
 	}
 	if isExperiment(dir) {
 		return []string{dir}, nil
@@ -84,7 +84,7 @@ func isExperiment(dir string) bool {
 // wrapped ErrNothing if there is no round.
 func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
 	if o.Name != "" && !store.ValidExperiment(o.Name) {
-		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, store.ExperimentRule)
+		return store.Import{}, nil, fmt.Errorf("import: %q is not a valid experiment name: %s", o.Name, store.ExperimentRule)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

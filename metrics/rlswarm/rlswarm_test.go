@@ -157,15 +157,15 @@ func TestDamageIsNamedAndSkipped(t *testing.T) {
 	}
 	require.Equal(t, report.Skipped, len(names))
 	for _, want := range []string{
-		`"rewards/round_1/stage_0/node_1.json": it is cut off or no JSON`, `"rewards/round_1/stage_0/node_2.json": it is of round 4`,
-		`"rewards/round_1/stage_0/empty.json": it is cut off or no JSON`, `"rewards/round_1/stage_0/nameless.json": it names no node`,
+		`"rewards/round_1/stage_0/node_1.json": it is truncated or not JSON`, `"rewards/round_1/stage_0/node_2.json": it belongs to round 4`,
+		`"rewards/round_1/stage_0/empty.json": it is truncated or not JSON`, `"rewards/round_1/stage_0/nameless.json": it names no node`,
 		`"rewards/round_1/stage_0/evil.json": its node's name: "a\x1b[2J" has control characters`,
 		`"rewards/round_1/stage_0/big.json": it has 1048577 bytes, more than 1048576`,
-		`"rewards/round_x": not a file name of rl-swarm`, `"peers/torn.json": it is cut off or no JSON`, `"config.yaml": it is no YAML`,
-		`"rewards/round_1/stage_0/pipe.json": it is no file`,
-		`"logs/node_1/metrics.jsonl", line 21: round 1.5 is no whole number from 0 to 10000000`, `"logs/node_1/metrics.jsonl", line 22: "two" is no number`,
-		`"logs/node_1/metrics.jsonl", line 23: ` + errLongLine.Error(), `"logs/node_1/metrics.jsonl", line 24: it is no JSON object`,
-		`"logs/node_1/metrics.jsonl", line 25: it is cut off or no JSON`,
+		`"rewards/round_x": not a file name of rl-swarm`, `"peers/torn.json": it is truncated or not JSON`, `"config.yaml": it is not YAML`,
+		`"rewards/round_1/stage_0/pipe.json": it is not a file`,
+		`"logs/node_1/metrics.jsonl", line 21: round 1.5 is not a whole number from 0 to 10000000`, `"logs/node_1/metrics.jsonl", line 22: "two" is not a number`,
+		`"logs/node_1/metrics.jsonl", line 23: ` + errLongLine.Error(), `"logs/node_1/metrics.jsonl", line 24: it is not a JSON object`,
+		`"logs/node_1/metrics.jsonl", line 25: it is truncated or not JSON`,
 	} {
 		require.Contains(t, names, want)
 	}
@@ -192,7 +192,7 @@ func TestSettingsComeFromTheFirstPlaceThatTells(t *testing.T) {
 	got, report := read(t, dir, Options{NumTrainSamples: 2, NumTransplantTrees: &zero, NumGenerations: 4, Seed: &seed, Name: "mine"})
 	require.Equal(t, []any{2, 0, 4, int64(-3), "mine"},
 		[]any{got.Run.NumTrainSamples, got.Run.NumTransplantTrees, got.Run.NumGenerations, got.Run.Seed, got.Run.Experiment})
-	require.Contains(t, report.Assumed, "num_train_samples is 2 by the command line, 4 by config.yaml: the former counts")
+	require.Contains(t, report.Assumed, "num_train_samples is 2 in the command line but 4 in config.yaml: the former is used")
 	require.Equal(t, 32, got.Rounds[0].Completions, "the log says how many completions its sum is over")
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "config.yaml")))
@@ -202,7 +202,7 @@ func TestSettingsComeFromTheFirstPlaceThatTells(t *testing.T) {
 	require.Equal(t, []any{4, 4, 8, 5}, []any{got.Run.NumTrainSamples, got.Run.NumTransplantTrees, got.Run.NumGenerations, got.Run.Rounds})
 	require.Contains(t, strings.Join(report.Assumed, "\n"), "num_generations 8, rl-swarm's default")
 	_, _, err := Read(t.Context(), dir, Options{Name: "a/b"})
-	require.ErrorContains(t, err, `"a/b" can't be an experiment's name`)
+	require.ErrorContains(t, err, `"a/b" is not a valid experiment name`)
 }
 
 func TestTheDigestTellsFoldersApart(t *testing.T) {

@@ -78,7 +78,7 @@ func (s *settings) tell(name string, value int64, where string) {
 	if former, ok := s.told[name]; !ok {
 		s.told[name], s.from[name] = value, where
 	} else if former != value {
-		s.report.assume("%s is %d by %s, %d by %s: the former counts", name, former, s.from[name], value, where)
+		s.report.assume("%s is %d in %s but %d in %s: the former is used", name, former, s.from[name], value, where)
 	}
 }
 
@@ -134,7 +134,7 @@ func (s *settings) nameExperiment() {
 		s.experiment = "imported"
 	}
 	if s.experiment != s.folder {
-		s.report.assume("the experiment is named %s: the folder's name isn't one", s.experiment)
+		s.report.assume("the experiment is named %s, because the folder's name is not a valid one", s.experiment)
 	}
 }
 
@@ -150,11 +150,11 @@ func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run
 	}
 	if s.planned == 0 {
 		s.planned = last
-		s.report.assume("%d rounds were planned, the most that are recorded: the number is not in the folder", last)
+		s.report.assume("%d rounds planned, the maximum recorded: the number is not in the folder", last)
 	}
 	if s.started == 0 {
 		s.started = 946_684_801 // year 2000, because a run must have a time
-		s.report.assume("no time is recorded: the run is dated to the year 2000")
+		s.report.assume("no time is recorded: the run gets the year 2000")
 		for i := range rounds {
 			rounds[i].Time = s.started
 		}
@@ -182,7 +182,7 @@ func outcome(run store.Run, nodes map[string]int, folder string) (state, message
 	if fewest == most {
 		return store.RunStopped, fmt.Sprintf("%s: %d of %d rounds", message, most, run.Rounds)
 	}
-	return store.RunStopped, fmt.Sprintf("%s: %d to %d of %d rounds a node", message, fewest, most, run.Rounds)
+	return store.RunStopped, fmt.Sprintf("%s: %d to %d of %d rounds per node", message, fewest, most, run.Rounds)
 }
 
 // document returns the known part of the run's configuration. It is not a configs.Config and has none of its keys.

@@ -34,7 +34,7 @@ func check(e event.Event) error {
 	case e.Type == "":
 		return errors.New("it has no type")
 	case e.Time <= 0 || !units.Finite(e.Time):
-		return errors.New("its time is not a time")
+		return errors.New("its time is not valid")
 	case ownedByNode(e.Type) && e.Node == "":
 		return errors.New("it names no node")
 	case e.Type == event.TypeWorker && e.Worker == "":
@@ -48,7 +48,7 @@ func check(e event.Event) error {
 		e.Type == event.TypeMemoryStep && e.MemoryStep == nil,
 		e.Type == event.TypeAlarm && e.Alarm == nil,
 		e.Type == event.TypeDevice && (e.Device == nil || e.Device.UUID == ""):
-		return errors.New("it carries nothing")
+		return errors.New("it has no content")
 	case e.Type == event.TypeRound && e.Round.Round < 0, e.Type == event.TypeEval && e.Eval.Round < 0,
 		e.Type == event.TypeJoin && e.RoundIndex < 0:
 		return errors.New("its round is negative")

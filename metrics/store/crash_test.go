@@ -178,7 +178,7 @@ func TestFullDiskIsRetriedWithoutLoss(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, warned, 2, "told once, and once that it is well again")
-	require.ErrorContains(t, warned[0], "events wait for it")
+	require.ErrorContains(t, warned[0], "events wait for at most")
 	var recovered *Recovered
 	require.ErrorAs(t, warned[1], &recovered)
 }

@@ -39,7 +39,7 @@ func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
 // assigns it to this worker.
 func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error) {
 	if d.Worker == "" || d.Outbox == "" || d.First < 1 {
-		return 0, fmt.Errorf("deliver: it needs a worker, an outbox and a first number from 1: %q, %q, %d", d.Worker, d.Outbox, d.First)
+		return 0, fmt.Errorf("deliver: a worker, an outbox and a first number from 1 are needed: %q, %q, %d", d.Worker, d.Outbox, d.First)
 	}
 	if !s.knows(d.Run) {
 		return 0, fmt.Errorf("deliver events of %s: run %q was never started here", d.Worker, d.Run)
@@ -92,7 +92,7 @@ func (tx *transaction) deliver(d *delivery, each func(event.Event) error) error 
 		return err
 	}
 	if d.First > acked+1 {
-		d.out = outcome{acked, fmt.Errorf("%w: it begins with %d, and %d is the newest here", ErrGap, d.First, acked)}
+		d.out = outcome{acked, fmt.Errorf("%w: it begins with %d, but the newest recorded is %d", ErrGap, d.First, acked)}
 		return nil
 	}
 	d.out = outcome{acked: max(acked, d.last())}
@@ -130,16 +130,16 @@ func (d *delivery) refuse(e event.Event, why error) {
 func (tx *transaction) foreign(e event.Event) error {
 	switch e.Type {
 	case event.TypeRunStarted, event.TypeRunEnded, event.TypeSummary, event.TypeJoin, event.TypeLeave, event.TypeWorker:
-		return errors.New("only the coordinator tells that")
+		return errors.New("only the coordinator records such events")
 	case event.TypeDevice:
-		return errors.New("a run's devices are those of the coordinator's host")
+		return errors.New("only the coordinator's host records devices")
 	}
 	if err := check(e); err != nil || e.Node == "" {
 		return err
 	}
 	owner, err := tx.owner(e)
 	if err == nil && owner != e.Worker {
-		return errors.New("the node is another's")
+		return errors.New("the node belongs to another worker")
 	}
 	return err
 }

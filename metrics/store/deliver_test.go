@@ -152,11 +152,11 @@ func TestDeliverTakesOnlyWhatIsTheWorkers(t *testing.T) {
 		event event.Event
 		want  string // empty: no warning
 	}{
-		{"another's round", aRound("node_0", 0, 201, 1), "the node is another's"},
-		{"the run's end", event.Event{Type: event.TypeRunEnded, Time: 202, State: RunDone}, "only the coordinator tells that"},
-		{"a join", event.Event{Type: event.TypeJoin, Node: "anna_0", Time: 203}, "only the coordinator tells that"},
+		{"another's round", aRound("node_0", 0, 201, 1), "the node belongs to another worker"},
+		{"the run's end", event.Event{Type: event.TypeRunEnded, Time: 202, State: RunDone}, "only the coordinator records such events"},
+		{"a join", event.Event{Type: event.TypeJoin, Node: "anna_0", Time: 203}, "only the coordinator records such events"},
 		{"a GPU of its host", event.Event{Type: event.TypeDevice, Time: 203, Device: &event.Device{UUID: "GPU-1"}}, "coordinator's host"},
-		{"no time", aRound("anna_0", 0, 0, 1), "its time is not a time"},
+		{"no time", aRound("anna_0", 0, 0, 1), "its time is not valid"},
 		{"what the schema refuses", event.Event{Type: event.TypeCheckpoint, Node: "anna_0", Time: 204,
 			Checkpoint: &event.Checkpoint{Bytes: 1 << 62, Path: string(make([]byte, 1))}}, ""},
 		{"one dropped on the way", event.Event{}, ""},

@@ -26,5 +26,5 @@ type Recovered struct {
 
 // Error implements error.
 func (r *Recovered) Error() string {
-	return fmt.Sprintf("database %s: written again after %s; nothing is lost", r.Path, r.After.Round(time.Millisecond))
+	return fmt.Sprintf("database %s: writing works again after %s; nothing is lost", r.Path, r.After.Round(time.Millisecond))
 }

@@ -120,7 +120,7 @@ FROM evals WHERE run = ? ORDER BY round, node`, run)
 			at++
 		}
 		if at == len(evals) {
-			return fmt.Errorf("questions of an evaluation that isn't there: %s after %d rounds", node, round)
+			return fmt.Errorf("questions of a missing evaluation: %s after %d rounds", node, round)
 		}
 		evals[at].Questions = append(evals[at].Questions, q)
 		return nil

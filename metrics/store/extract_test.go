@@ -244,7 +244,7 @@ func TestWhatACompressedFileMayHoldGrowsWithIt(t *testing.T) {
 	_, err = openPacked(t.Context(), "given", bytes.NewReader(gzipped(t, data)), int64(len(data)-1))
 	var refused *Error
 	require.ErrorAs(t, err, &refused)
-	require.ErrorContains(t, err, "holds more than")
+	require.ErrorContains(t, err, "unpacks to more than")
 	opened, err := openPacked(t.Context(), "given", bytes.NewReader(gzipped(t, data)), int64(len(data)))
 	require.NoError(t, err)
 	require.NoError(t, opened.Close())

@@ -34,7 +34,7 @@ type Footprint struct {
 // SaveFootprint writes a footprint immediately and replaces an existing one with the same key.
 func (s *Store) SaveFootprint(ctx context.Context, f Footprint) error {
 	if f.Model == "" || f.GPU == "" || f.Resident <= 0 {
-		return fmt.Errorf("save footprint: it needs a model, a device and bytes: %+v", f.FootprintKey)
+		return fmt.Errorf("save footprint: a model, a device and bytes are needed: %+v", f.FootprintKey)
 	}
 	points := f.Points
 	if len(points) == 0 {

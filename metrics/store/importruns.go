@@ -116,11 +116,11 @@ func checkImported(r Totals) error {
 	latest := event.Now() + 24*3600 // allow for differing clocks
 	switch {
 	case !ValidExperiment(r.Experiment):
-		return fmt.Errorf("%.80q is no experiment's name", r.Experiment)
+		return fmt.Errorf("%.80q is not an experiment name", r.Experiment)
 	case !slices.Contains([]string{RunRunning, RunDone, RunStopped, RunLost, RunFailed}, r.State):
-		return fmt.Errorf("run %.80q has the state %.80q, which there isn't", r.Run.Run, r.State)
+		return fmt.Errorf("run %.80q has an unknown state: %.80q", r.Run.Run, r.State)
 	case !(max(r.Started, r.Resumed, r.Ended) < latest):
-		return fmt.Errorf("run %.80q is of a time to come", r.Run.Run)
+		return fmt.Errorf("run %.80q has a time in the future", r.Run.Run)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ const (
 )
 
 // ErrNotImported reports an import under the key of a run that was recorded here.
-var ErrNotImported = errors.New("a run of that name was recorded here")
+var ErrNotImported = errors.New("a run with this name was recorded here")
 
 // importedKey marks an import in runs.versions, which readers of older schemas can see.
 const importedKey = "imported"
@@ -55,7 +55,7 @@ func (r Run) Imported() bool {
 // the same run replaces the older one.
 func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error) {
 	if x.Run.Run == "" || x.Run.Experiment == "" || x.Format == "" || x.Digest == "" || x.Run.State == "" {
-		return "", errors.New("import: it needs a run, an experiment, a state, a format and a digest")
+		return "", errors.New("import: a run, an experiment, a state, a format and a digest are needed")
 	}
 	sqlTx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

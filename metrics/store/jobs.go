@@ -117,7 +117,7 @@ func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 // disk, it retries for RetryFor or until ctx ends. Warn receives the first failure.
 func (s *Store) SaveJob(ctx context.Context, j Job) error {
 	if err := j.check(); err != nil || j.Job == "" {
-		return errors.Join(fmt.Errorf("save job %q: it needs a key", j.Job), err)
+		return errors.Join(fmt.Errorf("save job %q: a key is needed", j.Job), err)
 	}
 	return s.persist(ctx, "save job "+j.Job, func(tx *sql.Tx) error { return saveJob(ctx, tx, j) })
 }
@@ -126,7 +126,7 @@ func (s *Store) SaveJob(ctx context.Context, j Job) error {
 // result.
 func (s *Store) SaveAttempt(ctx context.Context, a JobAttempt) error {
 	if a.Job == "" || a.Attempt < 1 || !isTime(a.Started) {
-		return fmt.Errorf("save attempt %d of job %q: it needs a job, a number from 1 and a start", a.Attempt, a.Job)
+		return fmt.Errorf("save attempt %d of job %q: a job, a number from 1 and a start are needed", a.Attempt, a.Job)
 	}
 	what := fmt.Sprintf("save attempt %d of job %s", a.Attempt, a.Job)
 	return s.persist(ctx, what, func(tx *sql.Tx) error { return saveAttempt(ctx, tx, a) })
@@ -135,7 +135,7 @@ func (s *Store) SaveAttempt(ctx context.Context, a JobAttempt) error {
 func (j Job) check() error {
 	switch {
 	case j.Name == "" || j.Key == "" || len(j.Command) == 0:
-		return errors.New("it needs a name, its command and the command's key")
+		return errors.New("a name, its command and the command's key are needed")
 	case !isTime(j.Started):
 		return errors.New("it needs a start")
 	}
@@ -143,7 +143,7 @@ func (j Job) check() error {
 	case JobWaiting, JobRunning, JobDone, JobFailed, JobStopped:
 		return nil
 	}
-	return fmt.Errorf("%q is no state of a job", j.State)
+	return fmt.Errorf("%q is not a job state", j.State)
 }
 
 func isTime(v float64) bool { return v > 0 && units.Finite(v) }
@@ -166,7 +166,7 @@ func (s *Store) persist(ctx context.Context, what string, write func(*sql.Tx) er
 			return err
 		}
 		if tries == 1 {
-			s.opts.Warn(fmt.Errorf("%w: tried again for %s at most", err, s.opts.RetryFor))
+			s.opts.Warn(fmt.Errorf("%w: retrying for at most %s", err, s.opts.RetryFor))
 		}
 		timer := time.NewTimer(delay)
 		select {

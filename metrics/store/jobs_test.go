@@ -150,7 +150,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		_, err := s.StartJob(t.Context(), j)
 		require.Error(t, err)
 	}
-	require.ErrorContains(t, s.SaveJob(t.Context(), aJob("x", JobRunning, 1)), "needs a key")
+	require.ErrorContains(t, s.SaveJob(t.Context(), aJob("x", JobRunning, 1)), "a key is needed")
 	require.Error(t, s.SaveAttempt(t.Context(), JobAttempt{Job: "x", Attempt: 1}))
 	require.ErrorContains(t, s.SaveAttempt(t.Context(), JobAttempt{Job: "nosuch", Attempt: 1, Started: 1}), "FOREIGN KEY", "at once: no retry mends it")
 	id := startJob(t, s, aJob("x", JobRunning, 1))

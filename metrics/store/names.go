@@ -17,7 +17,7 @@ var (
 )
 
 // ExperimentRule describes the names that ValidExperiment accepts.
-const ExperimentRule = "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"
+const ExperimentRule = "1 to 64 characters of A-Z a-z 0-9 . _ -, starting with a letter or digit"
 
 // ValidExperiment reports whether a name is valid for an experiment.
 func ValidExperiment(name string) bool { return experimentName.MatchString(name) }
@@ -36,7 +36,7 @@ func CheckName(name string) error {
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
 		return fmt.Errorf("%.80q has control characters", name)
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return fmt.Errorf("%.80q leads out of a folder", name)
+		return fmt.Errorf("%.80q would leave its folder", name)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func unpack(ctx context.Context, from io.Reader, path string, most int64) error 
 	}
 	n, err := io.Copy(file, io.LimitReader(&whileWanted{ctx, from}, most+1))
 	if err == nil && n > most {
-		err = fmt.Errorf("it holds more than %d MB, more than any swarm database of its size", most/1e6)
+		err = fmt.Errorf("it unpacks to more than %d MB, more than any swarm database of its size", most/1e6)
 	}
 	return errors.Join(err, file.Close())
 }

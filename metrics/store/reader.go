@@ -63,7 +63,7 @@ func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	missing := &Error{Path: path, Reason: "not there", Try: "start a run with `swarm up`, or name its --home", Err: ErrNoDatabase}
+	missing := &Error{Path: path, Reason: "not found", Try: "start a run with `swarm up`, or name its --home", Err: ErrNoDatabase}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, missing
 	}
@@ -83,7 +83,7 @@ func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 		return nil, missing
 	case version < oldestReadable:
 		return nil, &Error{Path: path, Reason: fmt.Sprintf("written by an older swarm (schema %d, this one reads %d)", version, len(steps)),
-			Try: "start any run with this swarm: that brings it up to date"}
+			Try: "start any run with this swarm, which updates the schema"}
 	}
 	db, err := sql.Open(driver, sqlite.DSN(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
 	if err != nil {

@@ -78,7 +78,7 @@ type Run struct {
 // The attempt counts as alive until its run_ended event, Close, or the end of this process.
 func (s *Store) StartRun(ctx context.Context, r Run) error {
 	if r.Run == "" || r.Experiment == "" {
-		return errors.New("start run: it needs a run and an experiment")
+		return errors.New("start run: a run and an experiment are needed")
 	}
 	r.Nodes = max(r.Nodes, len(r.NodeIDs))
 	tx, err := s.db.BeginTx(ctx, nil)

@@ -142,7 +142,7 @@ func (t *tables) synced(write func() error) error {
 	}
 	err := write()
 	if _, undo := t.db.Exec("PRAGMA synchronous = NORMAL"); undo != nil && err == nil {
-		t.warn(fmt.Errorf("the database continues to sync each transaction: %w", undo))
+		t.warn(fmt.Errorf("the database still syncs each transaction: %w", undo))
 	}
 	return err
 }

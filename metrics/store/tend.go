@@ -34,7 +34,7 @@ func (s *Store) moved() error {
 		return nil
 	}
 	return s.fail(&Error{Path: s.path, Reason: "moved or deleted while it was written",
-		Try: "put it back; a resume restores what nodes did since"})
+		Try: "put it back; a resume restores the rounds since then"})
 }
 
 // fail records an error as that of the newest write.

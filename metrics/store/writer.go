@@ -218,7 +218,7 @@ func (s *Store) commit(b batch) error {
 		case err == nil:
 			return nil
 		case !failed:
-			s.opts.Warn(fmt.Errorf("%w: up to %d events wait for it, %s at most", err, cap(s.queue)+b.events, s.opts.RetryFor))
+			s.opts.Warn(fmt.Errorf("%w: up to %d events wait for at most %s", err, cap(s.queue)+b.events, s.opts.RetryFor))
 		}
 		if closing == nil && tries >= closingTries || time.Since(began) > s.opts.RetryFor {
 			return err

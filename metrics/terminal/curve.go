@@ -70,7 +70,7 @@ func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	}
 	p.Table(t)
 	if t.Len() < len(c.Round) {
-		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.Round), "round"))
+		p.Printf("%d of %s. --all prints all.\n", t.Len(), units.Plural(len(c.Round), "round"))
 	}
 }
 
@@ -86,9 +86,9 @@ func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 		axis.Label = c.Per
 	}
 	if len(c.X) == 0 {
-		p.Printf("%s: nothing is known of its %s.\n", charset.Shown(c.Experiment), axis.Label)
+		p.Printf("%s: its %s is not recorded.\n", charset.Shown(c.Experiment), axis.Label)
 		if c.Per == "money" {
-			p.Println("Runs have a cost if they were started with --price.")
+			p.Println("A run has a cost only if it was started with --price.")
 		}
 		return
 	}
@@ -118,7 +118,7 @@ func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 	}
 	p.Table(t)
 	if t.Len() < len(c.X) {
-		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.X), "place"))
+		p.Printf("%d of %s. --all prints all.\n", t.Len(), units.Plural(len(c.X), "place"))
 	}
 }
 

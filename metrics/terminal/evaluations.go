@@ -27,7 +27,7 @@ func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 		p.Printf("\nafter %s:\n", units.Plural(last.Round, "round"))
 	}
 	p.Table(tasksEvaluated(e.Tasks, last.Pass))
-	p.Printf("\nSet %s: %s, %s of each. Only evaluations of one set compare.\n",
+	p.Printf("\nSet %s: %s, %s of each. Compare only evaluations of the same set.\n",
 		last.Set, units.Plural(last.Questions, "question"), units.Plural(last.Generations, "completion"))
 }
 
@@ -101,7 +101,7 @@ func ChosenBecause(c stats.Choice) string {
 	case stats.ByRecent:
 		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
 	case stats.ByOrder:
-		return "the first; no reward is known"
+		return "the first; no reward is recorded"
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (m *gpuModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func (m *gpuModel) draw() {
-	m.frame = gpuFrame(m.styles, m.status, m.known, m.trouble, "q leave (runs go on)", m.width, m.height, m.cfg.Location)
+	m.frame = gpuFrame(m.styles, m.status, m.known, m.trouble, "q leave (runs continue)", m.width, m.height, m.cfg.Location)
 	if m.ascii {
 		m.frame = charset.Cells(m.frame)
 	}

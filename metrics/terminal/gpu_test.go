@@ -27,8 +27,8 @@ func someGPUs(nodes int) GPUStatus {
 			{Label: "GPU 1", Name: "NVIDIA A100-SXM4-80GB", Problem: "lost: the GPU fell off its bus. Try: reboot the machine"},
 			{Label: "GPU 2", Name: "Tesla T4", Total: 16106127360, Used: 370e6, Utilization: -1, Power: -1, Limit: -1, Temperature: -1},
 		},
-		Warnings:        []string{"GPU 0: 78.0 GB of 85.9 GB in use, more than 70 of 80: likely to run out of memory. Try: fewer nodes (--nodes 7)"},
-		Recommendations: []string{"GPU 0: nodes can do with less memory. Try: gradient_checkpointing: true"},
+		Warnings:        []string{"GPU 0: 78.0 GB of 85.9 GB in use, more than 7/8: likely to run out of memory. Try: fewer nodes (--nodes 7)"},
+		Recommendations: []string{"GPU 0: nodes can run with less memory. Try: gradient_checkpointing: true"},
 	}
 	for i := range nodes {
 		x.Nodes = append(x.Nodes, GPUNode{Run: "sapo-4-4-20250901-0930", Node: fmt.Sprint("node_", i), State: "updating", Device: "GPU 0",

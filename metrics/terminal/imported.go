@@ -12,8 +12,8 @@ import (
 // importOutcomes are the texts of outcomes.
 var importOutcomes = map[string]string{
 	store.ImportNew: "imported", store.ImportReplaced: "imported again, because it has changed", store.ImportUnchanged: "imported before",
-	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
-	store.ImportGoing: "left out: it had not ended",
+	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file; kept that version",
+	store.ImportGoing: "skipped, because it had not ended",
 }
 
 // ImportedText lists one run per line, and the number of imported runs.

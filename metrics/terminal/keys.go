@@ -113,7 +113,7 @@ func (m *model) foot(width int) []string {
 		}
 		out = append(out, m.styles.title.Render(question))
 		if m.height >= tight {
-			out = append(out, hints(width, "this run belongs to this terminal", "one to leave behind starts with --detach"))
+			out = append(out, hints(width, "this run ends with this terminal", "use --detach to keep a run going"))
 		}
 	case m.asked == 1:
 		out = append(out, m.styles.title.Render(hints(width, "stopping: nodes finish their step and checkpoint", "ctrl+c stop now")))

@@ -41,7 +41,7 @@ func TestQuitKeys(t *testing.T) {
 	require.Nil(t, press(m, "q"))
 	require.Empty(t, asked, "q asks first")
 	require.Contains(t, m.frame, "s stop after a checkpoint · esc train on")
-	require.Contains(t, m.frame, "starts with --detach")
+	require.Contains(t, m.frame, "use --detach to keep")
 	press(m, "esc", "s")
 	require.Empty(t, asked)
 	press(m, "q", "q", "l")

@@ -50,7 +50,7 @@ func TestResumedRunWithAPrice(t *testing.T) {
 
 func TestReplayIsTold(t *testing.T) {
 	e := event.Event{Type: event.TypeLoaded, Node: "node_1", Loaded: &event.Loaded{ReplayedRounds: 3, ReplaySeconds: 1.24}}
-	require.Equal(t, "node_1 applied 3 updates of its journal again in 1.2 s", wording.Event(e))
+	require.Equal(t, "node_1 replayed 3 updates of its journal in 1.2 s", wording.Event(e))
 	e.Loaded.ReplayedRounds = 0
 	require.Empty(t, wording.Event(e))
 }

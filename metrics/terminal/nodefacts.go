@@ -19,7 +19,7 @@ const memoryBarWide = 30
 func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width int) []string {
 	round := fmt.Sprintf("%s of %s done", fmt.Sprint(n.Round), units.Plural(x.Rounds, "round"))
 	if event.State(n.State) == event.StateReplaying {
-		round = fmt.Sprintf("applies round %d of %d again", n.WorkingRound+1, n.Round)
+		round = fmt.Sprintf("replays round %d of %d", n.WorkingRound+1, n.Round)
 	}
 	state := st.good
 	if event.State(n.State) == event.StateFailed || event.State(n.State) == event.StateGivenUp {

@@ -101,7 +101,7 @@ func (p *nodePage) body(m *model, width, height int) []string {
 	st := m.styles
 	at := slices.IndexFunc(m.screen.status.Nodes, func(n stats.NodeStatus) bool { return n.ID == p.id })
 	if at < 0 {
-		return fitted([]string{st.title.Render(p.id), "the run has no such node any more"}, width, height)
+		return fitted([]string{st.title.Render(p.id), "the run no longer has this node"}, width, height)
 	}
 	out := p.facts(st, m.screen.status, m.screen.status.Nodes[at], width)
 	gap := 0

@@ -48,7 +48,7 @@ func (p *pager) body(m *model, width, height int) []string {
 		out = append(out, mark(text, m.search.query, m.styles.mark.Render))
 	}
 	if first == end {
-		out = append(out, m.styles.faint.Render("no line yet"))
+		out = append(out, m.styles.faint.Render("no lines yet"))
 	}
 	return out
 }

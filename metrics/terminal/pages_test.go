@@ -173,7 +173,7 @@ func TestScrollingALog(t *testing.T) {
 	m := shown(t, 2, 80, 24)
 	press(m, "l")
 	p := m.shown().(*pager)
-	require.Contains(t, m.frame, "no line yet")
+	require.Contains(t, m.frame, "no lines yet")
 	for i := range 100 {
 		p.book.add(fmt.Sprint("line ", i))
 	}
@@ -283,7 +283,7 @@ func TestANodesPageGoesToItsNeighbours(t *testing.T) {
 	status := m.screen.status
 	status.Nodes = status.Nodes[:1]
 	m.Update(statusMsg{status: status})
-	require.Contains(t, m.frame, "no such node any more")
+	require.Contains(t, m.frame, "no longer has this node")
 	press(m, "esc")
 	require.Equal(t, "node_0", m.chosen())
 }

@@ -30,7 +30,7 @@ func PrintStatus(p *table.Page, x stats.Status) {
 	p.Println()
 	p.Table(nodesTable(x))
 	if h := x.EngineHost; h != nil {
-		p.Printf("\nengine host: %s beside the nodes' memory (process %d)\n", units.BytesMeasured(cmp.Or(h.PSSBytes, h.RSSBytes)), h.PID)
+		p.Printf("\nengine host: %s in addition to the nodes' memory (process %d)\n", units.BytesMeasured(cmp.Or(h.PSSBytes, h.RSSBytes)), h.PID)
 	}
 	if x.Message != "" {
 		p.Printf("\n%s\n", x.Message)

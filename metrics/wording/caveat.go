@@ -15,7 +15,7 @@ import (
 func caveat(x stats.Caveat) string {
 	switch x := x.(type) {
 	case stats.NoBaseline:
-		return "No row is the baseline: rows are ranked, the longest first, and nothing is decided. Try: swarm compare --baseline " + typed(x.Row)
+		return "No row is the baseline, so the rows are only ranked, the longest first. Try: swarm compare --baseline " + typed(x.Row)
 	case stats.PerNodeRound:
 		return "The runs differ in nodes or rounds: improvements compare the reward of a node-round."
 	case stats.CutRounds:
@@ -30,12 +30,12 @@ func caveat(x stats.Caveat) string {
 		return fmt.Sprintf("Decided by %s, because not every seed of both has %s: %s.", Measure(stats.MeasureReward), Measure(stats.MeasurePass),
 			strings.Join(pairs, ", "))
 	case stats.Confounded:
-		return "Not comparable are rows that differ in a setting that could make the result beside the one under study. To compare them all the same: " +
+		return "Rows are not comparable if a setting other than the one under study could explain the result. To compare them anyway: " +
 			"--despite " + strings.Join(x.Settings, ",")
 	case stats.Corrected:
 		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm). Intervals are not corrected.", x.Tests)
 	case stats.Skipped:
-		text := fmt.Sprintf("%s: %d %s not done (%s) and not counted beside the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
+		text := fmt.Sprintf("%s: %d %s not done (%s) and not counted, unlike the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
 			strings.Join(x.States, ", "), x.Counted, units.Verb(x.Counted, "be"))
 		if slices.Contains(x.States, store.AlarmStop) {
 			text += " " + selected
@@ -50,15 +50,15 @@ func caveat(x stats.Caveat) string {
 		if len(x.Models) > 0 {
 			models = fmt.Sprintf("; its nodes trained different models (%s)", strings.Join(x.Models, ", "))
 		}
-		return fmt.Sprintf("%s: %s of %s took part in %s, for as long as they were there%s.", x.Row, units.Plural(x.Nodes, "node"),
+		return fmt.Sprintf("%s: %s of %s took part in %s while they were connected%s.", x.Row, units.Plural(x.Nodes, "node"),
 			units.Plural(x.Workers, "worker"), x.Run, models)
 	case stats.OtherQuestions:
-		return fmt.Sprintf("%s: the held-out evaluation of %d of its %s is of other questions or sampling than the baseline's: not compared.",
+		return fmt.Sprintf("%s: the held-out evaluation of %d of its %s has other questions or sampling than the baseline's and is not compared.",
 			x.Row, x.Other, units.Plural(x.Runs, "run"))
 	case stats.AtHorizon:
 		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". The other columns are of whole runs."
 	case stats.BelowWindow:
-		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and can't have reached it.", x.Row, x.Short,
+		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and cannot have reached it.", x.Row, x.Short,
 			units.Plural(x.Runs, "run"), x.Window)
 	}
 	return fmt.Sprint(x)
@@ -69,7 +69,7 @@ func parted(x stats.Parted) string {
 	for _, p := range x.Parts {
 		texts = append(texts, fmt.Sprintf("%s (%s)", p.Name, units.Plural(p.Runs, "run")))
 	}
-	return fmt.Sprintf("%s: its runs were made with different settings and are in %d rows: %s.", x.Experiment, len(texts), strings.Join(texts, "; "))
+	return fmt.Sprintf("%s: its runs have different settings and are in %d rows: %s.", x.Experiment, len(texts), strings.Join(texts, "; "))
 }
 
 func runsAre(n int) string { return units.Noun(n, "run") + " " + units.Verb(n, "be") }

@@ -120,7 +120,7 @@ func chance(p stats.Pair) string {
 		text += fmt.Sprintf(" against %d", p.Reason.SeedsB)
 	}
 	if p.MoreSeeds == nil {
-		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", sample.MaxSeeds)
+		return text + fmt.Sprintf(", a difference too small for %d seeds", sample.MaxSeeds)
 	}
 	return text + moreSeeds(p)
 }
@@ -188,7 +188,7 @@ func Differences(p stats.Pair) []string {
 		roles []string
 	}{
 		{"under study: ", []string{stats.RoleStudy}}, {"also different: ", []string{stats.RoleConfounder, stats.RoleOther}},
-		{"different, and compared all the same: ", []string{stats.RoleDespite}},
+		{"different, but compared anyway: ", []string{stats.RoleDespite}},
 	} {
 		list := slices.DeleteFunc(slices.Clone(p.Differs), func(d stats.SettingDifference) bool {
 			return !slices.Contains(kind.roles, d.Role) || d.Effect == stats.EffectName || slices.Contains(shownKeys, d.Key)

@@ -127,7 +127,7 @@ func TestTwoSeedsSayHowManyMore(t *testing.T) {
 	near := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8.1), experiment("x", 4, 10, 9.9)).Rows[1]
 	require.Equal(t, 2, *near.MoreSeeds, "Welch's test would need no more, the permutation test needs four a side")
 	same := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))
-	require.Equal(t, "undecided: p = 1 with n=2, too small a difference for 1000 seeds to tell", same.Rows[1].Verdict)
+	require.Equal(t, "undecided: p = 1 with n=2, a difference too small for 1000 seeds", same.Rows[1].Verdict)
 	require.Nil(t, same.Rows[1].MoreSeeds)
 	still := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
 	require.Equal(t, "undecided: the runs don't vary", still.Rows[1].Verdict)
@@ -138,7 +138,7 @@ func TestCrashedRunsAreNotMixedIn(t *testing.T) {
 	runs[2].State = store.RunRunning
 	c := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8), runs)
 	require.Equal(t, []int{2, 1, 0}, []int{c.Rows[1].Runs, c.Rows[1].Skipped, c.Rows[1].Unfinished})
-	require.Equal(t, []string{"x: 1 run is not done (running) and not counted beside the 2 that are."}, c.Notes)
+	require.Equal(t, []string{"x: 1 run is not done (running) and not counted, unlike the 2 that are."}, c.Notes)
 	counted := stats.Counted(runs, stats.CompareOptions{})
 	require.Equal(t, []string{"x-1", "x-2"}, []string{counted[0].Run.Run, counted[1].Run.Run})
 
@@ -167,7 +167,7 @@ func TestHeldOutEvaluationsCompareWithinASet(t *testing.T) {
 	require.Nil(t, c.Rows[2].EvalReward)
 	require.Equal(t, "undecided: no held-out evaluation", c.Rows[3].Verdict)
 	require.Contains(t, c.Notes,
-		"alien: the held-out evaluation of 1 of its 2 runs is of other questions or sampling than the baseline's: not compared.")
+		"alien: the held-out evaluation of 1 of its 2 runs has other questions or sampling than the baseline's and is not compared.")
 
 	c = worded(t, stats.Runs{Totals: runs, Evals: evals}, stats.CompareOptions{})
 	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12, "shown beside the rewards of training, too")

@@ -22,7 +22,7 @@ func describe(e event.Event) string {
 		if e.Loaded == nil || e.Loaded.ReplayedRounds == 0 {
 			return ""
 		}
-		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", units.Plural(e.Loaded.ReplayedRounds, "update"),
+		return subject(e, fmt.Sprintf("replayed %s of its journal in %s", units.Plural(e.Loaded.ReplayedRounds, "update"),
 			units.Span(e.Loaded.ReplaySeconds)))
 	case event.TypeMemoryStep:
 		return memoryLine(e)

@@ -14,7 +14,7 @@ func memoryLine(e event.Event) string {
 		return ""
 	}
 	why := map[string]string{
-		event.MemoryOwnCap: "its own budget", event.MemoryGPU: "the GPU is full", event.MemoryNeighbour: "somebody else's memory on the GPU",
+		event.MemoryOwnCap: "its own budget", event.MemoryGPU: "the GPU is full", event.MemoryNeighbour: "another process's memory on the GPU",
 		event.MemoryHost: "host memory",
 	}[s.Cause]
 	var numbers []string
@@ -41,7 +41,7 @@ func stepTaken(s *event.MemoryStep) string {
 	case event.ActionOptimizerOffload:
 		return "optimizer moved to host memory"
 	case event.ActionParamOffload:
-		return "weights wait in host memory"
+		return "weights moved to host memory between phases"
 	case event.ActionRestartEngine:
 		return "engine restarted"
 	case event.ActionShed:

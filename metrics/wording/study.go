@@ -43,7 +43,7 @@ func (j judgment) lines(s stats.Study) []string {
 		for _, m := range s.Models {
 			lines = append(lines, modelLine(m))
 		}
-		lines = append(lines, "The experiments by the mean over all nodes, whatever their model, which answers another question: "+j.lead())
+		lines = append(lines, "Ranking the experiments by the mean over nodes of all models answers a different question: "+j.lead())
 	}
 	lines = append(lines, contrastLines(s.Contrasts)...)
 	if len(j.Ranked) > 0 {
@@ -56,22 +56,22 @@ func (j judgment) lines(s stats.Study) []string {
 		}
 	}
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
-		lines = append(lines, "  Pairs of equal seeds share first weights and questions, but their swarms part ways within rounds.")
+		lines = append(lines, "  Pairs of equal seeds share first weights and questions, but their swarms diverge within a few rounds.")
 	}
 	lines = append(lines, perLines(s)...)
 	if s.MoreSeeds != nil {
-		lines = append(lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
+		lines = append(lines, "P-values are valid only for a number of seeds fixed in advance: add the number named above, then decide once.")
 	}
 	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 {
-		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
+		lines = append(lines, fmt.Sprintf("Some experiments have %d seeds, but the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
 			most, j.Design.Seeds, j.freshSweep()))
 	}
 	lines = append(lines, besideLine(s)...)
 	lines = append(lines, paperLines(s.Paper, s.Measure)...)
 	lines = append(lines, j.besideStudied()...)
 	lines = append(lines, j.unvalued()...)
-	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
-	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
+	lines = append(lines, runsLine("Failed, not in any mean: ", s.Failed)...)
+	lines = append(lines, runsLine("Unfinished, not in any mean: ", s.Unfinished)...)
 	lines = append(lines, alarmLines(s.Unfinished)...)
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
@@ -146,13 +146,13 @@ func (j judgment) decision() string {
 		}
 		return text + "."
 	case j.Outcome == stats.StudyBetter:
-		return fmt.Sprintf("%s is better than the baseline %s, but not told apart from %s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
+		return fmt.Sprintf("%s is better than the baseline %s, but not significantly better than %s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
 			j.openNames(), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
 	case isBase:
-		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s), but not told apart from %s: %s.",
+		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s), but not significantly better than %s: %s.",
 			j.label(best.Experiment), value, j.openNames(), j.why())
 	}
-	return fmt.Sprintf("Undecided which is best: %s is highest (%s), but not told apart from the baseline %s: %s.",
+	return fmt.Sprintf("Undecided which is best: %s is highest (%s), but not significantly better than the baseline %s: %s.",
 		j.label(best.Experiment), value, j.label(base.Experiment), j.why())
 }
 
@@ -212,7 +212,7 @@ func (j judgment) pairedLine(a, b string) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("  By pairs of equal seeds: %+.4f (95 %% interval %+.4f to %+.4f; p = %s, not corrected; %d pairs): "+
-		"decides nothing.",
+		"not used for the verdict.",
 		*p.Difference, *p.CILow, *p.CIHigh, pText(*p.PValue), p.Seeds)}
 }
 
@@ -258,7 +258,7 @@ func (j judgment) besideStudied() []string {
 			keys[i] = "the version of " + key
 		}
 	}
-	return []string{"Beside what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
+	return []string{"Apart from what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
 }
 
 // unvalued lists finished runs that have no value of the measure.
@@ -276,7 +276,7 @@ func (j judgment) unvalued() []string {
 			lines = append(lines, fmt.Sprintf("%s: none of its %d finished %s has a held-out evaluation of the study's questions%s.",
 				j.label(r.Experiment), r.Runs, units.Noun(r.Runs, "run"), known))
 		} else if seeds < r.Runs {
-			lines = append(lines, fmt.Sprintf("%s: its %d finished runs give %d %s: the others repeat a seed, or have no held-out evaluation of "+
+			lines = append(lines, fmt.Sprintf("%s: its %d finished runs give %d %s, because the others repeat a seed or have no held-out evaluation of "+
 				"the study's questions%s.", j.label(r.Experiment), r.Runs, seeds, units.Noun(seeds, "value"), known))
 		}
 	}
@@ -300,7 +300,7 @@ func unequal(list []stats.Inequality, equalRounds bool) string {
 	if facts == nil {
 		return ""
 	}
-	return "But this isn't like with like: the runs differ in " + strings.Join(facts, "; in ") + "."
+	return "But the comparison is not like for like: the runs differ in " + strings.Join(facts, "; in ") + "."
 }
 
 func runsLine(lead string, runs []stats.StudyRun) []string {

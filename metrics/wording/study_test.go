@@ -119,7 +119,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.198, 0.189, 0.209, 0.204, 0.194)
 			},
 			stats.StudyBetter, "4loc4ext", 0,
-			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext (2/6): held-out pass@1 0.2000, " +
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not significantly better than 2loc6ext (2/6): held-out pass@1 0.2000, " +
 				"100.0 % above the baseline 8loc0ext (8/0) (0.1000).",
 			[3]int{5, 0, 1},
 		},
@@ -131,7 +131,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.400, 0.401)
 			},
 			stats.StudyUndecided, "4loc4ext", 3,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not significantly better than the baseline 8loc0ext (8/0): " +
 				"2 seeds, at least 3 more needed.",
 			[3]int{0, 0, 6},
 		},
@@ -143,7 +143,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.400, 0.401, 0.402)
 			},
 			stats.StudyUndecided, "4loc4ext", 2,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5010), but not told apart from the baseline 8loc0ext (8/0): " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5010), but not significantly better than the baseline 8loc0ext (8/0): " +
 				"3 seeds a side cannot decide: an exact permutation test over them does not go below 0.1, at least 2 more seeds.",
 			[3]int{0, 0, 6},
 		},
@@ -155,7 +155,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.400, 0.401, 0.402, 0.403)
 			},
 			stats.StudyUndecided, "4loc4ext", 1,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5015), but not told apart from the baseline 8loc0ext (8/0): " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5015), but not significantly better than the baseline 8loc0ext (8/0): " +
 				"4 seeds a side cannot decide one of 6 comparisons: an exact permutation test over them does not go below 0.029, 0.17 corrected, " +
 				"at least 1 more seed.",
 			[3]int{0, 0, 6},
@@ -179,7 +179,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.170, 0.171, 0.173, 0.172, 0.174)
 			},
 			stats.StudyUndecided, "8loc0ext", -1,
-			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not told apart from ",
+			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not significantly better than ",
 			[3]int{0, 0, 6},
 		},
 		"one seed against two": {
@@ -188,7 +188,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(4, 0.500, 0.501)
 			},
 			stats.StudyUndecided, "4loc4ext", 4,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not significantly better than the baseline 8loc0ext (8/0): " +
 				"8loc0ext has 1 seed, at least 4 more needed.",
 			[3]int{0, 0, 1},
 		},
@@ -198,7 +198,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(4, 0.500)
 			},
 			stats.StudyUndecided, "4loc4ext", 4,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5000), but not told apart from the baseline 8loc0ext (8/0): " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5000), but not significantly better than the baseline 8loc0ext (8/0): " +
 				"1 seed, at least 4 more needed.",
 			[3]int{0, 0, 1},
 		},
@@ -209,7 +209,7 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
 			},
 			stats.StudyBetter, "4loc4ext", 4,
-			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext: ",
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not significantly better than 2loc6ext: ",
 			[3]int{3, 0, 0},
 		},
 		"no baseline": {
@@ -219,14 +219,14 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.170, 0.171, 0.173, 0.172, 0.171)
 			},
 			stats.StudyUndecided, "4loc4ext", 4,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2008), but not told apart from the baseline 8loc0ext: " +
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2008), but not significantly better than the baseline 8loc0ext: " +
 				"8loc0ext has no finished run, at least 4 seeds needed.",
 			[3]int{3, 0, 0},
 		},
 		"one experiment only": {
 			func(r *studyRuns) { r.arm(4, 0.200, 0.203, 0.199) },
 			stats.StudyUndecided, "4loc4ext", 5,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: ",
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not significantly better than the baseline 8loc0ext: ",
 			[3]int{},
 		},
 		"nothing": {func(*studyRuns) {}, stats.StudyUndecided, "", 0, "Undecided which is best: no finished run has a held-out evaluation.", [3]int{}},
@@ -313,7 +313,7 @@ func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	require.Equal(t, stats.StudyUndecided, two.Outcome)
 	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
 	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
-	require.Contains(t, two.Lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
+	require.Contains(t, two.Lines, "P-values are valid only for a number of seeds fixed in advance: add the number named above, then decide once.")
 	needed, _ := sample.SeedsNeeded([]float64{0.124, 0.114, 0.122, 0.120}, []float64{0.100, 0.110, 0.105, 0.103}, 0.05/6)
 	require.Equal(t, max(needed, 5)-4, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
 
@@ -337,7 +337,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.200, 0.203, 0.199)
 	s, _ := studyOf(t, runs, paperDesign())
-	require.NotContains(t, s.Verdict, "like with like")
+	require.NotContains(t, s.Verdict, "like for like")
 	require.Contains(t, strings.Join(s.Lines, "\n"), "By cumulative own reward: ")
 	require.Equal(t, stats.BasisCumulative, s.Beside.Basis)
 
@@ -346,7 +346,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 		runs.set(fmt.Sprintf("paper-4loc4ext-%d", i+1), func(r *store.Totals) { r.NodesSeen = 4 })
 	}
 	s, _ = studyOf(t, runs, paperDesign())
-	require.True(t, strings.HasSuffix(s.Verdict, " But this isn't like with like: the runs differ in rounds: 5 (8loc0ext), 10 (8loc0ext, 4loc4ext); "+
+	require.True(t, strings.HasSuffix(s.Verdict, " But the comparison is not like for like: the runs differ in rounds: 5 (8loc0ext), 10 (8loc0ext, 4loc4ext); "+
 		"in nodes: 4 (4loc4ext), 8 (8loc0ext)."), s.Verdict)
 	require.Equal(t, s.Verdict, s.Lines[0])
 	text := strings.Join(s.Lines, "\n")
@@ -383,8 +383,8 @@ func TestStudyListsWhatDoesNotCount(t *testing.T) {
 	require.Equal(t, []int{3, 0, 3, 1}, []int{s.Arms[0].Seeds, s.Arms[1].Seeds, s.Arms[2].Seeds, s.Arms[3].Seeds})
 	require.Len(t, c.Rows, 3)
 	text := strings.Join(s.Lines, "\n")
-	require.Contains(t, text, "Failed, and in no mean: 8loc0ext seed 3 (failed; run again since), 4loc4ext seed 4 (lost: 2 nodes gave up).")
-	require.Contains(t, text, "Unfinished, and in no mean: 2loc6ext seed 2 (stopped).")
+	require.Contains(t, text, "Failed, not in any mean: 8loc0ext seed 3 (failed; run again since), 4loc4ext seed 4 (lost: 2 nodes gave up).")
+	require.Contains(t, text, "Unfinished, not in any mean: 2loc6ext seed 2 (stopped).")
 	require.Contains(t, text, "Not begun: 8loc0ext seed 4, 6loc2ext seed 1, ")
 }
 
@@ -397,7 +397,7 @@ func TestStudyTellsOfRunsThatTheAlarmStopped(t *testing.T) {
 	runs.set("paper-4loc4ext-3", func(r *store.Totals) { r.State, r.Message = store.RunStopped, message })
 	s, _ := studyOf(t, runs, paperDesign())
 	text := strings.Join(s.Lines, "\n")
-	require.Contains(t, text, "Unfinished, and in no mean: 4loc4ext seed 3 (stopped by the alarm).")
+	require.Contains(t, text, "Unfinished, not in any mean: 4loc4ext seed 3 (stopped by the alarm).")
 	require.Contains(t, text, "The alarm stopped 1 run of 4loc4ext. The mean of the others is too high: it leaves out the runs that seemed to collapse.")
 	require.InDelta(t, 0.2015, *s.Arms[2].Value, 1e-9)
 	c := worded(t, runs.Runs, stats.CompareOptions{})
@@ -548,12 +548,12 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 		nano, micro, nanoMixed, microMixed []float64
 		outcome, lead                      string
 	}{
-		"both gain": {low, middle, middle, high, stats.StudyBetter, "Every model gains in a swarm of several over one of its own, by held-out pass@1: " +
+		"both gain": {low, middle, middle, high, stats.StudyBetter, "Every model gains in a mixed swarm over a swarm of that model alone, by held-out pass@1: " +
 			"micro better (0.3040 against 0.2040), nano better (0.2040 against 0.1040)."},
-		"both lose":                  {middle, high, low, middle, stats.StudyWorse, "Every model loses in a swarm of several"},
-		"one gains, one loses":       {low, high, middle, middle, stats.StudyMixed, "Of 2 models 1 gains and 1 loses in a swarm of several"},
-		"one loses, one is the same": {middle, high, low, high, stats.StudyUndecided, "Not every model gains, and of some it is undecided in a swarm of several"},
-		"one alone isn't done":       {low, none, middle, high, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several"},
+		"both lose":                  {middle, high, low, middle, stats.StudyWorse, "Every model loses in a mixed swarm"},
+		"one gains, one loses":       {low, high, middle, middle, stats.StudyMixed, "Of 2 models 1 gains and 1 loses in a mixed swarm"},
+		"one loses, one is the same": {middle, high, low, high, stats.StudyUndecided, "Not every model gains, and some are undecided in a mixed swarm"},
+		"one alone isn't done":       {low, none, middle, high, stats.StudyUndecided, "Undecided whether every model gains in a mixed swarm"},
 		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several: " +
 			"it takes finished runs with held-out evaluations of that swarm and of each model alone, at least 5 seeds of each."},
 	} {
@@ -581,10 +581,10 @@ func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
 		[]float64{0.30, 0.29, 0.31, 0.30, 0.31})
 	s, _ := studyOf(t, runs, d)
 	require.Equal(t, []any{stats.StudyUndecided, "micro"}, []any{s.Outcome, s.Best}, "best is by mean over all nodes, which the outcome isn't of")
-	require.Equal(t, "Undecided whether every model gains in a swarm of several over one of its own, by held-out pass@1: "+
+	require.Equal(t, "Undecided whether every model gains in a mixed swarm over a swarm of that model alone, by held-out pass@1: "+
 		"micro undecided (0.3020 against 0.3040), nano better (0.2040 against 0.1040).", s.Verdict)
 	require.Contains(t, s.Lines[1], "Nodes with model micro: ")
-	require.Contains(t, s.Lines[3], "The experiments by the mean over all nodes, whatever their model, which answers another question: "+
+	require.Contains(t, s.Lines[3], "Ranking the experiments by the mean over nodes of all models answers a different question: "+
 		"micro (4/4) is best: ")
 	require.Equal(t, micro(s).Pair.MoreSeeds, s.MoreSeeds)
 	require.Len(t, s.Models, 2)

@@ -11,7 +11,7 @@ import (
 // modelsLead is the verdict of a study of several models in one sentence.
 func modelsLead(s stats.Study) string {
 	if len(s.Models) == 0 {
-		return fmt.Sprintf("Undecided whether every model gains in a swarm of several: it takes finished runs with held-out evaluations of that swarm "+
+		return fmt.Sprintf("Undecided whether every model gains in a mixed swarm: this needs finished runs with held-out evaluations of the mixed swarm "+
 			"and of each model alone, at least %d seeds of each.", *s.MoreSeeds)
 	}
 	better, worse := stats.ModelTally(s.Models)
@@ -24,7 +24,7 @@ func modelsLead(s stats.Study) string {
 	case s.Outcome == stats.StudyMixed:
 		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, units.Verb(better, "gain"), worse, units.Verb(worse, "lose"))
 	case worse > 0:
-		text = "Not every model gains, and of some it is undecided"
+		text = "Not every model gains, and some are undecided"
 	}
 	var parts []string
 	for _, m := range s.Models {
@@ -34,13 +34,13 @@ func modelsLead(s stats.Study) string {
 		}
 		parts = append(parts, part)
 	}
-	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
+	return text + " in a mixed swarm over a swarm of that model alone, by held-out pass@1: " + strings.Join(parts, ", ") + "."
 }
 
 // modelLine compares the nodes of one model in a mixed swarm with a swarm of that model alone.
 func modelLine(m stats.StudyModel) string {
 	if m.MixedValue == nil || m.AloneValue == nil {
-		return fmt.Sprintf("Of the nodes with model %s, %s or %s has no held-out evaluation.", m.Model, m.Mixed, m.Alone)
+		return fmt.Sprintf("Nodes with model %s: %s or %s has no held-out evaluation.", m.Model, m.Mixed, m.Alone)
 	}
 	text := fmt.Sprintf("Nodes with model %s: held-out pass@1 %s in %s against %s in %s", m.Model,
 		figure(m.MixedValue), m.Mixed, figure(m.AloneValue), m.Alone)
@@ -75,13 +75,13 @@ func besideLine(s stats.Study) []string {
 		}
 	}
 	text += map[string]string{
-		stats.StudyBest: "; it is best by that measure", stats.StudyBetter: "; better than the baseline, not told apart from every other",
+		stats.StudyBest: "; it is best by that measure", stats.StudyBetter: "; better than the baseline, but not significantly better than all others",
 		stats.StudyUndecided: "; undecided which is best",
 	}[b.Outcome]
 	switch {
 	case b.Agrees == nil, !s.Per.EqualRounds():
 	case *b.Agrees:
-		text += ". Both measures have the same highest"
+		text += ". Both measures have the same experiment highest"
 	default:
 		text += fmt.Sprintf(". The measures disagree: by %s it is %s", Measure(s.Measure), s.Best)
 	}

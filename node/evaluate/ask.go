@@ -73,14 +73,14 @@ func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Wri
 	case len(prompt) == 0:
 		return nil, fail.Usage(errors.New("the question is empty"), "a question, or --task NAME")
 	case left < 1:
-		err := fmt.Errorf("the question has %d tokens, and the context of %s %d", len(prompt), m.Preset.Name, m.Preset.Shape.Context)
+		err := fmt.Errorf("the question has %d tokens, but the context of %s has only %d", len(prompt), m.Preset.Name, m.Preset.Shape.Context)
 		return nil, fail.Usage(err, "a shorter question, or another --index")
 	case left < c.MaxCompletionLength:
 		fmt.Fprintf(warnings, "Warning: the context of %s has room for %d tokens after the question, not %d\n", m.Preset.Name, left, c.MaxCompletionLength)
 		c.MaxCompletionLength = left
 	}
 	if len(prompt) > trained {
-		fmt.Fprintf(warnings, "Warning: the question has %d tokens; training takes questions of at most %d (max_prompt_length)\n", len(prompt), trained)
+		fmt.Fprintf(warnings, "Warning: the question has %d tokens, but training uses at most %d (max_prompt_length)\n", len(prompt), trained)
 	}
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength = 1, 0, completions, len(prompt)
 	return prompt, nil

@@ -98,8 +98,8 @@ func (m *Model) Open(ctx context.Context, h Host, where Placement) (_ *Engine, e
 		return nil, fmt.Errorf("load the model: %w", err)
 	}
 	if m.tokens.VocabSize() > loaded.VocabSize {
-		err := fmt.Errorf("tokenizer %s has %d tokens, the model only %d", m.tokens.Name(), m.tokens.VocabSize(), loaded.VocabSize)
-		return nil, fail.Usage(err, "the tokenizer files of the model that this one was made of, in its folder")
+		err := fmt.Errorf("tokenizer %s has %d tokens, but the model only %d", m.tokens.Name(), m.tokens.VocabSize(), loaded.VocabSize)
+		return nil, fail.Usage(err, "copy the base model's tokenizer files into the model's folder")
 	}
 	e.context = loaded.ContextLength
 	if e.rounds, err = m.Checkpoint.restore(ctx, e.Engine, h.Logger); err != nil {
@@ -139,7 +139,7 @@ func (c Checkpoint) restore(ctx context.Context, engine *policy.Engine, logger *
 	if err == nil && rounds == 0 {
 		err = fail.Hint(
 			fmt.Errorf("%s of run %s has no checkpoint yet", c.Node, c.Run),
-			"again when it has trained for checkpoint_every rounds, or --round 0 for the model as it was first")
+			"again after checkpoint_every rounds, or --round 0 for the model before training")
 
 	}
 	return rounds, err

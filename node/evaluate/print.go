@@ -27,7 +27,7 @@ func (p *Answers) Print(out io.Writer) error {
 	fmt.Fprintln(w, "question")
 	indent(w, p.Question)
 	if p.drawn != "" {
-		answer := "none is fixed: the task checks each answer"
+		answer := "no fixed answer: the task checks each answer"
 		if p.CorrectAnswer != nil {
 			answer = charset.Line(*p.CorrectAnswer)
 		}

@@ -39,7 +39,7 @@ func (m *Model) Draw(name string, seed, index int64) (Question, error) {
 	name = item.Task()
 	return Question{
 		Text: item.Question, Item: &item, Task: name, Score: func(text string) float64 { return m.tasks.Score(item, text) },
-		Drawn: fmt.Sprintf("%s, held out from training, seed %d, index %d", cmp.Or(name, "a question of the file"), seed, index),
+		Drawn: fmt.Sprintf("%s, held out from training, seed %d, index %d", cmp.Or(name, "a question from the file"), seed, index),
 	}, nil
 }
 

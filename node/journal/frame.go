@@ -76,7 +76,7 @@ func decodeSegmentHeader(r io.ReaderAt) (int, error) {
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != formatVersion {
 		return 0, fmt.Errorf("%w: its version is %d, this program reads %d. "+
-			"Try: continue the run with the program that wrote it, or begin another with --fresh", ErrVersion, v, formatVersion)
+			"Try: continue the run with the program version that wrote it, or begin a new one with --fresh", ErrVersion, v, formatVersion)
 	}
 	return int(binary.LittleEndian.Uint32(b[12:])), nil
 }

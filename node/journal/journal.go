@@ -24,8 +24,8 @@ import (
 var (
 	ErrNotFound = errors.New("not in the journal")
 	ErrDamaged  = errors.New("the journal is damaged")
-	ErrVersion  = errors.New("the journal was written by a newer program") // the error names a remedy; the file is intact
-	ErrInUse    = errors.New("another process writes this journal")
+	ErrVersion  = errors.New("a newer version of the program wrote the journal") // the error names a remedy; the file is intact
+	ErrInUse    = errors.New("another process is writing this journal")
 )
 
 // Generated holds the completions that a node generated for its own questions in a round. It is logged before they are

@@ -21,7 +21,7 @@ const temporarySuffix = ".tmp"
 func (j *Journal) renew(round int) error {
 	data, first, err := j.carried(round)
 	if err != nil {
-		return fmt.Errorf("journal: read back what was not synced: %w", err)
+		return fmt.Errorf("journal: read unsynced records: %w", err)
 	}
 	path := filepath.Join(j.dir, segmentName(first))
 	file, err := j.make(path+temporarySuffix, data)
@@ -104,7 +104,7 @@ func (j *Journal) restore(s segment, size int64, next int) error {
 		if err != nil {
 			file.Close()
 			os.Remove(s.path + temporarySuffix)
-			return fmt.Errorf("journal: set a damaged segment aside: %w", err)
+			return fmt.Errorf("journal: rename a damaged segment: %w", err)
 		}
 	}
 	if err := j.publish(file, s.path); err != nil {
@@ -117,7 +117,7 @@ func (j *Journal) restore(s segment, size int64, next int) error {
 // setAside renames a damaged segment that can't be read.
 func (j *Journal) setAside(path string) error {
 	if err := os.Rename(path, asideName(path)); err != nil {
-		return fmt.Errorf("journal: set a damaged segment aside: %w", err)
+		return fmt.Errorf("journal: rename a damaged segment: %w", err)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (s segment) scan(visit func(io.ReaderAt, frame) (more bool, err error)) (in
 	}
 	first, err := decodeSegmentHeader(file)
 	if err == nil && first != s.first {
-		err = fmt.Errorf("%w: its header is of round %d", ErrDamaged, first)
+		err = fmt.Errorf("%w: its header has round %d", ErrDamaged, first)
 	}
 	if err != nil {
 		return 0, err

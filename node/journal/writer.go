@@ -91,7 +91,7 @@ func (j *Journal) Resume(round int) error {
 		return fmt.Errorf("journal: %w", err)
 	case !whole:
 		if err != nil {
-			j.logger.Warn("journal segment not used further", "file", filepath.Base(last.path), "reason", err)
+			j.logger.Warn("journal segment no longer used", "file", filepath.Base(last.path), "reason", err)
 		}
 		if last.first == round {
 			if err := j.setAside(last.path); err != nil {
@@ -100,7 +100,7 @@ func (j *Journal) Resume(round int) error {
 		}
 		return j.begin(round)
 	case last.damaged():
-		j.logger.Warn("journal segment is damaged: what can be read of it is used", "file", filepath.Base(last.path))
+		j.logger.Warn("journal segment is damaged: its readable part is used", "file", filepath.Base(last.path))
 		return j.restore(last, size, reached+1)
 	}
 	return j.appendTo(last, size, reached+1)
@@ -196,11 +196,11 @@ func (j *Journal) Done(round int, record Done) error {
 func (j *Journal) Rotate(round int) error {
 	switch {
 	case j.file == nil:
-		return errors.New("journal: it has not been resumed")
+		return errors.New("journal: not resumed yet")
 	case round == j.first && j.next == round:
 		return nil // it has just begun
 	case round < j.next:
-		return fmt.Errorf("journal: a segment can't begin with round %d: round %d is in the last one", round, j.next-1)
+		return fmt.Errorf("journal: a segment cannot begin with round %d: round %d is in the last segment", round, j.next-1)
 	}
 	if j.failed {
 		if err := j.renew(round); err != nil {
@@ -227,7 +227,7 @@ func (j *Journal) Close() error {
 
 func (j *Journal) append(k kind, round int, record any, sync bool) error {
 	if j.file == nil || round < j.first {
-		return fmt.Errorf("journal: round %d is none of the segment's", round)
+		return fmt.Errorf("journal: round %d is not in the segment", round)
 	}
 	payload, err := encodePayload(record)
 	if err != nil {

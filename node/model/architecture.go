@@ -16,7 +16,7 @@ func readShape(path string) (configs.Shape, error) {
 	}
 	shape, err := configs.ParseShape(data)
 	if err != nil {
-		return configs.Shape{}, fmt.Errorf("%s: the engine takes %w", path, err)
+		return configs.Shape{}, fmt.Errorf("%s: allowed: %w", path, err)
 	}
 	return shape, nil
 }
@@ -113,9 +113,9 @@ func check(shape configs.Shape, tensors map[string]Tensor) error {
 		case !ok:
 			missing = append(missing, name)
 		case !slices.Equal(tensor.Shape, want):
-			return fmt.Errorf("%s is %v in the weights and %v by config.json", name, tensor.Shape, want)
+			return fmt.Errorf("%s is %v in the weights but %v in config.json", name, tensor.Shape, want)
 		case !strings.Contains("F64 F32 F16 BF16", tensor.DType):
-			return fmt.Errorf("%s is of type %s, not a floating-point type of 16 bits or more", name, tensor.DType)
+			return fmt.Errorf("%s has type %s, not a floating-point type of 16 bits or more", name, tensor.DType)
 		}
 	}
 	if len(missing) > 0 {

@@ -95,14 +95,14 @@ func TestInspectRefuses(t *testing.T) {
 	}{
 		{"no config", remove("config.json"), "config.json: no such file"},
 		{"no weights", remove("model.safetensors"), "has no model.safetensors"},
-		{"config is no JSON", replace("{", "["), "JSON of a Hugging Face model"},
-		{"architecture", replace("gpt2", "bert"), `config.json: the engine takes model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`},
+		{"config is no JSON", replace("{", "["), "the config.json of a Hugging Face model"},
+		{"architecture", replace("gpt2", "bert"), `config.json: allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`},
 		{"heads", replace(`"n_head":2`, `"n_head":3`), "n_embd a multiple of n_head"},
 		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"inner", replace("null", "-1"), "n_inner at most"},
 		{"more layers than weights", replace(`"n_layer":2`, `"n_layer":3`), "the weights lack h.2.attn.c_attn.bias and 11 more"},
-		{"vocabulary", replace(`"vocab_size":5`, `"vocab_size":6`), "wte.weight is [5 4] in the weights and [6 4] by config.json"},
+		{"vocabulary", replace(`"vocab_size":5`, `"vocab_size":6`), "wte.weight is [5 4] in the weights but [6 4] in config.json"},
 		{"large config", func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "config.json"), bytes.Repeat([]byte{' '}, maxJSONBytes+1))
 		}, "config.json is larger than"},
@@ -110,11 +110,11 @@ func TestInspectRefuses(t *testing.T) {
 			tensor := all["wpe.weight"]
 			tensor.DType = "I32"
 			all["wpe.weight"] = tensor
-		}), "wpe.weight is of type I32"},
+		}), "wpe.weight has type I32"},
 		{"cut off", func(t *testing.T, dir string) {
 			file := pack(t, tinyTensors(t, ""))
 			write(t, filepath.Join(dir, "model.safetensors"), file[:len(file)-1])
-		}, "model.safetensors: cut off"},
+		}, "model.safetensors: truncated"},
 		{"index leaves the directory", index(`{"weight_map":{"a":"../model.safetensors"}}`), "not a safetensors file beside it"},
 		{"index names nothing", index(`{}`), "names no file"},
 		{"index is no JSON", index(``), "index.json: unexpected end"},

@@ -23,7 +23,7 @@ var embeddedModels embed.FS
 // that directory. The hash covers the files, so that a program with other weights uses another directory.
 func resolveEmbedded(models fs.FS, name, home string) (string, error) {
 	if !fs.ValidPath(name) || path.Base(name) != name || name == "." {
-		return "", fmt.Errorf("model %q: no name of an embedded model", name)
+		return "", fmt.Errorf("model %q: not an embedded model", name)
 	}
 	contents := make(map[string][]byte)
 	hash := sha256.New()

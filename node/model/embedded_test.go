@@ -89,8 +89,8 @@ func TestResolveEmbeddedRefuses(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
 		{"half", "built without its model.safetensors. Try: "},
 		{"nothing", "built without its config.json. Try: "},
-		{"../half", "no name of an embedded model"},
-		{"", "no name of an embedded model"},
+		{"../half", "not an embedded model"},
+		{"", "not an embedded model"},
 	} {
 		if _, err := resolveEmbedded(models, test.name, t.TempDir()); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.name, err, test.want)

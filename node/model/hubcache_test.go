@@ -73,7 +73,7 @@ func TestResolveHubRefuses(t *testing.T) {
 		}, "isn't in the Hugging Face cache"},
 		"ref leaves the cache": {func(t *testing.T, repo string) {
 			write(t, filepath.Join(repo, "refs", "main"), []byte("../../../x"))
-		}, "holds no revision"},
+		}, "contains no revision"},
 		"configuration alone": {func(t *testing.T, repo string) {
 			write(t, filepath.Join(repo, "refs", "main"), []byte("abc"))
 			write(t, filepath.Join(repo, "snapshots", "abc", "config.json"), []byte(tinyConfig))

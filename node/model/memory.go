@@ -36,10 +36,10 @@ func Print(w *table.Page, m configs.Model, memory Memory) {
 	w.Printf("text        %s tokens in the vocabulary, %s of context, tokenizer %s\n",
 		units.Group(int64(s.Vocabulary)), units.Group(int64(s.Context)), m.Tokenizer)
 	w.Printf("parameters  %s\n", units.Group(s.Parameters))
-	w.Printf("memory      %s weights, %s gradients, %s Adam; activations and the KV cache come on top (swarm plan)\n",
+	w.Printf("memory      %s weights, %s gradients, %s Adam, plus activations and the KV cache (swarm plan)\n",
 		units.Bytes(memory.Weights), units.Bytes(memory.Gradients), units.Bytes(memory.Optimizer))
 	if memory.GuideTotal > 0 {
-		w.Printf("guide 4     %s a node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", units.Bytes(memory.GuideTotal),
+		w.Printf("guide 4     %s per node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", units.Bytes(memory.GuideTotal),
 			units.Bytes(m.GuideMemory.Weights), units.Bytes(m.GuideMemory.Forward), units.Bytes(m.GuideMemory.GradientsAndOptimizer), units.Bytes(m.GuideMemory.Working))
 	}
 	w.Printf("checkpoint  %s each\n", units.Bytes(memory.Checkpoint))

@@ -60,7 +60,7 @@ func resolveDirectory(m configs.Model) (string, error) {
 		return "", fmt.Errorf("model: %w. Try: --model DIR with the config.json and model.safetensors of a gpt2, llama, qwen2 or qwen3", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); m.Tokenizer == ownTokenizer && err != nil {
-		return "", fmt.Errorf("model: %s has no %s. Try: copy it there from the model that this one was made of", dir, tokenizerFile)
+		return "", fmt.Errorf("model: %s has no %s. Try: copy it there from the base model", dir, tokenizerFile)
 	}
 	return dir, nil
 }

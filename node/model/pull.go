@@ -96,7 +96,7 @@ func (p Pulled) Print(w io.Writer, id, revision string) {
 // pullText describes the progress of a download.
 func pullText(id string, now hub.Progress) string {
 	if now.Waiting {
-		return fmt.Sprintf("%s: waits for another program that downloads %s", id, now.File)
+		return fmt.Sprintf("%s: waiting for another program that downloads %s", id, now.File)
 	}
 	line := fmt.Sprintf("%s: %s of %s (%.0f %%)", id, units.Bytes(now.Done), units.Bytes(now.Total), 100*float64(now.Done)/float64(max(now.Total, 1)))
 	if now.Rate > 0 && now.Done < now.Total {

@@ -42,14 +42,14 @@ func ReadHeader(file io.Reader, size int64) (map[string]Tensor, error) {
 		return nil, fmt.Errorf("not a safetensors file: a header of %d bytes, at most %d", length, maxHeaderBytes)
 	}
 	if int64(length) > size-8 {
-		return nil, fmt.Errorf("cut off: %d bytes, the header alone takes %d", size, length+8)
+		return nil, fmt.Errorf("truncated: %d bytes, but the header alone takes %d", size, length+8)
 	}
 	header := make([]byte, length)
 	if _, err := io.ReadFull(file, header); err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	if !bytes.HasPrefix(header, []byte{'{'}) {
-		return nil, errors.New("not a safetensors file: its header is no JSON object")
+		return nil, errors.New("not a safetensors file: its header is not a JSON object")
 	}
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(header, &entries); err != nil {
@@ -101,7 +101,7 @@ func checkTensor(t Tensor) error {
 	}
 	begin, end := t.DataOffsets[0], t.DataOffsets[1]
 	if begin < 0 || end < begin || end-begin != bytes {
-		return fmt.Errorf("%d bytes by type and shape, offsets %d to %d", bytes, begin, end)
+		return fmt.Errorf("%d bytes by type and shape, but offsets %d to %d", bytes, begin, end)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func checkCoverage(tensors map[string]Tensor, size int64) error {
 		covered = span[1]
 	}
 	if covered > size {
-		return fmt.Errorf("cut off: the tensors take %d bytes, the file has %d", covered, size)
+		return fmt.Errorf("truncated: the tensors take %d bytes, but the file has %d", covered, size)
 	}
 	if covered < size {
 		return fmt.Errorf("%d bytes after the last tensor", size-covered)

@@ -23,10 +23,10 @@ func TestReadHeaderRefuses(t *testing.T) {
 	}{
 		"empty":           {nil, "too short"},
 		"pickle":          {[]byte("PK\x03\x04 and so on"), "not a safetensors file"},
-		"header cut":      {good[:20], "cut off"},
-		"data cut":        {good[:len(good)-1], "cut off"},
+		"header cut":      {good[:20], "truncated"},
+		"data cut":        {good[:len(good)-1], "truncated"},
 		"data after":      {append(slices.Clone(good), 0), "1 bytes after"},
-		"no object":       {packed(`[]`, 0), "no JSON object"},
+		"no object":       {packed(`[]`, 0), "not a JSON object"},
 		"no JSON":         {packed(`{"a"}`, 0), "bad header"},
 		"no tensor":       {one(`7`), "cannot unmarshal"},
 		"type":            {one(`{"dtype":"F31","shape":[2],"data_offsets":[0,8]}`), `unknown type "F31"`},
@@ -35,7 +35,7 @@ func TestReadHeaderRefuses(t *testing.T) {
 		"size":            {one(`{"dtype":"F32","shape":[3],"data_offsets":[0,8]}`), "12 bytes by type and shape"},
 		"backwards":       {one(`{"dtype":"F32","shape":[2],"data_offsets":[8,0]}`), "offsets 8 to 0"},
 		"negative offset": {one(`{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}`), "offsets -8 to 0"},
-		"beyond":          {one(`{"dtype":"F32","shape":[4],"data_offsets":[0,16]}`), "cut off"},
+		"beyond":          {one(`{"dtype":"F32","shape":[4],"data_offsets":[0,16]}`), "truncated"},
 		"hole":            {one(`{"dtype":"F32","shape":[1],"data_offsets":[4,8]}`), "hole at byte 0"},
 		"overlap":         {packed(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "overlap"},
 	} {

@@ -19,9 +19,9 @@ import (
 
 // Errors that callers distinguish.
 var (
-	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or an earlier call killed it
-	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped or idle, or a call took too long
-	ErrProtocol      = errors.New("the engine does not keep the protocol") // an invalid answer
+	ErrEngineGone    = errors.New("the engine process is gone")       // it ended, or an earlier call killed it
+	ErrEngineStalled = errors.New("the engine does not answer")       // it is stopped or idle, or a call took too long
+	ErrProtocol      = errors.New("the engine violates the protocol") // an invalid answer
 )
 
 const (
@@ -117,7 +117,7 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	if e.Hello.Protocol != ProtocolVersion {
 		e.Close()
-		return nil, fmt.Errorf("greet the engine: %w: it speaks version %d, this program %d", ErrProtocol, e.Hello.Protocol, ProtocolVersion)
+		return nil, fmt.Errorf("greet the engine: %w: it uses version %d, this program %d", ErrProtocol, e.Hello.Protocol, ProtocolVersion)
 	}
 	return e, nil
 }
@@ -298,7 +298,7 @@ func (e *Engine) read() {
 		}
 		var resp answer
 		if err := json.Unmarshal(line, &resp.Response); err != nil {
-			resp = answer{broken: fmt.Errorf("it wrote no JSON: %.80q", line)}
+			resp = answer{broken: fmt.Errorf("its output is not JSON: %.80q", line)}
 		}
 		e.answers <- resp
 	}

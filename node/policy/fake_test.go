@@ -98,7 +98,7 @@ func TestCallFails(t *testing.T) {
 		{"it crashes", "read -r line; kill -SEGV $$", policy.ErrEngineGone, "signal: segmentation fault"},
 		{"it exits", "read -r line; exit 0", policy.ErrEngineGone, "it exited unexpectedly"},
 		{"it is gone before the call", "exit 7", policy.ErrEngineGone, "exit status 7"},
-		{"garbage", "read -r line; echo '{\"id\":2'; exec sleep 60", policy.ErrProtocol, "wrote no JSON"},
+		{"garbage", "read -r line; echo '{\"id\":2'; exec sleep 60", policy.ErrProtocol, "its output is not JSON"},
 		{"another request's answer", `read -r line; echo '{"id":9,"result":{}}'; exec sleep 60`, policy.ErrProtocol, "answer 9 to request 2"},
 		{"one answer too many", `echo '{"id":1,"result":{}}'; exec sleep 60`, policy.ErrProtocol, "answer 1 to request 2"},
 		{"a result of another type", `read -r line; echo '{"id":2,"result":[]}'; exec sleep 60`, policy.ErrProtocol, "array"},

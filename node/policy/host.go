@@ -142,7 +142,7 @@ func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
 		var hello HostHello
 		line, _ := bufio.NewReader(io.LimitReader(stdout, 1<<16)).ReadBytes('\n')
 		if err := json.Unmarshal(line, &hello); err != nil && hello.Error == "" {
-			hello.Error = "it said nothing of itself"
+			hello.Error = "it reported nothing"
 		}
 		said <- hello
 		_, _ = io.Copy(io.Discard, stdout)
@@ -197,7 +197,7 @@ func (h *Host) keep() {
 			return
 		}
 		h.pid.Store(0)
-		h.watcher.Load().logger.Warn("the engine host has died; engines start directly until another one stands", "pid", p.cmd.Process.Pid, "exit", p.exit)
+		h.watcher.Load().logger.Warn("the engine host has died; engines start directly until another one runs", "pid", p.cmd.Process.Pid, "exit", p.exit)
 		if time.Since(began) > hostSteady {
 			wait = hostFirstWait
 		}
@@ -223,7 +223,7 @@ func (h *Host) await(p *hostProcess) bool {
 		}
 		switch stopped++; stopped {
 		case hostStopPatience:
-			h.watcher.Load().logger.Warn("the engine host was stopped by somebody: continued", "pid", p.cmd.Process.Pid)
+			h.watcher.Load().logger.Warn("the engine host was suspended by another process; resumed it", "pid", p.cmd.Process.Pid)
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		case 2 * hostStopPatience:
 			_ = p.cmd.Process.Kill()
@@ -247,7 +247,7 @@ func (h *Host) again(wait *time.Duration) *hostProcess {
 		*wait = min(2**wait, hostLongestWait)
 		p, hello, err := h.start(context.Background())
 		if err == nil {
-			h.watcher.Load().logger.Info("another engine host stands", "pid", hello.PID)
+			h.watcher.Load().logger.Info("another engine host runs", "pid", hello.PID)
 			return p
 		}
 		h.watcher.Load().logger.Warn("no engine host", "err", err)

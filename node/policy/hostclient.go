@@ -298,7 +298,7 @@ type ExitError struct {
 func (e *ExitError) Error() string {
 	switch {
 	case e.Unknown:
-		return "it has ended; the engine host, which alone could tell how, is gone too"
+		return "it has ended; its exit status is unknown, because the engine host has ended, too"
 	case e.Status.Signaled():
 		return "signal: " + e.Status.Signal().String()
 	}

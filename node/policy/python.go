@@ -72,7 +72,7 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 		tails = append(tails, fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err))
 	}
 	if len(tails) == 0 {
-		tails = []string{"there is no python3 at all"}
+		tails = []string{"there is no python3"}
 	}
 	return Probe{}, probes, fmt.Errorf("%w: %s", ErrNoPython, strings.Join(tails, "; "))
 }
@@ -114,7 +114,7 @@ func unasked(tried map[string]bool) []Probe {
 	if _, err := exec.LookPath(path); err != nil {
 		return nil
 	}
-	return []Probe{{Path: path, Source: "./.venv", Err: "not run unasked, name it: --python " + relative}}
+	return []Probe{{Path: path, Source: "./.venv", Err: "not run without a request; to use it: --python " + relative}}
 }
 
 // ProbePython makes an interpreter import torch.

@@ -75,9 +75,9 @@ func (w *watch) lookForStop(processes []process, now time.Time) error {
 		w.stopped = now
 	case now.Sub(w.stopped) < w.patienceForStop():
 	case w.continued:
-		return fmt.Errorf("%w: its process %d is stopped, and SIGCONT doesn't wake it", ErrEngineStalled, found.pid)
+		return fmt.Errorf("%w: its process %d is suspended, and SIGCONT does not resume it", ErrEngineStalled, found.pid)
 	default:
-		w.trouble(fmt.Sprintf("the engine's process %d was stopped by somebody: continued after %s", found.pid, w.patienceForStop()))
+		w.trouble(fmt.Sprintf("the engine's process %d was suspended by another process; resumed it after %s", found.pid, w.patienceForStop()))
 		w.stopped, w.continued, w.wokenAt = now, true, used
 		w.wake()
 	}

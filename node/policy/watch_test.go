@@ -34,14 +34,14 @@ func TestStoppedEngineIsContinued(t *testing.T) {
 	memory, err := engine.Memory(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 7, memory.RSSBytes)
-	require.Regexp(t, `^the engine's process \d+ was stopped by somebody: continued after 100ms$`, <-said)
+	require.Regexp(t, `^the engine's process \d+ was suspended by another process; resumed it after 100ms$`, <-said)
 }
 
 func TestEngineThatStaysStoppedIsKilled(t *testing.T) {
 	engine, said := watched(t, "trap 'kill -STOP $$' CONT\n"+greet+"read -r line; kill -STOP $$; while :; do sleep 60; done", 0)
 	_, err := engine.Memory(t.Context())
 	require.ErrorIs(t, err, policy.ErrEngineStalled)
-	require.ErrorContains(t, err, "is stopped, and SIGCONT doesn't wake it")
+	require.ErrorContains(t, err, "is suspended, and SIGCONT does not resume it")
 	require.NotEmpty(t, said)
 	policytest.Gone(t, engine.PID())
 	_, err = engine.Memory(t.Context())

@@ -49,8 +49,8 @@ func (r Document) Print(w *table.Page) {
 		t.Add(p.Phase, strconv.Itoa(p.Sequences), took, units.Bytes(line.At(p.Sequences)), fmt.Sprintf("%.1f", p.Seconds))
 	}
 	w.Table(t)
-	w.Printf("\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\n"+
-		"Kept: swarm plan and swarm up count with this from now on, for the same model and settings.\n",
+	w.Printf("\ngenerate: %s + %s per completion; update: %s + %s per sequence of the micro-batch\n"+
+		"Stored: swarm plan and swarm up now use this for the same model and settings.\n",
 		units.Bytes(r.Generate.Base), fine(r.Generate.PerSequence), units.Bytes(r.Update.Base), fine(r.Update.PerSequence))
 }
 

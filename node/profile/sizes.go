@@ -41,6 +41,6 @@ func CheckSizes(text string, sizes []int, c configs.Config) error {
 	if slices.Max(sizes) <= sequences && len(different) >= min(2, completions) {
 		return nil
 	}
-	return &configs.Error{Key: "sizes", Value: text, Allowed: fmt.Sprintf("numbers from 1 to %d, the sequences of a round, of which two different ones "+
-		"at least are no more than its %d completions", sequences, completions)}
+	return &configs.Error{Key: "sizes", Value: text, Allowed: fmt.Sprintf("numbers from 1 to %d, the sequences of a round; at least two different numbers "+
+		"must not exceed its %d completions", sequences, completions)}
 }

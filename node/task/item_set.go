@@ -83,8 +83,8 @@ func NewFileSet(items []Item) (*Set, error) {
 		}
 	}
 	if len(s.train) < 2 || len(s.heldOut) < 2 {
-		return nil, fmt.Errorf("of %d items %d are for training and %d held out: 2 of each are needed, "+
-			"and about one in %d is held out by its content, so give some 100 items or more",
+		return nil, fmt.Errorf("of %d items, %d are for training and %d held out: at least 2 of each are needed, "+
+			"and about one in %d is held out by its content. Use about 100 items or more",
 			len(items), len(s.train), len(s.heldOut), heldOutShare)
 	}
 	return s, s.addScorers()

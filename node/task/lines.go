@@ -67,7 +67,7 @@ func (l *scoredLine) read() (Item, *string, error) {
 	case l.Entry == nil && l.Question == "" && len(l.Metadata) == 0:
 		return item, nil, errors.New("it has no entry and no question")
 	case l.Entry == nil:
-		return item, nil, fail.Usage(errors.New("it has no completion: only the item's own right answer"), `a "completion" with what a model wrote, <answer> and all, in each line of swarm task sample -o json`)
+		return item, nil, fail.Usage(errors.New("it has no completion, only the item's own correct answer"), `add a "completion" with the whole text of a model, including <answer>, to each line of swarm task sample -o json`)
 	}
 	return item, answer, nil
 }
@@ -77,7 +77,7 @@ func (l *scoredLine) read() (Item, *string, error) {
 func eachLine[In, Out any](stdin io.Reader, stdout, stderr io.Writer, command, lines string, answer func(In) (Out, error)) error {
 	help := "swarm task " + command + " --help"
 	if screen.IsTerminal(stdin) {
-		fmt.Fprintf(stderr, "Reading lines of JSON from the terminal, to Ctrl-D: %s\n", lines)
+		fmt.Fprintf(stderr, "Reading lines of JSON from the terminal until Ctrl-D: %s\n", lines)
 	}
 	w := bufio.NewWriter(stdout)
 	defer w.Flush()
@@ -97,7 +97,7 @@ func eachLine[In, Out any](stdin io.Reader, stdout, stderr io.Writer, command, l
 		}
 		var in In
 		if err := json.Unmarshal(line, &in); err != nil {
-			return fail.Usage(fmt.Errorf("line %d is not the JSON it should be: %w", number, err), help)
+			return fail.Usage(fmt.Errorf("line %d is not the expected JSON: %w", number, err), help)
 		}
 		out, err := answer(in)
 		if err != nil {

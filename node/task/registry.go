@@ -68,7 +68,7 @@ func decodeParams(params map[string]any, into any) error {
 			return fmt.Errorf("unknown parameter %q: known are %s", key, strings.Join(known, ", "))
 		}
 		if params[key] == nil {
-			return fmt.Errorf("%s is null: leave it out to have its default", key)
+			return fmt.Errorf("%s is null: remove it to use its default", key)
 		}
 	}
 	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

@@ -158,12 +158,12 @@ func TestTemplatesThatAreNotKnown(t *testing.T) {
 	}{
 		"another template": {writeQwen, func(dir string) {
 			writeJSON(t, dir, "tokenizer_config.json", `{"chat_template":"[INST] {{ x }} [/INST]"}`)
-		}, "an unknown chat template"},
+		}, "unknown chat template"},
 		"a base Llama 3": {writeLlama3, func(dir string) { writeJSON(t, dir, "tokenizer_config.json", `{}`) }, "a base model of Llama 3"},
 		"another one for a base model": {writeSmolLM, func(dir string) {
 			writeJSON(t, dir, "config.json", fmt.Sprintf(`{"model_type":"llama","eos_token_id":%d}`, endOfText))
 			writeJSON(t, dir, "tokenizer_config.json", `{"chat_template":"[INST] {{ x }} [/INST]"}`)
-		}, "an unknown chat template; known are ChatML"},
+		}, "unknown chat template; supported: ChatML"},
 	} {
 		dir := test.dir(t)
 		test.spoil(dir)

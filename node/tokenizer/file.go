@@ -70,7 +70,7 @@ func (m *mergeRule) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		if len(pair) != 2 {
-			return errors.New("a merge is of two tokens")
+			return errors.New("a merge has two tokens")
 		}
 		*m = mergeRule(pair)
 		return nil
@@ -81,7 +81,7 @@ func (m *mergeRule) UnmarshalJSON(data []byte) error {
 	}
 	left, right, ok := strings.Cut(text, " ")
 	if !ok || strings.Contains(right, " ") {
-		return fmt.Errorf("merge %.40q is not of two tokens", text)
+		return fmt.Errorf("merge %.40q does not have two tokens", text)
 	}
 	*m = mergeRule{left, right}
 	return nil
@@ -107,15 +107,15 @@ func (f file) check() error {
 	m := f.Model
 	switch {
 	case m.Type != "BPE" && (m.Type != "" || len(m.Merges) == 0): // the file of openai-community/gpt2 predates the field
-		return fmt.Errorf("a tokenizer of type %.40q; known is BPE on bytes", m.Type)
+		return fmt.Errorf("tokenizer type %.40q; supported: BPE on bytes", m.Type)
 	case m.ByteFallback || m.ContinuingSubwordPrefix != "" || m.EndOfWordSuffix != "":
-		return errors.New("its BPE is not GPT-2's on bytes (byte_fallback, continuing_subword_prefix or end_of_word_suffix)")
+		return errors.New("its BPE is not GPT-2's byte-level BPE (byte_fallback, continuing_subword_prefix or end_of_word_suffix)")
 	case m.Dropout != nil && *m.Dropout != 0:
 		return errors.New("it drops merges at random (dropout)")
 	case f.Normalizer != nil && f.Normalizer.Type != "NFC":
-		return fmt.Errorf("normalizer %.40q; known are NFC and none", f.Normalizer.Type)
+		return fmt.Errorf("normalizer %.40q; supported: NFC and none", f.Normalizer.Type)
 	case f.PostProcessor != nil && !f.PostProcessor.addsNothing() && !f.beginsTexts():
-		return fmt.Errorf("post-processor %.40q, which may add tokens; known are ByteLevel and none", f.PostProcessor.Type)
+		return fmt.Errorf("post-processor %.40q, which may add tokens; supported: ByteLevel and none", f.PostProcessor.Type)
 	case f.Decoder == nil || f.Decoder.Type != "ByteLevel":
 		return errors.New("its decoder is not ByteLevel")
 	}
@@ -141,7 +141,7 @@ func (f file) pieces() (func(string) int, error) {
 			return nextSmolLMPiece, nil
 		}
 	}
-	return nil, errors.New("an unknown pre-tokenizer; known are those of GPT-2, Llama 3, Qwen2, Qwen3 and SmolLM2")
+	return nil, errors.New("unknown pre-tokenizer; supported: those of GPT-2, Llama 3, Qwen2, Qwen3 and SmolLM2")
 }
 
 // byteLevel reports whether a step maps bytes as GPT-2 does, and splits the text first if and only if cuts is true.

@@ -66,11 +66,11 @@ func (f file) endToken(about modelFiles) (int, error) {
 	}
 	switch {
 	case len(about.eos) > 0:
-		return 0, fmt.Errorf("the model's end token, %d, is none of its added tokens", about.eos[0])
+		return 0, fmt.Errorf("the model's end token, %d, is not among its added tokens", about.eos[0])
 	case about.eosText != "":
-		return 0, fmt.Errorf("the model's end token, %.40q, is none of its added tokens", about.eosText)
+		return 0, fmt.Errorf("the model's end token, %.40q, is not among its added tokens", about.eosText)
 	}
-	return 0, errors.New("none of the model's files names its end token (eos_token_id)")
+	return 0, errors.New("the model's files do not name its end token (eos_token_id)")
 }
 
 // tokenIDs is a token's id, a list of ids, or null.

@@ -69,7 +69,7 @@ func New(name string) (Tokenizer, error) {
 	case NameGPT2:
 		return newGPT2()
 	case NameHuggingFace:
-		return nil, fmt.Errorf("tokenizer %q is a model's own: it needs the model's folder", name)
+		return nil, fmt.Errorf("tokenizer %q belongs to a model and needs the model's folder", name)
 	}
 	return nil, fmt.Errorf("unknown tokenizer %q: known are %s, %s and %s", name, NameBytes, NameGPT2, NameHuggingFace)
 }
@@ -97,10 +97,10 @@ func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 		return c, nil
 	}
 	if f.beginsTexts() {
-		return nil, errors.New("a base model of Llama 3, each of whose texts begins with " + beginOfText + "; known is the instruct model, by its chat template")
+		return nil, errors.New("a base model of Llama 3, whose texts begin with " + beginOfText + "; supported: the instruct model, recognized by its chat template")
 	}
 	if about.template != "" && !strings.Contains(about.template, turnStart) {
-		return nil, errors.New("an unknown chat template; known are ChatML (" + turnStart + ") and Llama 3's (" + startHeader + ")")
+		return nil, errors.New("unknown chat template; supported: ChatML (" + turnStart + ") and Llama 3's (" + startHeader + ")")
 	}
 	if c, ok := f.chatML(t, about); ok {
 		return c, nil

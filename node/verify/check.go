@@ -82,16 +82,16 @@ func (c *check) run(ctx context.Context) error {
 	}
 	if c.report.Partial > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"%d of %d rounds were checked as far as this host's data go: what others shared then is not here, so their part of the training set is the journal's",
+			"%d of %d rounds were checked only in part: rollouts from other hosts are not stored here, so that part of the training set comes from the journal",
 			c.report.Partial, c.report.Rounds))
 	}
 	if c.others > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"completions generated again are others in %d of %d rounds: %s", c.others, c.report.Rounds, c.options.Inexact))
+			"completions generated again differ in %d of %d rounds: %s", c.others, c.report.Rounds, c.options.Inexact))
 	}
 	if c.drifted > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"loss or gradient norm has other bits in %d of %d rounds: %s", c.drifted, c.report.Rounds, c.options.Inexact))
+			"loss or gradient norm differs in its bits in %d of %d rounds: %s", c.drifted, c.report.Rounds, c.options.Inexact))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) er
 		case any && err != nil:
 			return &damage{fmt.Errorf("journal: %w", err)}
 		case !any || logged.Round != round || logged.Trained == nil && inDatabase || logged.Generated == nil && inDatabase:
-			return &damage{fmt.Errorf("journal: round %d, which the database has, is not there", round)}
+			return &damage{fmt.Errorf("journal: round %d is missing, but the database has it", round)}
 		case !inDatabase && logged.Done != nil:
 			return c.differs(round, "round", Database, "a row", "none")
 		case !inDatabase:
@@ -151,7 +151,7 @@ func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, log
 	c.compare(logged.Round, Journal, report, logged.Trained.Report, scored)
 	if logged.Done != nil {
 		if logged.Done.Event.Round == nil {
-			return &damage{fmt.Errorf("journal: round %d is told of without a report", logged.Round)}
+			return &damage{fmt.Errorf("journal: round %d has no report", logged.Round)}
 		}
 		c.compare(logged.Round, Journal, report, *logged.Done.Event.Round, scored, stepped)
 		c.learned(logged.Round, Journal, report, *logged.Done.Event.Round)

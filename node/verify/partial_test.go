@@ -36,7 +36,7 @@ func TestRunWithAnotherHostsNode(t *testing.T) {
 	require.Equal(t, "node_1", n.Node)
 	require.Equal(t, []int{rounds, rounds, 2, 2}, []int{n.Rounds, n.Partial, n.Checkpoints, n.EqualHashes})
 	require.Len(t, n.Notes, 1)
-	require.Contains(t, n.Notes[0], "3 of 3 rounds were checked as far as this host's data go")
+	require.Contains(t, n.Notes[0], "3 of 3 rounds were checked only in part")
 }
 
 // A partial check still covers the node's own part, its rewards, and that the training set gives the recorded weights.

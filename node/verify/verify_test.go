@@ -528,7 +528,7 @@ func TestGeneratedOtherwise(t *testing.T) {
 			}
 			require.Equal(t, rounds, n.Rounds)
 			require.Equal(t, []string{
-				"completions generated again are others in 3 of 3 rounds: here sums come out otherwise",
+				"completions generated again differ in 3 of 3 rounds: here sums come out otherwise",
 			}, n.Notes)
 		}
 	}

@@ -89,7 +89,7 @@ def main():
         policy.restore(path)
     bandit = Bandit(node.seed)
     node.loaded(model="bandit", parameters=CONTEXTS * ARMS)
-    print("goes on at round", policy.rounds)  # to the node's log: the launcher owns stdout
+    print("continues at round", policy.rounds)  # to the node's log: the launcher owns stdout
     every = node.config["checkpoint_every"] or node.rounds
     for number in range(policy.rounds, node.rounds):
         if node.stopping:

@@ -74,9 +74,9 @@ def ask_nvidia_smi():
         done = subprocess.run(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=TIMEOUT)
     except FileNotFoundError:
-        return [], "there is no nvidia-smi"
+        return [], "nvidia-smi is not installed"
     except subprocess.TimeoutExpired:
-        return [], "nvidia-smi gave no answer in {:.0f} s".format(TIMEOUT)
+        return [], "nvidia-smi did not answer within {:.0f} s".format(TIMEOUT)
     except OSError as error:
         return [], "nvidia-smi can't be started: {}".format(error.strerror or error)
     text = done.stdout.decode("utf-8", "replace")
@@ -84,7 +84,7 @@ def ask_nvidia_smi():
     if found:
         return found, ""
     said = " ".join((text + " " + done.stderr.decode("utf-8", "replace")).split())[:200]
-    return [], "nvidia-smi tells of no GPU{}".format(": " + said if said else "")
+    return [], "nvidia-smi reports no GPU{}".format(": " + said if said else "")
 
 
 def _card(line):

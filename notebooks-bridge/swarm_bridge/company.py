@@ -21,7 +21,7 @@ def join(invitation=None, shared=None, experiment=None, node_id=None, home=None,
     with the program's exit code, cause and remedy.
     """
     if invitation and shared:
-        raise SwarmError("an invitation and shared= are two ways into two swarms", USAGE, "one of them")
+        raise SwarmError("an invitation and shared= exclude each other", USAGE, "one of them")
     home, environment = program.home_folder(home), {}
     if invitation:
         environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # otherwise the predecessor's folder would win

@@ -55,7 +55,7 @@ def _pandas(otherwise):
 def _table(table, run, home):
     """Returns the columns of a table and its rows as tuples."""
     if table not in TABLES:
-        raise SwarmError("there is no table {!r}: it is one of {}".format(table, ", ".join(TABLES)), USAGE)
+        raise SwarmError("unknown table {!r}: allowed: {}".format(table, ", ".join(TABLES)), USAGE)
     path = os.path.join(home_folder(home), "swarm.db")
     names = [run] if isinstance(run, str) else run
     try:
@@ -64,8 +64,8 @@ def _table(table, run, home):
             db.execute("BEGIN")  # one snapshot for all queries
             runs = _runs(db, names)
             if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (TABLES[table],)).fetchone():
-                raise SwarmError("{} has no {} yet: an older swarm wrote it".format(path, table), USAGE,
-                                 "start any run with today's swarm: that brings it up to date")
+                raise SwarmError("{} has no {}, because an older swarm wrote it".format(path, table), USAGE,
+                                 "start any run with this swarm, which updates the schema")
             return _read(db, TABLES[table], runs)
     except sqlite3.Error as error:
         raise _explain(path, error) from error
@@ -81,7 +81,7 @@ def _check(db, path):
     if not db.execute("SELECT 1 FROM sqlite_master").fetchone():  # swarm up is creating it
         raise NothingHere("nothing has run under {} yet".format(os.path.dirname(path)), USAGE, "swarm_bridge.up(), or another home")
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise SwarmError("{} is not a database of swarm's".format(path), USAGE, "another home")
+        raise SwarmError("{} is not a swarm database".format(path), USAGE, "another home")
 
 
 def _runs(db, names):
@@ -91,7 +91,7 @@ def _runs(db, names):
         return found
     for name in names:
         if not any(name in r[:2] for r in found):
-            raise SwarmError("no run or experiment {!r} is recorded".format(name), USAGE, "swarm_bridge.runs() lists what there is")
+            raise SwarmError("no run or experiment {!r} is recorded".format(name), USAGE, "swarm_bridge.runs(), which lists the runs")
     return [r for r in found if r[0] in names or r[1] in names]
 
 
@@ -107,7 +107,7 @@ def _read(db, table, runs):
 def _explain(path, error):
     text = str(error)
     if "locked" in text or "busy" in text:
-        return SwarmError("{} is locked by another process".format(path), remedy="the same again; no swarm locks it for long")
+        return SwarmError("{} is locked by another process".format(path), remedy="the same call again, because swarm locks it only briefly")
     if "not a database" in text or "malformed" in text:
-        return SwarmError("{} is not a database of swarm's, or damaged ({})".format(path, text), USAGE, "another home")
+        return SwarmError("{} is damaged or not a swarm database ({})".format(path, text), USAGE, "another home")
     return SwarmError("{} can't be read: {}".format(path, text))

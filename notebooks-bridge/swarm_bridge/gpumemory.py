@@ -63,10 +63,10 @@ def find_best_device(min_memory_mb=4000, exclude_devices=None):
     if not fit:
         if found:
             reason = "none of {} GPUs has {} MiB free (the most is {} MiB)".format(len(found), min_memory_mb, max(c.free for c in found) // MIB)
-        logger.warning("the CPU is used: %s", reason)
+        logger.warning("using the CPU: %s", reason)
         return "cpu"
     best = max(fit, key=lambda c: (c.free, -c.index))
-    logger.info("cuda:%d is used: %d of %d MiB are free", best.index, best.free // MIB, best.total // MIB)
+    logger.info("using cuda:%d: %d of %d MiB are free", best.index, best.free // MIB, best.total // MIB)
     return "cuda:{}".format(best.index)
 
 
@@ -84,9 +84,9 @@ def wait_for_device(min_memory_mb=4000, timeout_minutes=60, check_interval_secon
                 return device
         left = end - time.monotonic()
         if not found or left <= 0:
-            logger.warning("no GPU: %s", reason or "none had {} MiB free in {:g} minutes".format(min_memory_mb, timeout_minutes))
+            logger.warning("no GPU: %s", reason or "no GPU had {} MiB free within {:g} minutes".format(min_memory_mb, timeout_minutes))
             return None
-        logger.info("no GPU has %d MiB free; %.0f s are left to wait", min_memory_mb, left)
+        logger.info("no GPU has %d MiB free; waiting for up to %.0f s more", min_memory_mb, left)
         time.sleep(max(0.1, min(check_interval_seconds, left)))
 
 
@@ -144,7 +144,7 @@ def memory_summary(device=None):
     if cuda is None:
         torch = torch_if_there()
         if torch is None or not torch.cuda.is_available():
-            raise SwarmError("there is no {} to tell of: {}".format(device, cards()[1] or "torch is not installed"), USAGE, 'memory_summary("cpu")')
+            raise SwarmError("no {} is available: {}".format(device, cards()[1] or "torch is not installed"), USAGE, 'memory_summary("cpu")')
         return _summary("GPU", "cuda:{}".format(index), [("Allocated", 0), ("Reserved", 0), ("Max Allocated", 0)])
     return _summary("GPU", "cuda:{}".format(index), [("Allocated", cuda.memory_allocated(index)), ("Reserved", cuda.memory_reserved(index)),
                                                      ("Max Allocated", cuda.max_memory_allocated(index))])
@@ -172,7 +172,7 @@ def wrap_model_for_multi_gpu(model, device_ids=None):
     if isinstance(model, torch.nn.DataParallel):
         return model
     if not torch.cuda.is_available():
-        logger.warning("the model stays as it is: torch %s sees no GPU", torch.__version__)
+        logger.warning("the model is unchanged, because torch %s sees no GPU", torch.__version__)
         return model
     ids = list(range(torch.cuda.device_count())) if device_ids is None else [_index(device) for device in device_ids]
     if not ids:
@@ -188,5 +188,5 @@ def _index(device):
         return 0
     number = text[len("cuda:"):] if text.startswith("cuda:") else text
     if not number.isdigit():
-        raise SwarmError("{!r} is no GPU: cuda, cuda:N or N is one".format(device), USAGE)
+        raise SwarmError("{!r} is not a GPU: allowed: cuda, cuda:N or N".format(device), USAGE)
     return int(number)

@@ -52,7 +52,7 @@ class Link:
         line = self._commands.readline(MAX_LINE)
         if not line.endswith(b"\n"):
             raise SwarmError("the launcher closed stdin before the assignment")
-        unreadable = SwarmError("the first line on stdin is no assignment: {!r}".format(line[:80]), USAGE, "swarm up --node-command")
+        unreadable = SwarmError("the first line on stdin is not an assignment: {!r}".format(line[:80]), USAGE, "swarm up --node-command")
         try:
             command = json.loads(line)
             start = command["start"]
@@ -60,8 +60,8 @@ class Link:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise unreadable from None
         if command.get("type") != "start" or protocol != PROTOCOL:
-            raise SwarmError("the launcher speaks protocol {}, this swarm_bridge {}".format(protocol, PROTOCOL), USAGE,
-                             "the swarm_bridge that came with this swarm (pip install its notebooks-bridge folder)")
+            raise SwarmError("the launcher uses protocol {}, this swarm_bridge {}".format(protocol, PROTOCOL), USAGE,
+                             "the swarm_bridge of this swarm version (pip install its notebooks-bridge folder)")
         if not isinstance(config, dict):
             raise unreadable
         return start
@@ -75,7 +75,7 @@ class Link:
             try:
                 self._obey(json.loads(line))
             except (ValueError, AttributeError, TypeError, KeyError) as error:
-                print("swarm_bridge: a command that could not be read: {!r}".format(error), file=sys.stderr)
+                print("swarm_bridge: unreadable command: {!r}".format(error), file=sys.stderr)
         self.orphaned()
 
     def _obey(self, command):
@@ -111,7 +111,7 @@ class Link:
             return
         line = json.dumps(dict(content, type=kind, time=time.time()), allow_nan=False, separators=(",", ":")).encode() + b"\n"
         if len(line) > MAX_LINE:
-            raise ValueError("an event of {} bytes; {} are allowed".format(len(line), MAX_LINE))
+            raise ValueError("an event of {} bytes, more than {}".format(len(line), MAX_LINE))
         try:
             with self._writing:
                 while line:

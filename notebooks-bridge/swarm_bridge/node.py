@@ -47,7 +47,7 @@ class Node:
 
     def __init__(self):
         if os.environ.get("SWARM_NODE") != "1":
-            raise SwarmError("swarm_bridge.Node is for a program that swarm started", USAGE,
+            raise SwarmError("swarm_bridge.Node works only in a program that swarm has started", USAGE,
                              'swarm up --node-command "python3 {}"'.format(os.path.basename(sys.argv[0]) or "train.py"))
         commands, events = take_pipes()
         try:
@@ -110,7 +110,7 @@ class Node:
     def state(self, state, round=0):
         """Reports the node's current state, one of STATES."""
         if state not in STATES:
-            raise ValueError("state {!r} is none of {}".format(state, ", ".join(STATES)))
+            raise ValueError("state {!r} is not one of {}".format(state, ", ".join(STATES)))
         self._link.emit("state", state=state, round_index=int(round))
 
     def loaded(self, model="", parameters=0, context_length=0):
@@ -146,7 +146,7 @@ class Node:
         Stopped if a stop comes before the lease: let it end the script, or save and exit.
         """
         if phase not in ("load", "generate", "update"):
-            raise ValueError("phase {!r} is none of load, generate, update".format(phase))
+            raise ValueError("phase {!r} is not one of load, generate, update".format(phase))
         if phase != "load":
             self.loaded()
         if self.stopping:
@@ -190,7 +190,7 @@ class Node:
         """
         for value, allowed in ((action, ACTIONS), (cause, CAUSES), (phase, ("load", "generate", "update"))):
             if value not in allowed:
-                raise ValueError("{!r} is none of {}".format(value, ", ".join(allowed)))
+                raise ValueError("{!r} is not one of {}".format(value, ", ".join(allowed)))
         self._link.emit("memory_step", memory_step=dict(fields, round=int(round), phase=phase, action=action, cause=cause))
 
     def checkpoint(self, path, round, weight_hash="", seconds=0.0, pause=0.0):

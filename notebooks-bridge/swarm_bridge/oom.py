@@ -49,7 +49,7 @@ def retry_on_oom(max_retries=3, wait_seconds=5):
             def again(error):
                 if next(left, None) is None:
                     return None
-                return "the same again after {:g} s".format(wait_seconds), wait_seconds
+                return "the same batch again after {:g} s".format(wait_seconds), wait_seconds
 
             return _attempts(lambda: function(*args, **kwargs), again)
         return wrapper
@@ -230,7 +230,7 @@ def _note(error, tried):
     """Appends a note about the attempts to an error, if its text is editable. Its first line stays."""
     line = "tried before: {}".format(", ".join(tried)) if len(tried) > 1 else "not retried"
     if in_group():
-        line = "not retried: this is one of several processes (torch.distributed), which must begin again together (swarm run does that)"
+        line = "not retried: the processes of torch.distributed must restart together (swarm run does that)"
     line = "swarm_bridge: " + line
     if not error.args:
         error.args = (line,)
@@ -252,7 +252,7 @@ def _check(function, what):
         function = function.func
     for one in (function, getattr(type(function), "__call__", None)):
         if inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) or inspect.isgeneratorfunction(one):
-            raise TypeError("{} can't call {} again: a generator's or an async function's call only begins it".format(
+            raise TypeError("{} cannot call {} again, because calling a generator or an async function only starts it".format(
                 what, getattr(function, "__qualname__", type(function).__name__)))
 
 

@@ -70,7 +70,7 @@ def plot_memory(run=None, ax=None, home=None):
     newest, began = found[-1]["run"], found[-1]["started"]
     samples, cards = database.rows("memory", newest, home), database.rows("devices", newest, home)
     if not samples:
-        raise SwarmError("{} has no memory recorded yet".format(newest), remedy="the same again in ten seconds")
+        raise SwarmError("{} has no memory recorded yet".format(newest), remedy="the same call again in ten seconds")
     on_gpu = any(s["device_bytes"] for s in samples)
     shares = all(s.get("pss_bytes") for s in samples)  # databases before schema 11 have no such column
     column = "device_bytes" if on_gpu else "pss_bytes" if shares else "rss_bytes"

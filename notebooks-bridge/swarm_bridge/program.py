@@ -25,13 +25,13 @@ def find_program():
     if named:
         found = shutil.which(named)
         if found is None:
-            raise SwarmError("SWARM_PROGRAM is {!r}, which is no program".format(named), USAGE, "the path of a swarm that was built with make")
+            raise SwarmError("bad SWARM_PROGRAM {!r}: not a program".format(named), USAGE, "the path of the program that make built")
         return os.path.abspath(found)
     beside = [LIBRARY / "swarm", LIBRARY.parent / "bin" / "swarm", LIBRARY.parent.parent / "bin" / "swarm", Path.cwd() / "bin" / "swarm"]
     for path in [shutil.which("swarm")] + [str(p) for p in beside]:
         if path and os.path.isfile(path) and os.access(path, os.X_OK):
             return os.path.abspath(path)
-    raise SwarmError("there is no swarm program on PATH, beside swarm_bridge or in ./bin", USAGE,
+    raise SwarmError("found no swarm program on PATH, beside swarm_bridge or in ./bin", USAGE,
                      "make in a checkout of swarm, or SWARM_PROGRAM=/path/to/swarm")
 
 
@@ -90,7 +90,7 @@ def start(args, home, extra=None, **options):
         return subprocess.Popen([program, "--home", home] + list(args), stdin=subprocess.DEVNULL, env=dict(environment(), **(extra or {})), **options)
     except OSError as error:
         raise SwarmError("{} can't be started: {}".format(program, error.strerror or error), USAGE,
-                         "a swarm that was built for this machine (SWARM_PROGRAM)") from error
+                         "a swarm program built for this machine (SWARM_PROGRAM)") from error
 
 
 def call(args, home, allowed=(0,), extra=None, told=None):

@@ -29,7 +29,7 @@ def round_report(number, reward, fields):
     known = MEASURED + COUNTS + SECONDS + ROUNDS + OPTIONAL + LISTS + FLAGS
     for name in fields:
         if name not in known:
-            raise ValueError("a round has no {!r}: it has {}".format(name, ", ".join(known)))
+            raise ValueError("unknown metric {!r} of a round: allowed: {}".format(name, ", ".join(known)))
     number = _count(number)
     report, odd = {"round": number}, {}
     for name, value in dict(dict.fromkeys(MEASURED), **dict(fields, reward=reward)).items():
@@ -56,5 +56,5 @@ def _count(number):
     except TypeError:
         count = -1
     if count < 0:
-        raise ValueError("round {!r} is not a whole number from 0 on".format(number))
+        raise ValueError("bad round {!r}: allowed: a whole number from 0".format(number))
     return count

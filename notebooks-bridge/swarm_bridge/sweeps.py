@@ -50,7 +50,7 @@ class Sweep:
                     return found
                 time.sleep(interval)
         except KeyboardInterrupt:
-            print("No longer watching; the sweep goes on. Its stop() ends it.")
+            print("No longer watching. The sweep continues. Its stop() ends it.")
             return found
 
     def stop(self):

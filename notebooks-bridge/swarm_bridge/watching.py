@@ -50,7 +50,7 @@ def watch(status, interval, timeout):
             time.sleep(interval)
             now = status()
     except KeyboardInterrupt:
-        print("No longer watching; {} goes on. Its stop() ends it.".format(now["run"]))
+        print("No longer watching. {} continues. Its stop() ends it.".format(now["run"]))
         return now
 
 

@@ -94,7 +94,7 @@ def test_the_line_is_said_again_and_one_for_a_person_is_another(friends):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    ({"invitation": "nonsense"}, "no invitation"), ({}, "no invitation"), ({"invitation": "tls://h:1#t", "shared": "."}, "two ways"),
+    ({"invitation": "nonsense"}, "not an invitation"), ({}, "needs an invitation"), ({"invitation": "tls://h:1#t", "shared": "."}, "exclude each other"),
     ({"shared": "/nowhere at all", "experiment": "e"}, "mount it first"), ({"shared": "/"}, "experiment"), ({"colour": "red"}, "--colour"),
     ({"invitation": "tls://h:1?fp=x#t", "rounds": 4}, "--rounds"),
 ])
@@ -151,7 +151,7 @@ def test_nobody_joined(finished):
     assert (list(told), told.run, told.listed) == ([], "4loc4ext-1", [])
     with pytest.raises(swarm_bridge.SwarmError, match="no (such )?run or experiment"):
         swarm_bridge.workers("nope", home=finished)
-    with pytest.raises(swarm_bridge.SwarmError, match="nobody has been let in yet.*Try: swarm up --listen") as closed:
+    with pytest.raises(swarm_bridge.SwarmError, match="no worker has been admitted yet.*Try: swarm up --listen") as closed:
         swarm_bridge.invite(home=finished)
     assert closed.value.code == 2
 

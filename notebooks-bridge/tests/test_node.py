@@ -71,8 +71,8 @@ def test_a_difference_to_the_sampler_can_be_reported(launch):
     ("node.round(-1, reward=0)", "round -1 is not a whole number"), ("node.round(True, reward=0)", "round True"),
     ("node.round(1.5, reward=0)", "round 1.5"),
     ("node.round(0, reward=0, los=1)", "a round has no 'los'"), ("node.round(0, reward='x')", "could not convert string to float"),
-    ("node.state('sleeping')", "'sleeping' is none of"), ("node.memory_step(0, 'update', 'pray')", "'pray' is none of"),
-    ("node.lease('talk').__enter__()", "'talk' is none of"),
+    ("node.state('sleeping')", "'sleeping' is not one of"), ("node.memory_step(0, 'update', 'pray')", "'pray' is not one of"),
+    ("node.lease('talk').__enter__()", "'talk' is not one of"),
 ])
 def test_bad_values_are_named(launch, call, says):
     events, code = launch(BEGIN + call).rest()
@@ -172,7 +172,7 @@ def test_commands_change_peers_and_budget(launch):
     assert trainer.until("warning")["message"] == "['node_0']"
 
 
-@pytest.mark.parametrize("start, says", [({"protocol": 2}, "speaks protocol 2"), ({"config": {}, "dir": None, "protocol": 9}, "speaks protocol 9")])
+@pytest.mark.parametrize("start, says", [({"protocol": 2}, "uses protocol 2"), ({"config": {}, "dir": None, "protocol": 9}, "uses protocol 9")])
 def test_another_protocol_is_refused(launch, start, says):
     events, code = launch(BEGIN, **start).rest()
     assert code == 2

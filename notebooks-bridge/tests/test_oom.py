@@ -91,10 +91,10 @@ def test_the_last_error_is_raised_and_says_what_was_tried(caplog):
         retry_on_oom(max_retries=2, wait_seconds=0)(failing(9, lambda _: RuntimeError(*text.args)))()
     said = str(raised.value).splitlines()
     assert said[0] == TORCH_CPU, "the first line stays as it was"
-    assert said[1] == "swarm_bridge: tried before: as called, the same again after 0 s, the same again after 0 s"
+    assert said[1] == "swarm_bridge: tried before: as called, the same batch again after 0 s, the same batch again after 0 s"
     assert out_of_memory(raised.value) == "host"
     assert [entry.name for entry in traceback.extract_tb(raised.value.__traceback__)][-1] == "function", "its traceback is whole"
-    assert len([r for r in caplog.records if "next: the same again" in r.getMessage()]) == 2
+    assert len([r for r in caplog.records if "next: the same batch again" in r.getMessage()]) == 2
 
 
 def test_an_error_whose_first_argument_is_no_text_stays_as_it_is():
@@ -338,7 +338,7 @@ class Stepper:
 @pytest.mark.parametrize("function", [coroutine, agenerator, generator, Stepper()])
 @pytest.mark.parametrize("take", [retry_on_oom, retry_on_oom(max_retries=1), handle_cuda_oom, lambda f: adaptive_batch_training(f, 8)])
 def test_what_cannot_be_called_again_is_refused(take, function):
-    with pytest.raises(TypeError, match="generator's or an async function's"):
+    with pytest.raises(TypeError, match="calling a generator or an async function"):
         take(function)
 
 
@@ -368,7 +368,7 @@ def test_one_of_several_processes_does_not_retry_alone(monkeypatch):
     group = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2)
     monkeypatch.setitem(shortage.sys.modules, "torch", types.SimpleNamespace(distributed=group, cuda=None))
     function = failing(1)
-    with pytest.raises(MemoryError, match="one of several processes"):
+    with pytest.raises(MemoryError, match="must restart together"):
         retry_on_oom(wait_seconds=0)(function)()
     assert len(function.calls) == 1
     assert OOMHandler(128).handle_oom("cuda:0") == (False, None, None)

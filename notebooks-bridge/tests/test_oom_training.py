@@ -44,7 +44,7 @@ try:
 except MemoryError as error:
     print(len(held), max(held) - min(held) < 4 << 20, str(error).splitlines()[-1])
 """)
-    assert (code, out.splitlines()) == (0, ["32", "3 True swarm_bridge: tried before: as called, the same again after 0 s, the same again after 0 s"]), err
+    assert (code, out.splitlines()) == (0, ["32", "3 True swarm_bridge: tried before: as called, the same batch again after 0 s, the same batch again after 0 s"]), err
 
 
 @needs_torch

@@ -101,7 +101,7 @@ def test_unknown_names_are_told(finished):
 
 def test_a_missing_program_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("SWARM_PROGRAM", str(tmp_path / "none"))
-    with pytest.raises(swarm_bridge.SwarmError, match="SWARM_PROGRAM is .*none'") as told:
+    with pytest.raises(swarm_bridge.SwarmError, match="bad SWARM_PROGRAM .*none'") as told:
         swarm_bridge.up()
     assert told.value.code == 2
     monkeypatch.delenv("SWARM_PROGRAM")

@@ -90,13 +90,13 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 		require.Equal(t, fail.ExitUsage, got.code, got.stderr)
 		require.Contains(t, got.stdout, fmt.Sprintf(want, name))
 		require.NotContains(t, got.stdout+got.stderr, "the same command again")
-		require.Regexp(t, `Error: .*worker `+name+`.*\nTry: ask who runs the swarm`, got.stderr)
+		require.Regexp(t, `Error: .*worker `+name+`.*\nTry: ask the coordinator's owner`, got.stderr)
 
 		listed := swarm(t, own, "workers")
-		require.Contains(t, listed.stdout, "This host coordinates no run: it has joined another host's (e-1."+name+"-1), where swarm workers lists the workers.\n")
+		require.Contains(t, listed.stdout, "This host coordinates no run. It has joined another host's (e-1."+name+"-1), where swarm workers lists the workers.\n")
 		named := swarm(t, own, "workers", "e-1."+name+"-1")
 		require.Equal(t, fail.ExitUsage, named.code)
-		require.Contains(t, named.stderr, "is this host's part of a run that another host coordinates. Only that host knows the workers\nTry: swarm workers, on the coordinator")
+		require.Contains(t, named.stderr, "is this host's part of a run that another host coordinates: only that host lists the workers\nTry: swarm workers on the coordinator")
 	}
 	require.NoError(t, up.cmd.Process.Signal(os.Interrupt))
 	up.wait()

@@ -25,7 +25,7 @@ func invitationOf(t *testing.T, r *running) string {
 	t.Helper()
 	path := filepath.Join(r.home, "workers", "invitation")
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if strings.Contains(r.stderr.String(), "Others join with the line in "+path) {
+		if strings.Contains(r.stderr.String(), "Others join with the command in "+path) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
 			return strings.TrimSpace(string(text))

@@ -28,7 +28,7 @@ func TestDifferentModelsLearnFromEachOther(t *testing.T) {
 
 	other := swarm(t, home, append(flags, "--models", "nano=1,"+tinyModel()+"=1")...)
 	require.Equal(t, 2, other.code, other.stderr)
-	require.Contains(t, other.stderr, "run e-1 can't go on with another configuration:\n  model ")
+	require.Contains(t, other.stderr, "run e-1 cannot continue with another configuration:\n  model ")
 
 	r = startCommand(t, home, flags...)
 	require.Equal(t, 0, r.wait(), r.stderr)

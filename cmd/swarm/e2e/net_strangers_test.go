@@ -76,7 +76,7 @@ func TestStrangersEndNothing(t *testing.T) {
 	require.Equal(t, membership.CodeFull, refusal.Code)
 	revoked := swarm(t, home, "workers", "revoke", "class", "--with-workers")
 	require.Equal(t, fail.ExitDone, revoked.code, revoked.stderr)
-	require.Contains(t, revoked.stderr, "2 workers that came with it: one, two")
+	require.Contains(t, revoked.stderr, "2 workers that joined with it: one, two")
 	for _, w := range pupils {
 		require.NoError(t, pollFor(patience, "the end of "+w.name, func() (bool, error) {
 			_, err := w.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: "e-1", Process: w.name, Time: event.Now()})

@@ -110,7 +110,7 @@ func (s *netSwarm) start(host string) *netProcess {
 }
 
 // joinLine matches up's message about the invitation.
-var joinLine = regexp.MustCompile(`Others join with the line in (\S+)`)
+var joinLine = regexp.MustCompile(`Others join with the command in (\S+)`)
 
 // up starts the coordinator, and returns when it prints how to join.
 func (s *netSwarm) up(args ...string) {

@@ -80,11 +80,11 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	}
 	first := up()
 	require.Equal(t, 0, first.code, first.stderr)
-	const former = "Try: the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment\n"
+	const former = "Try: the original values, --fresh for a new run of this experiment, or --name OTHER for another experiment\n"
 	for want, more := range map[string][]string{
-		"run e-1 can't go on with another configuration:\n  learning_rate 0.0001 → 0.002\n  temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
-		"run e-1 can't go on with another configuration:\n  nodes 2 → 3":                                         {"--nodes", "3", "--rounds", "4"},
-		"run e-1 can't go on with another configuration:\n  num_generations 4 → 8":                               {"--num-generations", "8"},
+		"run e-1 cannot continue with another configuration:\n  learning_rate 0.0001 → 0.002\n  temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
+		"run e-1 cannot continue with another configuration:\n  nodes 2 → 3":                                         {"--nodes", "3", "--rounds", "4"},
+		"run e-1 cannot continue with another configuration:\n  num_generations 4 → 8":                               {"--num-generations", "8"},
 	} {
 		require.Equal(t, outcome{2, "", "Error: " + want + "\n" + former}, up(more...))
 	}
@@ -109,7 +109,7 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(home, "runs", "e-3")))
 	gone := up("--rounds", "5")
 	require.Equal(t, 1, gone.code)
-	require.Contains(t, gone.stderr, "Error: run e-3 can't go on: its folder is gone: ")
+	require.Contains(t, gone.stderr, "Error: run e-3 cannot continue: its folder is missing: ")
 	require.Contains(t, gone.stderr, "Try: --fresh for a new run\n")
 }
 
@@ -129,7 +129,7 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	require.NoError(t, os.WriteFile(questions, append(text, text...), 0o644))
 	changed := up(2)
 	require.Equal(t, 2, changed.code)
-	require.Contains(t, changed.stderr, "Error: run e-1 can't go on with other contents of tasks.file (sha256 ")
+	require.Contains(t, changed.stderr, "Error: run e-1 cannot continue with other contents of tasks.file (sha256 ")
 	require.NoError(t, os.WriteFile(questions, text, 0o644))
 	engine := func() (digest string) {
 		db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))

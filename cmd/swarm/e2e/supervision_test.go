@@ -190,7 +190,7 @@ func TestSecondSignalStopsNow(t *testing.T) {
 	r.awaitRound("node_0", 2)
 	send(t, r.node("node_0"), syscall.SIGSTOP)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
-	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), "Again to stop now.") }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), "Repeat to stop now.") }, patience, 10*time.Millisecond)
 	first := time.Now()
 	require.Eventually(t, func() bool { return time.Since(first) > interrupt.Echo }, patience, 10*time.Millisecond)
 	second := time.Now()

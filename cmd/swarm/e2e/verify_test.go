@@ -73,14 +73,14 @@ func TestVerify(t *testing.T) {
 'own_cap', '', 0, '{"round": 1, "phase": "update", "action": "halve_micro_batch"}')`)
 	spoilt := swarm(t, home, "verify", "4loc4ext", "-o", "json")
 	require.Equal(t, 1, spoilt.code)
-	require.True(t, strings.HasSuffix(spoilt.stderr, "Error: run 4loc4ext-1 is not what its logs say\n"), spoilt.stderr)
+	require.True(t, strings.HasSuffix(spoilt.stderr, "Error: run 4loc4ext-1 differs from its journals or database\n"), spoilt.stderr)
 	v = verifyDocument(t, spoilt)
 	require.False(t, v.Verified)
 	require.Len(t, v.Nodes[0].Differences, 1)
 	d := v.Nodes[0].Differences[0]
 	require.Equal(t, []any{"weight_hash", 2, verify.Database, "beef"}, []any{d.What, d.Round, d.Where, d.Found})
 	require.Empty(t, v.Nodes[0].Notes)
-	require.Equal(t, []string{"memory ran out in round 1 (update, halve_micro_batch): from there on sums may be rounded otherwise than here"}, v.Nodes[1].Notes)
+	require.Equal(t, []string{"memory ran out in round 1 (update, halve_micro_batch): from this round on sums may be rounded differently"}, v.Nodes[1].Notes)
 	require.Len(t, v.Nodes[1].Differences, 1)
 	d = v.Nodes[1].Differences[0]
 	require.Equal(t, []any{"reward", 1, verify.Database}, []any{d.What, d.Round, d.Where})
@@ -127,15 +127,15 @@ func TestVerifyRefuses(t *testing.T) {
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
 	earlier := swarm(t, home, "verify", "e-1")
 	require.Equal(t, 0, earlier.code, earlier.stderr+earlier.stdout)
-	require.Contains(t, earlier.stderr, "another engine than the run's")
+	require.Contains(t, earlier.stderr, "this engine differs from the run's")
 	require.Contains(t, earlier.stdout, "weights and losses for information only: another version of the engine made the run")
-	require.Contains(t, earlier.stdout, "node_1: loss or gradient norm has other bits in 1 of ")
+	require.Contains(t, earlier.stdout, "node_1: loss or gradient norm differs in its bits in 1 of ")
 
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.inputs.model', 'beef') WHERE run = 'e-1'`)
 	changed := swarm(t, home, "verify", "e-1")
 	require.Equal(t, 1, changed.code)
-	require.Contains(t, changed.stderr, "what model names has changed since it began")
-	require.True(t, strings.HasSuffix(changed.stderr, "\nTry: the former files\n"), changed.stderr)
+	require.Contains(t, changed.stderr, "the contents of model have changed since it began")
+	require.True(t, strings.HasSuffix(changed.stderr, "\nTry: the original files\n"), changed.stderr)
 }
 
 // A run that was killed completely and resumed has the same result as a calm one. Its journals verify it, even if

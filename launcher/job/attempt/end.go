@@ -23,7 +23,7 @@ const (
 func (p *Process) Signal(s os.Signal) error {
 	number, ok := s.(syscall.Signal)
 	if !ok {
-		return fmt.Errorf("signal %v: not one of this system", s)
+		return fmt.Errorf("signal %v does not exist on this system", s)
 	}
 	asksToEnd := slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}, number)
 	if asksToEnd {
@@ -105,7 +105,7 @@ func (p *Process) endLeft() (ended []int) {
 		return nil
 	}
 	if !p.wasAsked() {
-		p.warn(fmt.Sprintf("the command has ended but left %s, which may keep memory; ended in %s. Try: run it in the foreground",
+		p.warn(fmt.Sprintf("the command ended but left %s, which may hold memory; stopping them within %s. Try: run it in the foreground",
 			names(left), p.grace))
 		left = p.tree.goneBy(time.Now().Add(p.grace), p.asks)
 	}
@@ -125,7 +125,7 @@ func (p *Process) endLeft() (ended []int) {
 		left = p.tree.goneBy(time.Now().Add(5*poll), nil)
 	}
 	if len(left) > 0 {
-		p.warn(fmt.Sprintf("%s can't be killed and keeps its memory", names(left)))
+		p.warn(fmt.Sprintf("%s cannot be killed and still holds its memory", names(left)))
 	}
 	return ended
 }

@@ -81,9 +81,9 @@ func (s *stream) pass(p []byte) {
 	if _, err := s.to.Write(p); err != nil {
 		s.to = nil
 		if errors.Is(err, syscall.EPIPE) {
-			s.warn("the reader of the command's " + s.name + " is gone; the command continues")
+			s.warn("the reader of the command's " + s.name + " has closed it; the command continues")
 		} else {
-			s.warn("the command's " + s.name + " cannot be passed on any more; the command continues: " + err.Error())
+			s.warn("the command's " + s.name + " can no longer be passed on; the command continues: " + err.Error())
 		}
 	}
 }

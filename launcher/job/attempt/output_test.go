@@ -143,7 +143,7 @@ func TestAStuckReaderDoesNotHoldAStopUp(t *testing.T) {
 	if err := r.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if out := r.Wait(); !out.Stopped || !strings.Contains(r.warned.String(), "does not read") {
+	if out := r.Wait(); !out.Stopped || !strings.Contains(r.warned.String(), "has stopped reading") {
 		t.Errorf("%+v, warned %q", out, r.warned.String())
 	}
 }

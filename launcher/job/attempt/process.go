@@ -168,7 +168,7 @@ func (p *Process) awaitOutput(pumps *sync.WaitGroup) {
 	select {
 	case <-passed:
 	case <-time.After(drainLimit):
-		p.warn("the reader of the command's output does not read: the rest of it is dropped")
+		p.warn("the reader of the command's output has stopped reading: the rest is dropped")
 	}
 }
 

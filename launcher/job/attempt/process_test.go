@@ -52,11 +52,11 @@ func TestWhatCannotBeStartedIsSaid(t *testing.T) {
 		spec attempt.Spec
 		want string
 	}{
-		"no program":     {attempt.Spec{Path: "no-such-program-here"}, "Try: the path of a program that is there"},
+		"no program":     {attempt.Spec{Path: "no-such-program-here"}, "Try: give the path of an existing program"},
 		"no interpreter": {attempt.Spec{Path: script}, "Try: name the interpreter"},
 		"not executable": {attempt.Spec{Path: plain}, "chmod +x " + plain},
 		"not on PATH":    {attempt.Spec{Path: "my-script", Dir: dir}, "Try: ./my-script"},
-		"no folder":      {attempt.Spec{Path: "/bin/true", Dir: filepath.Join(dir, "none")}, "there is no folder"},
+		"no folder":      {attempt.Spec{Path: "/bin/true", Dir: filepath.Join(dir, "none")}, "does not exist"},
 		"too long":       {attempt.Spec{Path: "/bin/true", Args: []string{strings.Repeat("x", 1<<20)}}, "Try: fewer or shorter arguments"},
 	} {
 		p, err := attempt.Start(c.spec)

@@ -16,13 +16,13 @@ func startError(spec Spec, err error) error {
 	_, missing := os.Stat(filepath.Join(spec.Dir, spec.Path))
 	switch {
 	case spec.Dir != "" && !isDir(spec.Dir):
-		return fmt.Errorf("start %s: there is no folder %s", spec.Path, spec.Dir)
+		return fmt.Errorf("start %s: folder %s does not exist", spec.Path, spec.Dir)
 	case errors.Is(err, syscall.ENOEXEC):
 		try = "name the interpreter: sh " + spec.Path
 	case errors.Is(err, exec.ErrNotFound) && missing == nil:
 		try = "./" + spec.Path
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		try = "the path of a program that is there"
+		try = "give the path of an existing program"
 	case errors.Is(err, fs.ErrPermission):
 		try = "name the interpreter, or chmod +x " + spec.Path
 	case errors.Is(err, syscall.E2BIG):

@@ -59,9 +59,9 @@ func Parse(args []string) (Template, error) {
 				t.used[name] = t.used[name] || braces%2 == 1
 			case near != "" && braces%2 == 1:
 				return Template{}, &configs.Error{
-					Key: "template", Value: "{" + name + "}", Problem: fmt.Sprintf("there is no place {%s} for a value", name),
+					Key: "template", Value: "{" + name + "}", Problem: fmt.Sprintf("unknown placeholder {%s}", name),
 					Allowed: "{" + strings.Join(places, "} {") + "}",
-					Remedy:  fmt.Sprintf("did you mean {%s}? {{%s}} is the text {%s} itself", near, name, name),
+					Remedy:  fmt.Sprintf("did you mean {%s}? For the literal text write {{%s}}, which becomes {%s}", near, name, name),
 				}
 			}
 		}

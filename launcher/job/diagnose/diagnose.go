@@ -65,7 +65,7 @@ func Explain(o Options) (*Document, error) {
 		if strings.HasPrefix(what, "compressed") {
 			remedy = "unpack it, or pipe it: zcat " + o.Log + " | swarm doctor --oom -"
 		}
-		return nil, &configs.Error{Problem: "can't read the log " + log.name + ": it is " + what, Remedy: remedy}
+		return nil, &configs.Error{Problem: "cannot read the log " + log.name + ": it is " + what, Remedy: remedy}
 	}
 	d := Document{Log: log.name, Lines: scanner.Lines(), Bytes: log.read, LastFailure: scanner.Failed(),
 		Means: []string{}, Warnings: []string{}, Values: []Value{}, Ladder: []Step{}, Advice: []string{}}
@@ -93,7 +93,7 @@ func (d *Document) explain(r shortage.Report, clues *clues, o *Options) {
 	case r.OnHost:
 		steps = append(steps, hostLadder(r, d.offloads())...)
 		if named != nil && len(w.Ladder) > 0 {
-			d.Advice = append(d.Advice, "the ladder of "+w.Name+" is about GPU memory and does not help here: what it offloads comes on top")
+			d.Advice = append(d.Advice, "the ladder of "+w.Name+" is about GPU memory and does not help here: offloading would need even more host memory")
 		}
 	case named != nil && len(w.Ladder) > 0:
 		current := map[string]string{}

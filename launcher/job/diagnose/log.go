@@ -83,7 +83,7 @@ func newestLog(folder string) (string, error) {
 		}
 	}
 	if newest == "" {
-		return "", fmt.Errorf("the folder has no file that ends in %s", strings.Join(logEndings, " "))
+		return "", fmt.Errorf("the folder has no file with the ending %s", strings.Join(logEndings, " "))
 	}
 	return newest, nil
 }

@@ -13,21 +13,21 @@ func meaning(r shortage.Report) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if r.Asked > 0 && r.Free > 0 && r.Free < r.Asked {
-		add("%s more was asked for than was free", units.BytesOfTorch(r.Asked-r.Free))
+		add("the request exceeded the free memory by %s", units.BytesOfTorch(r.Asked-r.Free))
 	}
 	if text := neighbours(r); text != "" && r.Others() > 0 {
 		add("%s", text)
 	}
 	if r.Fragmented() {
-		add("%s are reserved by the framework and in no tensor: as much as was asked for, or a good part of the GPU, is lost to fragmentation",
+		add("%s are reserved by the framework but hold no tensor: fragmentation wastes as much as was requested, or a large part of the GPU",
 			units.BytesOfTorch(r.Reserved))
 	}
 	if r.Kind == shortage.CUDA && strings.Contains(r.Line, "cache blocks") {
-		add("vLLM's share of the GPU (gpu_memory_utilization) has no room for its KV cache beside the weights; where a trainer shares the GPU, " +
-			"it is the trainer that must take less")
+		add("vLLM's share of the GPU (gpu_memory_utilization) has no room for its KV cache besides the weights; if a trainer shares the GPU, " +
+			"the trainer must use less memory")
 	}
 	if r.Asked == 0 && r.Total == 0 && r.InUse == 0 {
-		add("the message tells no figures")
+		add("the message contains no figures")
 	}
 	return list
 }
@@ -39,7 +39,7 @@ func neighbours(r shortage.Report) string {
 		if r.Others() < 1<<30 {
 			return ""
 		}
-		return fmt.Sprintf("%s are neither free nor this process's: other processes hold them, or its own CUDA context and libraries",
+		return fmt.Sprintf("%s are neither free nor counted for this process: other processes hold them, or its own CUDA context and libraries",
 			units.BytesOfTorch(r.Others()))
 	}
 	var list []string
@@ -50,5 +50,5 @@ func neighbours(r shortage.Report) string {
 		}
 		list = append(list, fmt.Sprintf("process %d (%s)", h.PID, units.BytesOfTorch(h.Bytes)))
 	}
-	return fmt.Sprintf("%s are held by others: %s", units.BytesOfTorch(r.Others()), strings.Join(list, ", "))
+	return fmt.Sprintf("%s are held by other processes: %s", units.BytesOfTorch(r.Others()), strings.Join(list, ", "))
 }

@@ -11,18 +11,18 @@ import (
 
 // kinds names the component that ran out of memory.
 var kinds = map[shortage.Kind]string{
-	shortage.Torch: "PyTorch", shortage.JAX: "JAX", shortage.TensorFlow: "TensorFlow", shortage.CUDA: "CUDA or a library over it",
-	shortage.HostAllocation: "an allocation on the host", shortage.HostKilled: "a process was killed for it",
+	shortage.Torch: "PyTorch", shortage.JAX: "JAX", shortage.TensorFlow: "TensorFlow", shortage.CUDA: "CUDA or a library on top of it",
+	shortage.HostAllocation: "an allocation on the host", shortage.HostKilled: "a process was killed",
 }
 
 // Print writes the diagnosis for the user.
 func (d *Document) Print(b *table.Page) {
 	if d.Shortage == nil {
-		b.Printf("No shortage of memory in the %s of %s", units.Plural(d.Lines, "line"), d.Log)
+		b.Printf("No memory shortage in the %s of %s", units.Plural(d.Lines, "line"), d.Log)
 		if d.Fault != nil {
 			b.Printf("; the last failure (%s) is in line %d:\n  %s\n", d.Fault.Kind, d.Fault.LineNumber, d.Fault.Line)
 		} else {
-			b.Println(", and no failure that is known.")
+			b.Println(", and no known failure.")
 		}
 		if d.Fault != nil && d.Fault.Kind == shortage.Signal {
 			b.Println("If a process was killed without a message, the host may have run out of memory. Check with: dmesg -T | grep -i oom")
@@ -66,7 +66,7 @@ func (d *Document) printShortage(w *table.Page, r shortage.Report) {
 	}
 	var notes []string
 	if r.Times > 1 {
-		notes = append(notes, fmt.Sprintf("- The log says %d times that memory ran out; this is the latest.", r.Times))
+		notes = append(notes, fmt.Sprintf("- Memory ran out %d times in the log; this is the latest.", r.Times))
 	}
 	for _, text := range d.Means {
 		notes = append(notes, "- "+text+".")
@@ -84,7 +84,7 @@ func (d *Document) printShortage(w *table.Page, r shortage.Report) {
 
 func (d *Document) printWorkload(w *table.Page) {
 	if d.Workload == nil {
-		fmt.Fprintln(w, "\nThe log does not tell which workload it is: this is the general ladder. --workload NAME takes a profile's (swarm tune --list).")
+		fmt.Fprintln(w, "\nThe log does not identify the workload, so these are general steps. --workload NAME shows a profile's steps (swarm tune --list).")
 		return
 	}
 	fmt.Fprintf(w, "\nWorkload %s", d.Workload.Name)
@@ -136,7 +136,7 @@ func (d *Document) printLadder(w *table.Page) {
 		}
 	}
 	if len(d.Ladder) == 0 {
-		fmt.Fprintln(w, "  Nothing is left on the ladder: every value is at its least.")
+		fmt.Fprintln(w, "  No step is left: every value is at its minimum.")
 	}
 	if len(d.Advice) > 0 {
 		fmt.Fprintf(w, "\nGood to know:\n  %s\n", strings.Join(d.Advice, "\n  "))

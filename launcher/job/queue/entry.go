@@ -81,9 +81,9 @@ func (e *Entry) check() error {
 	case e.Number == 0:
 		return fmt.Errorf("no number")
 	case e.Looked < 0 || e.Interval < 0 || e.Interval > intervalLimit:
-		return fmt.Errorf("looks every %s, last at %s", e.Interval, e.Looked)
+		return fmt.Errorf("bad times of checks: every %s, last at %s", e.Interval, e.Looked)
 	case len(e.Name) > nameLimit, len(e.Processes) > pidLimit, len(e.Sees) > gpuLimit:
-		return fmt.Errorf("more than a ticket can have")
+		return fmt.Errorf("too long for a ticket")
 	case e.Claim != nil && e.Claim.GPU == "":
 		return fmt.Errorf("a claim without a GPU")
 	case e.Owner.PID <= 0 || e.Owner.Boot == "":

@@ -152,7 +152,7 @@ func (q *Queue) read(number uint64) (Entry, error) {
 	}
 	e, err := decodeEntry(data)
 	if err == nil && e.Number != number {
-		err = fmt.Errorf("it is of ticket %d", e.Number)
+		err = fmt.Errorf("it belongs to ticket %d", e.Number)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", errDamaged, err)
@@ -244,5 +244,5 @@ func (q *Queue) setAside(name string, reason error) {
 		q.Log.Warn("a file in the queue is damaged", "file", path, "reason", reason, "err", err)
 		return
 	}
-	q.Log.Warn("a file in the queue was damaged and is set aside", "file", path+damagedExt, "reason", reason)
+	q.Log.Warn("a damaged file in the queue was renamed", "file", path+damagedExt, "reason", reason)
 }

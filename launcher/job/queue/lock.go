@@ -70,7 +70,7 @@ func (q *Queue) lockFile() (*locked, error) {
 			return nil, q.trouble(err)
 		}
 		if time.Since(began) > lockLimit {
-			return nil, fmt.Errorf("queue: %s has been locked for %s, by a swarm that is stopped? Try: fuser -v %s", path, lockLimit, path)
+			return nil, fmt.Errorf("queue: %s has been locked for %s, perhaps by a suspended swarm process. Try: fuser -v %s", path, lockLimit, path)
 		}
 		time.Sleep(lockPoll)
 	}
@@ -133,14 +133,14 @@ func (q *Queue) watch() uint64 {
 
 // trouble adds a remedy to an error of the folder.
 func (q *Queue) trouble(err error) error {
-	try := "another --home, or mend the folder's permissions"
+	try := "another --home, or fix the folder's permissions"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		try = "free some space, or put --home on another disk"
 	case errors.Is(err, syscall.EROFS):
-		try = "--home on a disk that can be written to"
+		try = "--home on a writable disk"
 	case files.NoLocks(err), errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("queue: %s: this file system has no locks (%w). Try: --home on a local disk", q.dir, err)
+		return fmt.Errorf("queue: %s: this file system does not support locks (%w). Try: --home on a local disk", q.dir, err)
 	}
 	return fmt.Errorf("queue: %w. Try: %s", err, try)
 }

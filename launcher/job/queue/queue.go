@@ -61,7 +61,7 @@ const CPU = "cpu"
 
 // Errors that callers distinguish.
 var (
-	ErrTimeout = errors.New("no GPU has room") // returned by Wait
+	ErrTimeout = errors.New("no GPU has enough free memory") // returned by Wait
 	ErrLeft    = errors.New("the ticket has left the queue")
 )
 

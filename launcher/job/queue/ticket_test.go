@@ -194,7 +194,7 @@ func TestAFullDisk(t *testing.T) {
 func TestTroubleIsOneLineWithARemedy(t *testing.T) {
 	q := open(t, "/nowhere")
 	for err, want := range map[error]string{
-		syscall.ENOLCK: "has no locks", syscall.EOPNOTSUPP: "has no locks", syscall.EROFS: "can be written", syscall.EACCES: "permissions",
+		syscall.ENOLCK: "does not support locks", syscall.EOPNOTSUPP: "does not support locks", syscall.EROFS: "writable disk", syscall.EACCES: "permissions",
 	} {
 		text := q.trouble(&os.PathError{Op: "flock", Path: "x", Err: err}).Error()
 		require.Contains(t, text, want)

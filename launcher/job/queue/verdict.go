@@ -71,7 +71,7 @@ func (v *Verdict) describe(e *Entry, open []*account) {
 // String returns one line for the user: the need of the ticket, and the missing memory of each GPU.
 func (v Verdict) String() string {
 	if v.Granted {
-		return "has its turn"
+		return "may start now"
 	}
 	var b strings.Builder
 	need := v.Need.String()
@@ -111,7 +111,7 @@ func (v Verdict) needs() string { return strings.Replace(v.String(), "waits for"
 // less returns a smaller request that the user could try.
 func (v Verdict) less() string {
 	if v.Need.Exclusive && slices.ContainsFunc(v.Devices, func(f Shortfall) bool { return f.Alone }) {
-		return "--memory SIZE for each, with which they share a GPU"
+		return "--memory SIZE for each job, so that they share a GPU"
 	}
 	return "a smaller --memory or --min-gpu-memory"
 }

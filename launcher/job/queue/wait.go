@@ -46,7 +46,7 @@ func (t *Ticket) Wait(
 		}
 		switch {
 		case verdict.Never:
-			return Claim{}, fmt.Errorf("%w, none is large enough: it %s. Try: a smaller --memory or --min-gpu-memory, or --cpu fallback",
+			return Claim{}, fmt.Errorf("%w, and none is large enough: it %s. Try: a smaller --memory or --min-gpu-memory, or --cpu fallback",
 				ErrTimeout, verdict.needs())
 		case last && timeout <= 0:
 			return Claim{}, fmt.Errorf("%w: it %s. Try: --wait-for-gpu 60m, %s, or --cpu fallback", ErrTimeout, verdict.needs(), verdict.less())

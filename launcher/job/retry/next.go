@@ -18,7 +18,7 @@ import (
 // it, and another GPU adds none. If offload has caused such a shortage, Next treats it as the GPU shortage before.
 func (p Policy) Next(history []Outcome, others []GPU) (Setting, string, error) {
 	if len(history) == 0 {
-		return Setting{}, "", errors.New("next attempt: none has ended yet")
+		return Setting{}, "", errors.New("next attempt: no attempt has ended yet")
 	}
 	if used := len(history) - 1; used >= p.MaxRetries {
 		return Setting{}, "", fmt.Errorf("%w: %d of %d retries are used up. Try: --max-retries %d", ErrNoMore, used, p.MaxRetries, 2*p.MaxRetries+1)
@@ -42,13 +42,13 @@ func (p Policy) batch(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool
 	least := max(1, p.MinBatchSize)
 	switch {
 	case !p.CanBatch || s.BatchSize <= 0:
-		return s, "the command has no place for {batch_size}", false
+		return s, "the command does not use {batch_size}", false
 	case s.BatchSize <= least:
-		return s, fmt.Sprintf("a batch size below %d is not wanted", least), false
+		return s, fmt.Sprintf("the batch size is at its minimum, %d", least), false
 	}
 	to, why := p.withBatch(s, s.Effective(), max(s.BatchSize/2, least))
 	if r := last.Shortage; r.Total > 0 && r.Asked/2 > r.Total {
-		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so a smaller batch may not be enough", units.Bytes(r.Asked), units.Bytes(r.Total))
+		why += fmt.Sprintf("; one request was for %s of a GPU with %s, so a smaller batch may not be enough", units.Bytes(r.Asked), units.Bytes(r.Total))
 	}
 	return to, why, true
 }
@@ -57,28 +57,28 @@ func (p Policy) checkpointing(_ []Outcome, last Outcome, _ []GPU) (Setting, stri
 	s := last.Setting
 	switch {
 	case !p.CanCheckpoint:
-		return s, "the command has no place for {gradient_checkpointing}", false
+		return s, "the command does not use {gradient_checkpointing}", false
 	case s.GradientCheckpointing:
-		return s, "gradient checkpointing is on", false
+		return s, "gradient checkpointing is already on", false
 	}
 	s.GradientCheckpointing = true
-	return s, "gradient checkpointing: activations are computed twice instead of kept", true
+	return s, "gradient checkpointing: activations are recomputed instead of stored", true
 }
 
 func (p Policy) offload(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool) {
 	s := last.Setting
 	switch {
 	case !p.CanOffload:
-		return s, "the command has no place for {offload}", false
+		return s, "the command does not use {offload}", false
 	case s.Offload:
-		return s, "offload is on", false
+		return s, "offload is already on", false
 	case s.OnCPU:
-		return s, "offload is nothing for the CPU", false
+		return s, "offload does not help on the CPU", false
 	case last.Shortage.OnHost:
-		return s, "offload would take more of the host's memory, which ran out", false
+		return s, "offload would use more host memory, which ran out", false
 	}
 	s.Offload = true
-	return s, "offload: parameters and optimizer wait in the host's memory", true
+	return s, "offload: parameters and optimizer are kept in host memory", true
 }
 
 // mended returns the outcome that a move to another GPU should fix.
@@ -103,7 +103,7 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 	case !p.OtherGPU:
 		return s, "another GPU is not allowed", false
 	case from.Shortage.OnHost:
-		return s, "another GPU has no more of the host's memory, which ran out", false
+		return s, "another GPU does not help, because host memory ran out", false
 	}
 	had, known := hadFree(from)
 	enough := had + had/4 // less than a quarter more is unlikely to help
@@ -123,7 +123,7 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 	s.GPU = best.UUID
 	why := fmt.Sprintf("%s, which has %s free", best.name(), units.Bytes(best.Free))
 	if known {
-		why += fmt.Sprintf("; the one before had %s", units.Bytes(had))
+		why += fmt.Sprintf("; the previous one had %s", units.Bytes(had))
 	}
 	if neighbour > 0 {
 		why += fmt.Sprintf(", and other processes held %s there", units.Bytes(neighbour))
@@ -135,11 +135,11 @@ func (p Policy) cpu(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool) 
 	s := last.Setting
 	switch {
 	case s.OnCPU:
-		return s, "there is nothing beyond the CPU", false
+		return s, "the command already runs on the CPU", false
 	case !p.CPU:
 		return s, "the CPU is not allowed", false
 	case last.Shortage.OnHost:
-		return s, "the CPU would take more of the host's memory, which ran out", false
+		return s, "the CPU would use more host memory, which ran out", false
 	}
 	s.OnCPU, s.GPU, s.Offload = true, "", false
 	return s, "the CPU, which is slow", true

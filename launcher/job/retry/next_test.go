@@ -108,13 +108,13 @@ func TestNext(t *testing.T) {
 		{"an odd batch keeps the effective batch where a divisor allows", whole(), retry.Setting{BatchSize: 45, Accumulate: 5}, onGPU, nil,
 			retry.Setting{BatchSize: 15, Accumulate: 15}, "45 → 15, accumulation 5 → 15: the effective batch stays 225"},
 		{"a prime batch has none", whole(), retry.Setting{BatchSize: 127}, onGPU, nil,
-			retry.Setting{BatchSize: 63, Accumulate: 2}, "the effective batch changes from 127 to 126, for no batch size from 4 to 63 divides it"},
+			retry.Setting{BatchSize: 63, Accumulate: 2}, "the effective batch changes from 127 to 126, because no batch size from 4 to 63 divides it"},
 		{"a half below the least is the least", whole(), retry.Setting{BatchSize: 6, Accumulate: 2}, onGPU, nil,
 			retry.Setting{BatchSize: 4, Accumulate: 3}, "the effective batch stays 12"},
 		{"without a place for the accumulation the effective batch changes", row(func(p *retry.Policy) { p.CanAccumulate = false }),
-			retry.Setting{BatchSize: 9}, onGPU, nil, retry.Setting{BatchSize: 4}, "changes from 9 to 4, for the command has no place for {accumulate}"},
+			retry.Setting{BatchSize: 9}, onGPU, nil, retry.Setting{BatchSize: 4}, "changes from 9 to 4, because the command does not use {accumulate}"},
 		{"a request beyond all memory is named", whole(), retry.Setting{BatchSize: 8}, absurd, nil,
-			retry.Setting{BatchSize: 4, Accumulate: 2}, "asked for 107.4 GB at once of a memory of 25.8 GB"},
+			retry.Setting{BatchSize: 4, Accumulate: 2}, "one request was for 107.4 GB of a GPU with 25.8 GB"},
 		{"a neighbour's memory makes any GPU with more the better one", row(func(p *retry.Policy) { p.CanCheckpoint, p.CanOffload = false, false }),
 			retry.Setting{BatchSize: 4, GPU: "a"}, crowded, []retry.GPU{{UUID: "b", Free: 21*gib + 1}},
 			retry.Setting{BatchSize: 4, GPU: "b"}, "other processes held 10.7 GB there"},
@@ -124,7 +124,7 @@ func TestNext(t *testing.T) {
 		{"retries are counted", row(func(p *retry.Policy) { p.MaxRetries = 0 }), retry.Setting{BatchSize: 8}, onGPU, nil,
 			retry.Setting{}, "0 of 0 retries are used up. Try: --max-retries 1"},
 		{"without a place for anything the reasons are told", retry.Policy{MaxRetries: 3}, retry.Setting{}, onGPU, nil,
-			retry.Setting{}, "no place for {batch_size}; the command has no place for {gradient_checkpointing}"},
+			retry.Setting{}, "the command does not use {batch_size}; the command does not use {gradient_checkpointing}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, why, err := c.policy.Next([]retry.Outcome{{Setting: c.from, Shortage: c.report}}, c.others)
@@ -205,7 +205,7 @@ func TestAJobBeginsWithWhatFittedButNotAboveWhatWasAsked(t *testing.T) {
 	}{
 		{"nothing is known", nil, ran, asked, ""},
 		{"a smaller one fitted", &retry.Setting{BatchSize: 16, GPU: "z"}, ran,
-			retry.Setting{BatchSize: 16, Accumulate: 8, GPU: "a"}, "as it fitted last time: batch size 64 → 16"},
+			retry.Setting{BatchSize: 16, Accumulate: 8, GPU: "a"}, "as fitted last time: batch size 64 → 16"},
 		{"one that does not divide", &retry.Setting{BatchSize: 50}, ran, retry.Setting{BatchSize: 32, Accumulate: 4, GPU: "a"}, "stays 128"},
 		{"a larger one fitted", &retry.Setting{BatchSize: 256}, ran, asked, ""},
 		{"only with checkpointing and offload", &retry.Setting{BatchSize: 64, GradientCheckpointing: true, Offload: true}, ran,

@@ -41,10 +41,10 @@ func (p Policy) withBatch(s Setting, effective, limit int) (Setting, string) {
 	case to.Effective() == effective:
 		return to, fmt.Sprintf("%s: the effective batch stays %d", words, effective)
 	case !p.CanAccumulate:
-		return to, fmt.Sprintf("%s: the effective batch changes from %d to %d, for the command has no place for {accumulate}",
+		return to, fmt.Sprintf("%s: the effective batch changes from %d to %d, because the command does not use {accumulate}",
 			words, effective, to.Effective())
 	}
-	return to, fmt.Sprintf("%s: the effective batch changes from %d to %d, for no batch size from %d to %d divides it",
+	return to, fmt.Sprintf("%s: the effective batch changes from %d to %d, because no batch size from %d to %d divides it",
 		words, effective, to.Effective(), min(limit, max(1, p.MinBatchSize)), limit)
 }
 

@@ -23,7 +23,7 @@ func (p Policy) Start(remembered *Setting, short []Setting, asked Setting) (Sett
 		why = also(why, "offload")
 	}
 	if why != "" {
-		why = "as it fitted last time: " + why
+		why = "as fitted last time: " + why
 	}
 	return start, why
 }

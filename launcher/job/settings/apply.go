@@ -130,7 +130,7 @@ func (s *source) unchanged() error {
 	if contentOf(s.path) == sum(s.data) {
 		return nil
 	}
-	return fmt.Errorf("%s was changed by somebody else meanwhile, so nothing was written. Try: again", s.name)
+	return fmt.Errorf("another program has changed %s in the meantime, so nothing was written. Try: the same command again", s.name)
 }
 
 func (t *transaction) record(path string) *record {
@@ -139,14 +139,14 @@ func (t *transaction) record(path string) *record {
 }
 
 func fileError(name, verb string, err error) error {
-	try := "mend its permissions"
+	try := "fix its permissions"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		try = "free some space"
 	case errors.Is(err, syscall.EROFS):
-		try = "copy it to a disk that can be written to"
+		try = "copy it to a writable disk"
 	case errors.Is(err, syscall.EBUSY):
-		try = "change it where it is mounted from"
+		try = "change the file that is mounted there"
 	}
 	return fmt.Errorf("cannot %s %s, so nothing was changed: %w. Try: %s", verb, name, err, try)
 }

@@ -99,7 +99,7 @@ func TestUndoNeedsTheBackupAsItWas(t *testing.T) {
 	applied := snapshot(t, dir)
 	for _, force := range []bool{false, true} {
 		_, err := Undo(state, dir, force)
-		require.ErrorContains(t, err, "05_stage.yaml.backup, the backup of conf/text_curriculum/05_stage.yaml, is gone or was changed")
+		require.ErrorContains(t, err, "05_stage.yaml.backup, the backup of conf/text_curriculum/05_stage.yaml, is missing or was changed")
 		require.Equal(t, applied, snapshot(t, dir))
 	}
 }
@@ -110,8 +110,8 @@ func TestAFileThatChangedSincePrepareIsNotTouched(t *testing.T) {
 	require.NoError(t, err)
 	write(t, filepath.Join(dir, "conf/text_curriculum/04_stage.yaml"), "n_negatives: 24\nmine: 1\n")
 	before := snapshot(t, dir)
-	require.ErrorContains(t, e.Apply(state), "conf/text_curriculum/04_stage.yaml was changed by somebody else meanwhile, "+
-		"so nothing was written. Try: again")
+	require.ErrorContains(t, e.Apply(state), "another program has changed conf/text_curriculum/04_stage.yaml in the meantime, "+
+		"so nothing was written. Try: the same command again")
 	require.Equal(t, before, snapshot(t, dir))
 	require.Empty(t, entries(state, openName))
 	require.Empty(t, entries(state, undoName))

@@ -32,7 +32,7 @@ func (s *source) edit(changes []Change) ([]byte, []Edit, error) {
 		case same < 0:
 			splices = append(splices, splice{at, to})
 		case splices[same].to != to:
-			return nil, nil, &configs.Error{Key: c.Key, Value: c.To, Source: s.name, Allowed: "one value; " + splices[same].to + " is asked for too"}
+			return nil, nil, &configs.Error{Key: c.Key, Value: c.To, Source: s.name, Allowed: "one value; " + splices[same].to + " is requested, too"}
 		}
 	}
 	slices.SortFunc(splices, func(a, b splice) int { return a.leaf.start - b.leaf.start })
@@ -68,8 +68,8 @@ func (s *source) check(out []byte, splices []splice) error {
 	for i, p := range splices {
 		keys[i] = p.key + "=" + p.to
 	}
-	problem := strings.Join(keys, ", ") + " can't be written without changing more than that"
-	return &configs.Error{Problem: problem, Source: s.name, Remedy: "change it by hand"}
+	problem := strings.Join(keys, ", ") + " cannot be written without changing other values"
+	return &configs.Error{Problem: problem, Source: s.name, Remedy: "edit the file by hand"}
 }
 
 func sameAll(a, b []*node, changed map[*node]splice) bool {

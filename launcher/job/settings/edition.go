@@ -14,7 +14,7 @@ func Get(dir string, p Place) (Value, error) {
 		return Value{}, err
 	}
 	if len(places) != 1 {
-		return Value{}, &configs.Error{Key: "file", Value: p.File, Allowed: fmt.Sprintf("one file; these are %d", len(places))}
+		return Value{}, &configs.Error{Key: "file", Value: p.File, Allowed: fmt.Sprintf("one file; this matches %d", len(places))}
 	}
 	path, err := realPath(dir, places[0])
 	if err != nil {

@@ -78,7 +78,7 @@ func lockState(state string) (*os.File, error) {
 
 // stateError adds a remedy to an error of the state folder.
 func stateError(state string, err error) error {
-	try := "mend the folder's permissions, or another --home"
+	try := "fix the folder's permissions, or another --home"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		try = "free some space"
@@ -87,7 +87,7 @@ func stateError(state string, err error) error {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		try = "again in a moment"
 	}
-	return fmt.Errorf("cannot keep what files were in %s: %w. Try: %s", state, err, try)
+	return fmt.Errorf("cannot store the files' old contents in %s: %w. Try: %s", state, err, try)
 }
 
 // transaction is a journal of this process.
@@ -150,8 +150,8 @@ func inUse(live []journal, files []record) error {
 		for _, theirs := range j.Files {
 			for _, f := range files {
 				if theirs.Path == f.Path {
-					return fmt.Errorf("%s is %w: %s (process %d) has changed it and will put it back. "+
-						"Try: again when that has ended, or values that don't stand in a file",
+					return fmt.Errorf("%s is %w: %s (process %d) has changed it and will restore it. "+
+						"Try: again when that process has ended, or values outside files",
 						f.Name, ErrInUse, j.Owner, j.PID)
 				}
 			}

@@ -57,7 +57,7 @@ func (p *jsonParser) space() error {
 		case bytes.HasPrefix(p.data[p.at:], []byte("/*")):
 			length := bytes.Index(p.data[p.at+2:], []byte("*/"))
 			if length < 0 {
-				return fmt.Errorf("line %d: a comment that is not closed", p.line)
+				return fmt.Errorf("line %d: unterminated comment", p.line)
 			}
 			p.line += bytes.Count(p.data[p.at:p.at+2+length], []byte("\n"))
 			p.at += length + 4
@@ -84,7 +84,7 @@ func (p *jsonParser) value(depth int) (*node, error) {
 	n := &node{line: p.line}
 	switch {
 	case depth > maxDepth:
-		return nil, fmt.Errorf("line %d: nested more than %d deep", p.line, maxDepth)
+		return nil, fmt.Errorf("line %d: more than %d nested levels", p.line, maxDepth)
 	case c == '{':
 		n.shape = mapping
 		return n, p.list(n, '}', depth)
@@ -157,7 +157,7 @@ func (p *jsonParser) text() (leaf, error) {
 	end, ok := quotedEnd(p.data[p.at:], '"')
 	l := leaf{kind: text, quote: '"', start: p.at + 1, end: p.at + end}
 	if !ok || json.Unmarshal(p.data[p.at:p.at+end+1], &l.text) != nil {
-		return l, fmt.Errorf("line %d: a string that is not closed or not valid", p.line)
+		return l, fmt.Errorf("line %d: unterminated or invalid string", p.line)
 	}
 	p.at += end + 1
 	return l, nil

@@ -104,7 +104,7 @@ func (l *Loan) Set(changes []Change) error {
 		}
 	}
 	for path := range wanted {
-		return &configs.Error{Key: "file", Value: path, Allowed: "one that was lent"}
+		return &configs.Error{Key: "file", Value: path, Allowed: "a file that this job has changed"}
 	}
 	if err := l.write(next, back); err != nil {
 		return err

@@ -35,7 +35,7 @@ func TestALoanWritesFromTheOriginalAndGivesItBack(t *testing.T) {
 	require.NoError(t, l.Set(one(t, "conf/config.yaml:data_loader.batch_size", "11")))
 	require.Contains(t, read(t, dir, "conf/config.yaml"), "  batch_size: 11      # per")
 	require.Equal(t, before[filepath.Join(dir, "ds_config.json")][10:], read(t, dir, "ds_config.json"), "what the second doesn't name is as it was")
-	require.ErrorContains(t, l.Set(one(t, "local.env:BATCH_SIZE", "1")), "one that was lent")
+	require.ErrorContains(t, l.Set(one(t, "local.env:BATCH_SIZE", "1")), "a file that this job has changed")
 	require.ErrorContains(t, l.Set(one(t, "conf/config.yaml:data_loader.batch_size", "x")), "number")
 	require.NoError(t, l.Revert())
 	require.Equal(t, before, snapshot(t, dir), "nothing is left beside the files")
@@ -90,9 +90,9 @@ func TestAFileThatSomebodyElseChangedIsNotRevertedNorWritten(t *testing.T) {
 	mine := read(t, dir, "conf/config.yaml") + " # mine"
 	write(t, filepath.Join(dir, "conf/config.yaml"), mine)
 	changes[0].To, changes[1].To = "9", "25"
-	require.ErrorContains(t, l.Set(changes), "conf/config.yaml was changed by somebody else meanwhile")
+	require.ErrorContains(t, l.Set(changes), "another program has changed conf/config.yaml in the meantime")
 	require.Contains(t, read(t, dir, "ds_config.json"), `"50"`, "all or none")
-	require.ErrorContains(t, l.Revert(), "conf/config.yaml was changed by somebody else meanwhile, and is left as it is; swarm had written last=")
+	require.ErrorContains(t, l.Revert(), "conf/config.yaml was changed by another program in the meantime and stays as it is; swarm had written last=")
 	require.Equal(t, mine, read(t, dir, "conf/config.yaml"))
 	require.Equal(t, before[filepath.Join(dir, "ds_config.json")][10:], read(t, dir, "ds_config.json"))
 }

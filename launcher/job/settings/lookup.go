@@ -35,7 +35,7 @@ func (s *source) only(key string) (hit, error) {
 		}
 		return hit{}, s.bad(lines[0], key+" is given "+fmt.Sprint(len(hits))+" times", list(lines)+": keep one of them")
 	case len(way.twice) > 0:
-		return hit{}, s.bad(way.twice[0], "a key on the way to "+key+" is given twice", list(way.twice)+": keep one of them")
+		return hit{}, s.bad(way.twice[0], "a key above "+key+" is given twice", list(way.twice)+": keep one of them")
 	}
 	return way, nil
 }
@@ -55,7 +55,7 @@ func (s *source) look(key string) (*node, error) {
 		n = n.target
 	}
 	if n.shape != value {
-		return nil, s.bad(n.line, key+" is not one value", "name one below it"+some(below(n, key)))
+		return nil, s.bad(n.line, key+" is not one value", "name a key below it"+some(below(n, key)))
 	}
 	return n, nil
 }
@@ -73,7 +73,7 @@ func (s *source) find(key string) (spot, error) {
 	case way.via != nil:
 		return spot{}, s.elsewhere(key, way.via.line, way.via.target, n)
 	case n.shape == mapping || n.shape == sequence:
-		return spot{}, s.bad(n.line, key+" is not one value", "name one below it"+some(below(n, key)))
+		return spot{}, s.bad(n.line, key+" is not one value", "name a key below it"+some(below(n, key)))
 	}
 	l := n.leaf
 	if s.format == yamlFormat {
@@ -101,7 +101,7 @@ func (s *source) bad(line int, problem, remedy string) error {
 }
 
 func (s *source) missing(key string) error {
-	remedy := "there is no such key, and none with a similar name"
+	remedy := "there is no such key and none with a similar name"
 	if near := nearest(s.documents, key); len(near) > 0 {
 		remedy = "did you mean " + strings.Join(near, ", ") + "?"
 	}
@@ -110,7 +110,7 @@ func (s *source) missing(key string) error {
 
 // elsewhere returns the error for a value behind an alias.
 func (s *source) elsewhere(key string, line int, anchored, at *node) error {
-	remedy := "give it a value of its own there"
+	remedy := "give it its own value there"
 	if origin := keyOf(s.documents, at); origin != "" {
 		remedy = fmt.Sprintf("change %s (line %d), or %s", origin, at.line, remedy)
 	}

@@ -132,7 +132,7 @@ func glob(dir, name string) ([]string, error) {
 		return nil, &configs.Error{Key: "file", Value: name, Allowed: "a file name or a pattern with * ? [a-z]"}
 	}
 	if len(found) == 0 {
-		return nil, &configs.Error{Problem: "no file matches " + name, Source: dir, Remedy: "name files that are there"}
+		return nil, &configs.Error{Problem: "no file matches " + name, Source: dir, Remedy: "name existing files"}
 	}
 	for i, file := range found {
 		if relative, err := filepath.Rel(dir, file); err == nil && dir != "" {

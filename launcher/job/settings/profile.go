@@ -47,12 +47,12 @@ func LoadWorkload(nameOrPath string) (configs.Workload, error) {
 		return configs.LoadWorkload(nameOrPath)
 	}
 	refuse := func(why string) error {
-		return &configs.Error{Problem: "can't read the profile " + strconv.Quote(nameOrPath), Remedy: why}
+		return &configs.Error{Problem: "cannot read the profile " + strconv.Quote(nameOrPath), Remedy: why}
 	}
 	info, err := os.Stat(nameOrPath)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return configs.Workload{}, refuse("there is no such file; built in are " + strings.Join(configs.Workloads(), ", "))
+		return configs.Workload{}, refuse("there is no such file; built-in profiles: " + strings.Join(configs.Workloads(), ", "))
 	case err != nil:
 		return configs.Workload{}, refuse(err.Error())
 	case !info.Mode().IsRegular():

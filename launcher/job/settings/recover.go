@@ -86,11 +86,11 @@ func (j *journal) putBack() (restored []Restored, again bool) {
 				os.Remove(f.Kept)
 			}
 		case !slices.Contains(f.Wrote, now):
-			restored = append(restored, Restored{f.Name, "was changed by somebody else meanwhile, and is left as it is" + f.wrote()})
+			restored = append(restored, Restored{f.Name, "was changed by another program in the meantime and stays as it is" + f.wrote()})
 		default:
 			r := Restored{Path: f.Name}
 			if err := f.restore(); err != nil {
-				r.Left, again = "cannot be put back: "+err.Error(), true
+				r.Left, again = "cannot be restored: "+err.Error(), true
 			}
 			restored = append(restored, r)
 		}
@@ -117,7 +117,7 @@ func (f *record) restore() error {
 		return err
 	}
 	if sum(data) != f.Before {
-		return errors.New(f.Kept + " is not what the file was")
+		return errors.New(f.Kept + " differs from the file's old contents")
 	}
 	if f.beside() {
 		return swap(f.Kept, f.Path)

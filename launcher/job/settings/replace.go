@@ -55,7 +55,7 @@ func keepOwner(file *os.File, like fs.FileInfo) error {
 		return nil
 	}
 	if err := file.Chown(int(was.Uid), int(was.Gid)); err != nil {
-		return fmt.Errorf("it would not keep its owner (user %d, group %d): %w. Try: as that user", was.Uid, was.Gid, err)
+		return fmt.Errorf("its owner would change (user %d, group %d): %w. Try: the same command as that user", was.Uid, was.Gid, err)
 	}
 	return nil
 }

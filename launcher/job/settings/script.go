@@ -187,11 +187,11 @@ func (l *lineReader) stuck(v leaf) string {
 		special = "$`\\"
 	}
 	if strings.ContainsAny(v.text, special) {
-		return "is computed from other things (" + short(v.text) + ")"
+		return "is computed from other values (" + short(v.text) + ")"
 	}
 	if v.quote != 0 {
 		if rest == "" {
-			return "is written over several lines"
+			return "spans several lines"
 		}
 		rest = rest[1:]
 	}
@@ -200,9 +200,9 @@ func (l *lineReader) stuck(v leaf) string {
 	case rest == "" || v.inside != 0 && rest[0] == v.inside:
 		return ""
 	case l.loose && next != "" && strings.IndexByte("#,);", next[0]) < 0 && v.inside == 0:
-		return "is followed by more (" + short(next) + ")"
+		return "is followed by other text (" + short(next) + ")"
 	case strings.IndexByte(" \t;&|),", rest[0]) < 0:
-		return "is followed by more (" + short(rest) + ")"
+		return "is followed by other text (" + short(rest) + ")"
 	}
 	return ""
 }

@@ -157,41 +157,41 @@ func TestWhatCannotBeChangedIsRefusedInOneLine(t *testing.T) {
 		{yaml + "data_loader.batch_siz", "1", "unknown key data_loader.batch_siz (conf/config.yaml): did you mean data_loader.batch_size?"},
 		{yaml + "model.batch_size", "1", "did you mean data_loader.batch_size?"},
 		{yaml + "nothing_like_it", "1", "there is no such key"},
-		{yaml + "data_loader", "1", "data_loader is not one value (conf/config.yaml:11): name one below it: data_loader.batch_size, "},
+		{yaml + "data_loader", "1", "data_loader is not one value (conf/config.yaml:11): name a key below it: data_loader.batch_size, "},
 		{yaml + "data_loader.batch_size", "many", `bad data_loader.batch_size "many" (conf/config.yaml:11): allowed: number, as "45" is`},
 		{yaml + "data_loader.batch_size", "", `allowed: number, as "45" is`},
 		{yaml + "data_loader.batch_size", "0x10", `allowed: number`},
 		{yaml + "training.trainer.precision", "16", `allowed: text, as "16-mixed" is`},
 		{yaml + "training.trainer.limit", "1", "has no value (null)"},
 		{yaml + "training.trainer.strategy", "1", "has no value"},
-		{yaml + "tower_b.lora_r", "1", "tower_b.lora_r comes from the anchor &shared (line 25) (conf/config.yaml:33): change training.shared.lora_r (line 26), or give it a value of its own there"},
+		{yaml + "tower_b.lora_r", "1", "tower_b.lora_r comes from the anchor &shared (line 25) (conf/config.yaml:33): change training.shared.lora_r (line 26), or give it its own value there"},
 		{yaml + "tower_a.lora_r", "1", "comes from the anchor &shared (line 25)"},
 		{yaml + "eval_rank", "1", "eval_rank comes from the anchor &rank (line 34) (conf/config.yaml:35): change rank (line 34)"},
 		{yaml + "notes", "x", "notes is a block of text"},
-		{yaml + "long", "x", "long is written over several lines"},
+		{yaml + "long", "x", "long spans several lines"},
 		{yaml + "tagged", "4", "tagged has a tag"},
 		{yaml + "date", "2024-01-03", "a date"},
-		{yaml + "data_loader.tokenization.padding", "a, b: c", "can't be written without changing more than that"},
-		{yaml + "stages[0].name", "x # y", "can't be written without changing more than that"},
+		{yaml + "data_loader.tokenization.padding", "a, b: c", "cannot be written without changing other values"},
+		{yaml + "stages[0].name", "x # y", "cannot be written without changing other values"},
 		{yaml + "stages[0].name", "x\ny", "plain characters"},
 		{yaml + "stages[2].n_negatives", "1", "unknown key"},
 		{"ds_config.json:train_batch_size", "32", `allowed: text, as "auto" is`},
 		{"ds_config.json:none", "32", "has no value (null)"},
 		{"run_grpo.sh:log.every", "5", "log.every is given 2 times (run_grpo.sh:27): line 27: keep one"},
 		{"trainer.ini:batch_size", "5", "batch_size is given 2 times (trainer.ini:3): lines 3, 5: keep one"},
-		{"run_grpo.sh:MODEL", "x", "MODEL is computed from other things (${MODEL:-Qwen/Qwen2.5-1.5B})"},
-		{"run_grpo.sh:EPOCHS", "3", "EPOCHS is computed from other things"},
-		{"run_grpo.sh:RATE", "x", "RATE is computed from other things"},
-		{"run_grpo.sh:--tag", "x", "--tag is computed from other things"},
-		{"run_grpo.sh:trainer.resume", "2", `trainer.resume is followed by more`},
+		{"run_grpo.sh:MODEL", "x", "MODEL is computed from other values (${MODEL:-Qwen/Qwen2.5-1.5B})"},
+		{"run_grpo.sh:EPOCHS", "3", "EPOCHS is computed from other values"},
+		{"run_grpo.sh:RATE", "x", "RATE is computed from other values"},
+		{"run_grpo.sh:--tag", "x", "--tag is computed from other values"},
+		{"run_grpo.sh:trainer.resume", "2", `trainer.resume is followed by other text`},
 		{"run_grpo.sh:FLAGS", "x", "unknown key FLAGS"},
 		{"run_grpo.sh:algorithm.adv_estimator", "$(rm -rf x)", "plain characters"},
 		{"run_grpo.sh:algorithm.adv_estimator", "a b", "plain characters"},
 		{"run_grpo.sh:WANDB_MODE", "`id`", "plain characters"},
 		{"run_grpo.sh:NAME", "a'b", "plain characters"},
 		{"submit_grpo.slurm:#SBATCH --gre", "x", "did you mean #SBATCH --gres"},
-		{"local.env:GREETING", "hi", "GREETING is followed by more (there)"},
-		{"train_settings.py:gradient_accumulation_steps", "8", "is followed by more (* 8)"},
+		{"local.env:GREETING", "hi", "GREETING is followed by other text (there)"},
+		{"train_settings.py:gradient_accumulation_steps", "8", "is followed by other text (* 8)"},
 		{"missing.yaml:a", "1", `cannot read "missing.yaml": no such file or directory`},
 		{"conf:a", "1", "this one is a folder"},
 		{"/dev/zero:a", "1", "this one is a device"},
@@ -222,7 +222,7 @@ func TestFilesThatAreNotTextAreRefused(t *testing.T) {
 		"broken.yaml": {"b: 2\na: [1, 2\n", "file is not YAML (broken.yaml:"},
 		"tabs.yaml":   {"b:\n\ta: 1\n", "file is not YAML (tabs.yaml:2)"},
 		"broken.json": {"{\n \"a\": 1\n \"b\": 2}", "file is not JSON (broken.json:3): \"\\\"\" where a comma or } should be"},
-		"deep.json":   {strings.Repeat("[", 1<<20), "nested more than 1000 deep"},
+		"deep.json":   {strings.Repeat("[", 1<<20), "more than 1000 nested levels"},
 		"deep.yaml":   {strings.Repeat("[", 1<<20), "file is not YAML"},
 		"twice.yaml":  {"a: 1\nb: 2\na: 3\n", "a is given 2 times (twice.yaml:1): lines 1, 3"},
 		"way.yaml":    {"b: {a: 1}\nb: {c: 2}\n", "unknown key a"},
@@ -240,7 +240,7 @@ func TestFilesThatAreNotTextAreRefused(t *testing.T) {
 		})
 	}
 	_, err := Prepare(dir, one(t, "way.yaml:b.c", "7"))
-	require.ErrorContains(t, err, "a key on the way to b.c is given twice")
+	require.ErrorContains(t, err, "a key above b.c is given twice")
 }
 
 func TestAValueThatOthersFollowSaysSo(t *testing.T) {
@@ -295,7 +295,7 @@ func TestTwoChangesOfOneValueMustAgree(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Files(), 1)
 	_, err = Prepare(dir, append(changes, one(t, "conf/../conf/config.yaml:last", "9")...))
-	require.ErrorContains(t, err, "one value; 8 is asked for too")
+	require.ErrorContains(t, err, "one value; 8 is requested, too")
 }
 
 func TestAProfileCannotNameAFileOutside(t *testing.T) {

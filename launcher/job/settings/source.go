@@ -75,7 +75,7 @@ func realPath(dir string, p Place) (string, error) {
 }
 
 func outside(name string) error {
-	return &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder, because a workload profile can name no other"}
+	return &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder, because a workload profile can name no others"}
 }
 
 func realFolder(dir string) (string, error) {
@@ -141,9 +141,9 @@ func (s *source) writable() error {
 	case ok && stat.Nlink > 1:
 		return refuse(fmt.Sprintf("has %d names (hard links)", stat.Nlink), "make a copy of it: cp FILE COPY && mv COPY FILE")
 	case s.info.Mode().Perm()&0o222 == 0, syscall.Access(s.path, accessWrite) != nil:
-		return refuse("is read-only", "chmod u+w "+s.name+", or change it where it comes from")
+		return refuse("is read-only", "chmod u+w "+s.name+", or change the program that writes it")
 	case syscall.Access(folder, accessWrite) != nil:
-		return refuse("is in a folder that can't be written to", "chmod u+w "+folder)
+		return refuse("is in a folder that is not writable", "chmod u+w "+folder)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ const accessWrite = 2 // W_OK of access(2)
 // parse parses the file's values.
 func (s *source) parse() error {
 	if at := bytes.IndexByte(s.data, 0); at >= 0 || !utf8.Valid(s.data) {
-		return &configs.Error{Key: "file", Value: s.name, Allowed: "UTF-8 text; this is binary or of another encoding"}
+		return &configs.Error{Key: "file", Value: s.name, Allowed: "UTF-8 text; this file is binary or has another encoding"}
 	}
 	s.format = format(s.path, s.data)
 	documents, err := parse(s.format, s.path, s.data)

@@ -28,9 +28,9 @@ func (s *source) written(at spot, to string) (string, error) {
 	}
 	switch {
 	case l.stuck != "":
-		return "", s.bad(at.node.line, at.key+" "+l.stuck, "write a plain value there, or change it by hand")
+		return "", s.bad(at.node.line, at.key+" "+l.stuck, "write a plain value there, or edit the file by hand")
 	case have == null:
-		return "", s.bad(at.node.line, at.key+" has no value (null)", "write one there first")
+		return "", s.bad(at.node.line, at.key+" has no value (null)", "write a value there first")
 	case have != want:
 		return "", s.badValue(at, to, fmt.Sprintf("%s, as %q is", have, l.text))
 	case want == number:
@@ -43,7 +43,7 @@ func (s *source) written(at spot, to string) (string, error) {
 	}
 	quoted, ok := s.quoted(l, to)
 	if !ok {
-		return "", s.badValue(at, to, "plain characters, for what stands there is written so")
+		return "", s.badValue(at, to, "plain characters, like the current value")
 	}
 	return quoted, nil
 }

@@ -38,7 +38,7 @@ func Undo(state, dir string, force bool) ([]Restored, error) {
 	var restored []Restored
 	for i, f := range j.Files {
 		if err := f.undo(); err != nil {
-			return restored, fmt.Errorf("cannot put back %s: %w. Try: mend that, and undo again for the rest", f.Name, err)
+			return restored, fmt.Errorf("cannot restore %s: %w. Try: fix that, and undo again for the rest", f.Name, err)
 		}
 		restored = append(restored, Restored{Path: f.Name})
 		reached("undone", i)
@@ -56,7 +56,7 @@ func newest(state, root string) (string, journal, error) {
 			return path, j, nil
 		}
 	}
-	return "", journal{}, fmt.Errorf("nothing to undo in %s. Try: the folder that the values were applied in", root)
+	return "", journal{}, fmt.Errorf("nothing to undo in %s. Try: --dir with the folder where the values were applied", root)
 }
 
 // undone reports whether an interrupted Undo has already restored the file.
@@ -68,7 +68,7 @@ func (f *record) undoable(force bool) error {
 	case f.undone():
 		return nil
 	case contentOf(f.Kept) != f.Before:
-		return fmt.Errorf("cannot undo: %s, the backup of %s, is gone or was changed. Try: put the values back by hand%s", f.Kept, f.Name, f.wrote())
+		return fmt.Errorf("cannot undo: %s, the backup of %s, is missing or was changed. Try: restore the values by hand%s", f.Kept, f.Name, f.wrote())
 	case !force && now != f.Before && !slices.Contains(f.Wrote, now):
 		return fmt.Errorf("cannot undo: %s was edited since. Try: --force, which keeps the edited file as a backup%s", f.Name, f.wrote())
 	}

@@ -121,7 +121,7 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 	file, seen := r.sources[path]
 	if !seen {
 		if r.bytes <= 0 {
-			return 0, "", fmt.Sprintf("%s is not read: the files that its profile names have more than %d MiB", p.File, maxWorkloadBytes>>20)
+			return 0, "", fmt.Sprintf("%s is not read: the files that its profile names exceed %d MiB", p.File, maxWorkloadBytes>>20)
 		}
 		file.source, file.err = readSource(p.File, path)
 		if file.source != nil {

@@ -36,13 +36,13 @@ func TestWorkloadValuesAreReadFromTheFiles(t *testing.T) {
 		"below zero":    {"c.yaml:data.length", "data:\n  length: -1\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "-1", Problem: "c.yaml:2 has -1, which is below 0"}},
 		"true":          {"c.yaml:data.length", "data:\n  length: true\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "true", Problem: "c.yaml:2 has true, which is not a plain number"}},
 		"null":          {"c.yaml:data.length", "data:\n  length:\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Problem: "c.yaml:2 has no value (null)"}},
-		"a mapping":     {"c.yaml:data", "data:\n  length: 4096\n", configs.WorkloadReading{Problem: "data is not one value (c.yaml:2): name one below it: data.length"}},
+		"a mapping":     {"c.yaml:data", "data:\n  length: 4096\n", configs.WorkloadReading{Problem: "data is not one value (c.yaml:2): name a key below it: data.length"}},
 		"no such key":   {"c.yaml:data.length", "data:\n  lenght: 4096\n", configs.WorkloadReading{Problem: "unknown key data.length (c.yaml): did you mean data.lenght?"}},
 		"no file":       {"d.yaml:data.length", "", configs.WorkloadReading{Problem: "d.yaml does not exist"}},
 		"not YAML":      {"c.yaml:data.length", "data: [\n", configs.WorkloadReading{Problem: "file is not YAML (c.yaml:1): did not find expected node content"}},
 		"places differ": {"[c.yaml:data.a, c.yaml:data.b, d.yaml:data.a]", "data:\n  a: 8\n  b: 16\n", configs.WorkloadReading{File: "c.yaml", Line: 3, Text: "16", Usable: true, Problem: "c.yaml:2 has 8 and c.yaml:3 has 16"}},
 		"places agree":  {"'{c,d}.yaml:data.a'", "data:\n  a: 8.0\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "8.0", Usable: true}},
-		"computed":      {"c.sh:LENGTH", "export LENGTH=$OTHER\n", configs.WorkloadReading{File: "c.sh", Line: 1, Text: "$OTHER", Problem: "c.sh:1 is computed from other things ($OTHER)"}},
+		"computed":      {"c.sh:LENGTH", "export LENGTH=$OTHER\n", configs.WorkloadReading{File: "c.sh", Line: 1, Text: "$OTHER", Problem: "c.sh:1 is computed from other values ($OTHER)"}},
 		"an escape":     {"c.yaml:data.length", "data:\n  length: \"\\e[2J\"\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "\uFFFD[2J", Problem: "c.yaml:2 has \uFFFD[2J, which is not a plain number"}},
 		"a script":      {"c.sh:data.length", "train \\\n  data.length=4096\n", configs.WorkloadReading{File: "c.sh", Line: 2, Text: "4096", Usable: true}},
 	} {
@@ -79,6 +79,6 @@ func TestReadingAWorkloadIsBounded(t *testing.T) {
 	r := workloadReader{dir: dir, sources: map[string]opened{}, bytes: 1}
 	for _, name := range []string{"0000.yaml", "0001.yaml"} {
 		_, _, problem := r.at(Place{File: name, Key: "a", Within: true})
-		require.Equal(t, name == "0001.yaml", problem == "0001.yaml is not read: the files that its profile names have more than 64 MiB", problem)
+		require.Equal(t, name == "0001.yaml", problem == "0001.yaml is not read: the files that its profile names exceed 64 MiB", problem)
 	}
 }

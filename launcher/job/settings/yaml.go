@@ -126,13 +126,13 @@ func locateYAML(data []byte, line int, l *leaf) {
 		l.start = at + 1
 		end, ok := quotedEnd(rest, l.quote)
 		if !ok {
-			l.stuck = "is written over several lines"
+			l.stuck = "spans several lines"
 		}
 		l.end = at + end
 	case len(rest) > 0 && rest[0] == '!':
 		l.stuck = "has a tag"
 	case l.text == "" || !bytes.HasPrefix(rest, []byte(l.text)):
-		if l.stuck = "is written over several lines"; l.text == "" {
+		if l.stuck = "spans several lines"; l.text == "" {
 			l.stuck = "has no value"
 		}
 	default:

@@ -125,7 +125,7 @@ func TestWhatTheFiguresMean(t *testing.T) {
 		r, _ := scan(samples(t, "shortages.txtar")[name]).Shortage()
 		return r
 	}
-	if r := read("guide-1"); len(r.Warnings()) != 1 || !strings.Contains(r.Warnings()[0], "100.77 GiB allocated is more than the 79.18 GiB") || r.Crowded() {
+	if r := read("guide-1"); len(r.Warnings()) != 1 || !strings.Contains(r.Warnings()[0], "100.77 GiB allocated exceeds the GPU's 79.18 GiB") || r.Crowded() {
 		t.Errorf("%q, crowded %t", r.Warnings(), r.Crowded())
 	}
 	if r := read("torch-2.5-neighbour"); !r.Crowded() || r.Others() != mib(15.53)+g(7.75) || r.Fragmented() {

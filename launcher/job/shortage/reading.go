@@ -79,18 +79,18 @@ func (r Report) Fragmented() bool {
 func (r Report) Warnings() []string {
 	var list []string
 	if r.Total > 0 && r.Allocated > r.Total {
-		list = append(list, fmt.Sprintf("%s allocated is more than the %s that the GPU has: it counts all that was allocated, on other devices or "+
-			"swapped out too, or the message is misquoted; total and free are the driver's own figures", units.BytesOfTorch(r.Allocated), units.BytesOfTorch(r.Total)))
+		list = append(list, fmt.Sprintf("%s allocated exceeds the GPU's %s: either the figure includes memory on other devices or "+
+			"swapped-out memory, or the message is misquoted; total and free are the driver's own figures", units.BytesOfTorch(r.Allocated), units.BytesOfTorch(r.Total)))
 	}
 	if r.Total > 0 && r.Free > r.Total {
-		list = append(list, fmt.Sprintf("%s free is more than the %s that the GPU has: the message is misquoted", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Total)))
+		list = append(list, fmt.Sprintf("%s free exceeds the GPU's %s: the message is misquoted", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Total)))
 	}
 	if r.Asked > 0 && r.Free >= r.Asked {
-		list = append(list, fmt.Sprintf("%s were free and only %s asked for: the process has a limit of its own (set_per_process_memory_fraction, MPS), "+
-			"or there was no single piece of that size", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Asked)))
+		list = append(list, fmt.Sprintf("%s were free and only %s were requested: the process has its own limit (set_per_process_memory_fraction, MPS), "+
+			"or no single free piece had that size", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Asked)))
 	}
 	if r.Total > 0 && r.Asked > r.Total {
-		list = append(list, fmt.Sprintf("the one allocation of %s is more than the whole %s: no neighbour and no cache is to blame",
+		list = append(list, fmt.Sprintf("a single allocation of %s exceeds the GPU's total of %s: other processes and caches are not the cause",
 			units.BytesOfTorch(r.Asked), units.BytesOfTorch(r.Total)))
 	}
 	return list

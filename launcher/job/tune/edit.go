@@ -39,8 +39,8 @@ func state(home layout.Home) string { return home.Path("tune") }
 // edit writes the recommended values, or with --dry-run only lists the changes.
 func (t *Answer) edit() error {
 	if !t.result.Fits && t.o.Apply {
-		return fit.NoRoom(fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
-			"--profile -- COMMAND measures", t.result.Batch, t.w.Name))
+		return fit.NoRoom(fmt.Errorf("nothing is written: no estimate says that a batch of %d of %s fits. Try: swarm tune without --apply for details, "+
+			"or --profile -- COMMAND to measure", t.result.Batch, t.w.Name))
 	}
 	if assumed := t.result.Assumed(); t.o.Apply && len(assumed) > 0 {
 		return refuseAssumed(assumed)
@@ -51,7 +51,7 @@ func (t *Answer) edit() error {
 	}
 	if len(changes) == 0 {
 		return &configs.Error{
-			Problem: "profile " + t.w.Name + " names no place for its values", Remedy: "write them yourself, or add place: FILE:KEY to its values",
+			Problem: "profile " + t.w.Name + " has no files and keys for its values", Remedy: "write them yourself, or add place: FILE:KEY to its values",
 		}
 	}
 	edition, err := settings.Prepare(t.o.Dir, changes)
@@ -95,7 +95,7 @@ func refuseAssumed(assumed []workload.Assumption) error {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
 	return fail.Usage(fmt.Errorf("nothing is written: the memory estimate assumes %s", strings.Join(named, ", ")),
-		"--dir with the training's folder, or where the values are right: "+strings.Join(mend, ", "))
+		"--dir with the training's folder, or if the values are right: "+strings.Join(mend, ", "))
 
 }
 

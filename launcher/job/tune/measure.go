@@ -41,7 +41,7 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	}
 	_, err = ticket.Wait(ctx, time.Second, 0, m.devices.Look, nil)
 	if errors.Is(err, queue.ErrTimeout) {
-		err = fit.NoRoom(fmt.Errorf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index))
+		err = fit.NoRoom(fmt.Errorf("GPU %d is in use by other jobs, so memory cannot be measured. Try: again when they have ended (swarm status)", m.t.meter.Index))
 	}
 	if err != nil {
 		release()
@@ -113,7 +113,7 @@ func (m *measuring) run(ctx context.Context, batch int) (Point, error) {
 	case !outcome.Stopped && outcome.Status() != 0:
 		return point, fmt.Errorf("the command failed with a batch of %d: exit code %d. Try: run it by hand; its output is above", batch, outcome.Status())
 	case peak.most <= 0:
-		return point, fmt.Errorf("no memory of the command could be measured with a batch of %d in %.1f s. Try: a longer run, on the GPU",
+		return point, fmt.Errorf("no memory use could be measured with a batch of %d in %.1f s. Try: a longer run, on the GPU",
 			batch, outcome.Seconds)
 	}
 	point.Bytes, point.Fits = peak.most, true
@@ -167,7 +167,7 @@ func (m *measuring) inUse(ctx context.Context) (int64, error) {
 		}
 	}
 	if err == nil {
-		err = fit.NoRoom(fmt.Errorf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index))
+		err = fit.NoRoom(fmt.Errorf("GPU %d is no longer usable. Try: swarm gpu --once", m.t.meter.Index))
 	}
 	return 0, err
 }

@@ -63,9 +63,9 @@ func (o *Options) Check() error {
 	case o.Auto && o.Given["gpu-memory"]:
 		return usage("--auto and --gpu-memory contradict each other", "one of them")
 	case !o.Auto && !o.Given["gpu-memory"]:
-		return usage("which GPU? Neither --auto nor --gpu-memory is given", "swarm tune --auto, or --gpu-memory 24")
+		return usage("the GPU is unknown: neither --auto nor --gpu-memory is given", "swarm tune --auto, or --gpu-memory 24")
 	case o.Given["gpu"] && !o.Auto:
-		return usage("--gpu chooses among this host's GPUs", "with --auto")
+		return usage("--gpu selects one of this host's GPUs and needs --auto", "swarm tune --auto with --gpu")
 	case o.Given["target-effective-batch"] && (o.Target < 1 || o.Target > 1<<22):
 		return &configs.Error{Key: "target-effective-batch", Value: strconv.Itoa(o.Target), Allowed: "a whole number from 1 to 4194304"}
 	case o.Given["safety-margin"] && !(o.Margin >= 0.05 && o.Margin <= 1):
@@ -73,7 +73,7 @@ func (o *Options) Check() error {
 	case o.Given["devices"] && (o.Devices < 1 || o.Devices > 1024):
 		return &configs.Error{Key: "devices", Value: strconv.Itoa(o.Devices), Allowed: "a whole number from 1 to 1024"}
 	case !o.Profile && len(o.Command) > 0:
-		return usage("a command is run with --profile only", "--profile, or swarm run")
+		return usage("a command runs only with --profile", "--profile, or swarm run")
 	case o.Profile && len(o.Command) == 0:
 		return usage("--profile needs the command to measure", "swarm tune --auto --profile -- python train.py --batch-size {batch_size}")
 	case o.Profile && (o.Seconds < 1 || o.Seconds > 3600):

@@ -50,7 +50,7 @@ func (t *Answer) printHead(w *table.Page, d Document) {
 	case d.GPU.Index != nil:
 		name = fmt.Sprintf("GPU %d, %s", *d.GPU.Index, name)
 	case t.onHost:
-		name = "none: the host's memory in its place"
+		name = "none: host memory instead"
 	}
 	fmt.Fprintf(w, "GPU        %s, %s", name, t.size(d.GPU.MemoryTotal))
 	if d.Devices > 1 {
@@ -62,7 +62,7 @@ func (t *Answer) printHead(w *table.Page, d Document) {
 		EstimateFormula:   "the profile's formula, " + d.Source,
 		EstimateFit:       "swarm's own estimate (swarm plan shows it item by item)",
 		EstimateMeasured:  "measured just now",
-		EstimateNone:      "the profile's starting values: nothing is known of its memory",
+		EstimateNone:      "the profile's initial values: its memory is unknown",
 	}[d.Estimate]
 	fmt.Fprintf(w, "from       %s\n", strings.TrimSuffix(from, ", "))
 }
@@ -153,7 +153,7 @@ func sourceText(v workload.Value) string {
 
 func (t *Answer) printMemory(w *table.Page, d Document) {
 	if d.ExpectedBytes == 0 {
-		fmt.Fprintln(w, "\nExpected memory: not known.")
+		fmt.Fprintln(w, "\nExpected memory: unknown.")
 		return
 	}
 	fmt.Fprintf(w, "\nExpected memory: %s of %s (%.0f %%), margin %.0f %%\n", t.size(d.ExpectedBytes), t.size(d.GPU.MemoryTotal), 100*d.Utilisation,
@@ -167,7 +167,7 @@ func (t *Answer) printMemory(w *table.Page, d Document) {
 
 // printLadder writes the remaining steps if the training doesn't fit.
 func printLadder(w io.Writer, steps []workload.Step) {
-	fmt.Fprintln(w, "\nWhat takes less, in this order:")
+	fmt.Fprintln(w, "\nTo use less memory, in this order:")
 	for i, s := range steps {
 		fmt.Fprintf(w, "  %d. %s", i+1, s.Title)
 		if s.Expected != "" {
@@ -186,7 +186,7 @@ func printLadder(w io.Writer, steps []workload.Step) {
 func (e *Edits) print(w *table.Page) {
 	switch {
 	case len(e.Files) == 0:
-		fmt.Fprintln(w, "\nThe files have these values already.")
+		fmt.Fprintln(w, "\nThe files already have these values.")
 	case !e.Applied:
 		w.Println()
 		w.Lines(strings.Split(strings.TrimSuffix(e.Diff, "\n"), "\n")) // keep the diff's lines
@@ -197,7 +197,7 @@ func (e *Edits) print(w *table.Page) {
 				fmt.Fprintf(w, "  %s:%d  %s: %s -> %s\n", f.Path, edit.Line, edit.Key, edit.From, edit.To)
 			}
 		}
-		fmt.Fprintln(w, "  A backup is beside each file; swarm tune --undo puts them back.")
+		fmt.Fprintln(w, "  Each file has a backup beside it; swarm tune --undo restores them.")
 	}
 }
 
@@ -220,8 +220,8 @@ func (t *Answer) printProfile(w *table.Page) {
 		rows.Add(strconv.Itoa(p.Batch), measured, t.size(t.profile.Line.At(p.Batch)), estimate, fmt.Sprintf("%.1f", p.Seconds))
 	}
 	w.Table(rows)
-	fmt.Fprintf(w, "  the points lie at most %.1f %% off the line\n", 100*t.profile.Line.Residual)
+	fmt.Fprintf(w, "  the points differ from the line by at most %.1f %%\n", 100*t.profile.Line.Residual)
 	if d := t.profile.LargestDifference; d != nil {
-		fmt.Fprintf(w, "  the estimate is at most %.0f %% off what was measured\n", 100**d)
+		fmt.Fprintf(w, "  the estimate differs from the measurement by at most %.0f %%\n", 100**d)
 	}
 }

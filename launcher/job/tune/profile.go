@@ -49,13 +49,13 @@ func (t *Answer) measure(ctx context.Context) error {
 		return fail.Usage(err, "")
 	}
 	if !template.Has(attempt.BatchSize) {
-		return fail.Usage(errors.New("the command has no place for the batch size"), "{batch_size} in its arguments, wherever it takes the batch size")
+		return fail.Usage(errors.New("the command does not use {batch_size}"), "write {batch_size} in the argument that sets the batch size")
 	}
 	sizes, err := t.sizes()
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := interrupt.Notify(ctx, t.s.Stderr, "Stopping: nothing is kept.")
+	ctx, interrupts := interrupt.Notify(ctx, t.s.Stderr, "Stopping. Nothing is stored.")
 	defer interrupts.Close()
 	m := &measuring{t: t, template: template}
 	if t.meter != nil {
@@ -137,7 +137,7 @@ func (t *Answer) conclude() error {
 	}
 	line, err := workload.FitLine(points)
 	if err != nil {
-		return fmt.Errorf("the peaks do not fit a line: %w. Try: a longer --profile-seconds, so that training is under way", err)
+		return fmt.Errorf("the peaks do not fit a line: %w. Try: a longer --profile-seconds, so that training has begun", err)
 	}
 	t.profile.Line, t.request.Fitted, t.request.FittedFrom = line, &line, workload.SourceMeasured
 	if t.request.SafetyMargin == 0 {

@@ -91,7 +91,7 @@ func (o *Options) load() (w configs.Workload, how string, err error) {
 	name := o.Workload
 	if name == "" {
 		if name, how = settings.GuessWorkload(o.Dir); name == "" {
-			name, how = ownWorkload, "no profile's files are in the folder; --workload names another (swarm tune --list)"
+			name, how = ownWorkload, "the folder has no profile's files; choose another with --workload (swarm tune --list)"
 		}
 	}
 	w, err = settings.LoadWorkload(name)
@@ -101,7 +101,7 @@ func (o *Options) load() (w configs.Workload, how string, err error) {
 // Err returns an error if the recommendation is not expected to fit, else nil.
 func (t *Answer) Err() error {
 	if r := t.result; !r.Fits && r.ExpectedBytes > 0 {
-		return fit.NoRoom(fmt.Errorf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", t.w.Name,
+		return fit.NoRoom(fmt.Errorf("%s is expected to take %s with a batch of %d, but only %.0f %% of %s may be used. Try: %s", t.w.Name,
 			t.size(r.ExpectedBytes), r.Batch, 100*r.SafetyMargin, t.size(t.request.GPUMemory), t.smaller()))
 	}
 	return nil
@@ -133,7 +133,7 @@ func (t *Answer) findGPU(ctx context.Context) (err error) {
 			return nil
 		}
 		reason, _ := fail.SplitRemedy(host.Reason)
-		return fit.NoRoom(fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
+		return fit.NoRoom(fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or the size of the GPU that you will train on; swarm doctor shows details",
 			reason))
 	}
 	t.card, err = t.choose(host.GPUs)
@@ -207,7 +207,7 @@ func (t *Answer) recommend(ctx context.Context) (err error) {
 		return nil
 	}
 	if used := t.card.MemoryTotal - t.card.MemoryFree; t.result.ExpectedBytes > t.card.MemoryFree {
-		t.warnings = append(t.warnings, fmt.Sprintf("GPU %d has %s in use already: the free memory, %s, is less than this takes. Try: swarm gpu --once",
+		t.warnings = append(t.warnings, fmt.Sprintf("GPU %d already has %s in use: the free memory, %s, is less than needed. Try: swarm gpu --once",
 			t.card.Index, t.size(used), t.size(t.card.MemoryFree)))
 	}
 	return nil
@@ -219,7 +219,7 @@ func (t *Answer) devices() int { return workload.Devices(t.w, t.request) }
 // smaller returns the remedy if the smallest batch doesn't fit.
 func (t *Answer) smaller() string {
 	if len(t.w.Ladder) > 0 {
-		return "the steps above, in their order, or a larger GPU"
+		return "the steps above in order, or a larger GPU"
 	}
 	return "a larger GPU, or a smaller model"
 }

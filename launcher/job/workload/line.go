@@ -36,11 +36,11 @@ func FitLine(points []Point) (Line, error) {
 		sizes[p.Batch] = true
 	}
 	if len(sizes) < 2 {
-		return Line{}, fmt.Errorf("%d batch sizes were measured, and a line needs 2", len(sizes))
+		return Line{}, fmt.Errorf("%d batch sizes were measured, but a line needs 2", len(sizes))
 	}
 	fixed, slope := stat.LinearRegression(xs, ys, nil, false)
 	if slope < 0 {
-		return Line{}, fmt.Errorf("memory falls by %.0f bytes a sample as the batch grows: something else decides it", -slope)
+		return Line{}, fmt.Errorf("memory falls by %.0f bytes per sample as the batch grows: the batch does not determine it", -slope)
 	}
 	line := Line{Fixed: fixed, PerSample: slope}
 	for i := range xs {

@@ -36,10 +36,10 @@ func TestFitLineTellsHowFarPointsLieOff(t *testing.T) {
 
 func TestFitLineRefuses(t *testing.T) {
 	for want, points := range map[string][]Point{
-		"0 batch sizes were measured, and a line needs 2":                                 nil,
-		"1 batch sizes were measured, and a line needs 2":                                 {{4, 100}, {4, 110}},
-		"a peak of 0 bytes with a batch of 8 was not measured":                            {{4, 100}, {8, 0}},
-		"memory falls by 25 bytes a sample as the batch grows: something else decides it": {{4, 200}, {8, 100}},
+		"0 batch sizes were measured, but a line needs 2":                                         nil,
+		"1 batch sizes were measured, but a line needs 2":                                         {{4, 100}, {4, 110}},
+		"a peak of 0 bytes with a batch of 8 was not measured":                                    {{4, 100}, {8, 0}},
+		"memory falls by 25 bytes per sample as the batch grows: the batch does not determine it": {{4, 200}, {8, 100}},
 	} {
 		_, err := FitLine(points)
 		require.EqualError(t, err, want)

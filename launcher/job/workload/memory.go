@@ -68,7 +68,7 @@ func (q question) components(batch int, stage configs.Stage) (parts []Component,
 			return nil, 0, fmt.Errorf("memory of %s: %w", m.Name, err)
 		}
 		if math.Abs(n) > 1e18 {
-			return nil, 0, fmt.Errorf("memory of %s: %g bytes is more than there is in the world", m.Name, n)
+			return nil, 0, fmt.Errorf("memory of %s: %g bytes is impossibly large", m.Name, n)
 		}
 		parts = append(parts, Component{Name: m.Name, Bytes: int64(math.Round(n)), Note: m.Note})
 		total += int64(math.Round(n))

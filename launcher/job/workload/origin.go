@@ -82,7 +82,7 @@ func (q question) origin(stage, name, decided string) Origin {
 	}
 	out.Source, out.Assumed, out.Why = SourceDefault, true, r.Problem
 	if !looked {
-		out.Why = "its profile names no place for it"
+		out.Why = "the profile has no file and key for it"
 		if v, _ := q.w.Value(name); len(v.Places) > 0 {
 			out.Why = "no file was read"
 		}

@@ -80,7 +80,7 @@ func TestAssumedIsWhatTheFormulaNeedsAndNobodySaid(t *testing.T) {
 	require.Equal(t, []string{"max_length "}, names(Request{Fixed: map[string]float64{"n_negatives": 8}, Read: []configs.WorkloadReading{differ}}))
 	require.Empty(t, names(Request{Fitted: &Line{Fixed: 1e9, PerSample: 1e8}}), "what is measured assumes nothing")
 	r := recommend(t, load(t, "verl-grpo"), Request{GPUMemory: 79 * gib, Read: []configs.WorkloadReading{read("max_response_length", "2048")}})
-	require.Contains(t, r.Warnings, "the figures for 4 GPUs of 80 GB are for max_response_length 1024, the files have 2048")
+	require.Contains(t, r.Warnings, "the figures for 4 GPUs of 80 GB are for max_response_length 1024, but the files have 2048")
 }
 
 // The files' number of GPUs counts, unless the request has one.

@@ -42,12 +42,12 @@ func (q question) computed() (Recommendation, error) {
 	}
 	out.Fits = fits
 	if !fits {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s %d, the least, is expected to take %s: more than %s of %s (margin %g)",
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s %d, the minimum, is expected to take %s, more than %s of %s (margin %g)",
 			q.batch.Name, out.Batch, q.size(out.ExpectedBytes), q.size(room), q.size(q.r.GPUMemory), q.margin))
 	}
 	even := q.target / ((out.Accumulate + 1) * q.devices)
 	if float64(out.EffectiveBatch) < wellBelow*float64(q.target) && even >= least && even < out.Batch {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the effective batch is %d of %d; %s %d with %s %d comes to %d", out.EffectiveBatch, q.target,
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the effective batch is %d instead of %d; %s %d with %s %d gives %d", out.EffectiveBatch, q.target,
 			q.batch.Name, even, q.accumulate.Name, out.Accumulate+1, even*(out.Accumulate+1)*q.devices))
 	}
 	return out, nil
@@ -115,7 +115,7 @@ func (q question) published(row configs.KnownRow) (Recommendation, error) {
 	out.ExpectedBytes = row.Expected
 	out.Utilisation = float64(row.Expected) / float64(q.r.GPUMemory)
 	if formula > 0 && math.Abs(float64(formula-row.Expected)) > 0.01*float64(row.Expected) {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the source states %s for these values, its formula gives %s",
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the source states %s for these values, but its formula gives %s",
 			q.size(row.Expected), q.size(formula)))
 	}
 	return out, nil
@@ -129,7 +129,7 @@ func (q question) otherThanPublished(row configs.KnownRow, given map[string]stri
 	}
 	for i, v := range q.own.Values {
 		if now := q.w.Values[i].Start; given[v.Name] == "" && v.Role == "" && !same(now, v.Start) {
-			warnings = append(warnings, fmt.Sprintf("the figures for %s are for %s %s, the files have %s", row.Name, v.Name, v.Start, now))
+			warnings = append(warnings, fmt.Sprintf("the figures for %s are for %s %s, but the files have %s", row.Name, v.Name, v.Start, now))
 		}
 	}
 	return warnings
@@ -144,8 +144,8 @@ func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, err
 			start = n
 		}
 		out, err := q.answer(int(start), nil)
-		out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s knows nothing of memory: these are its starting values. "+
-			"Try: --profile -- CMD, which measures", q.w.Name))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s has no memory figures: these are its initial values. "+
+			"Try: --profile -- CMD to measure", q.w.Name))
 		return out, err
 	}
 	out, err := q.published(row)
@@ -154,7 +154,7 @@ func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, err
 	}
 	out.Published = q.rowMatches(row) // else the row is for another GPU
 	out.Fits = out.ExpectedBytes <= int64(q.margin*float64(q.r.GPUMemory)) || out.Published
-	out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s has no formula, only figures for %s (%s). Try: --profile -- CMD, which measures",
+	out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s has no formula, only figures for %s (%s). Try: --profile -- CMD to measure",
 		q.w.Name, row.Name, q.size(row.GPUMemory)))
 	return out, nil
 }

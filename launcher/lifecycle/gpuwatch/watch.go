@@ -123,7 +123,7 @@ func (w *Watch) Look(ctx context.Context) (Document, error) {
 	w.remember(sample)
 	document := newDocument(w, sample, runs)
 	if runsErr != nil && !errors.Is(runsErr, store.ErrNoDatabase) {
-		what, try := fail.SplitRemedy(fail.OneLine("runs can't be read: " + runsErr.Error()))
+		what, try := fail.SplitRemedy(fail.OneLine("runs cannot be read: " + runsErr.Error()))
 		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, fail.OneLine(w.remedy(runsErr)))})
 	}
 	return document, nil

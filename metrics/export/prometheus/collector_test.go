@@ -83,7 +83,7 @@ func collector(r *store.Reader, after float64, alive bool) *Collector {
 }
 
 const livePage = `
-# HELP swarm_rounds_total Rounds that the node has done.
+# HELP swarm_rounds_total Rounds done by the node.
 # TYPE swarm_rounds_total counter
 swarm_rounds_total{experiment="4loc4ext",node="node_0",run="r1"} 2
 swarm_rounds_total{experiment="4loc4ext",node="node_1",run="r1"} 0
@@ -94,7 +94,7 @@ swarm_node_gpu_memory_bytes{experiment="4loc4ext",kind="budget",node="node_0",ru
 swarm_node_gpu_memory_bytes{experiment="4loc4ext",kind="peak",node="node_0",run="r1"} 7e+09
 swarm_node_gpu_memory_bytes{experiment="4loc4ext",kind="resident",node="node_0",run="r1"} 2e+09
 swarm_node_gpu_memory_bytes{experiment="4loc4ext",kind="transient",node="node_0",run="r1"} 4e+09
-# HELP swarm_node_state 1 for the state that the node is in.
+# HELP swarm_node_state 1 for the node's current state.
 # TYPE swarm_node_state gauge
 swarm_node_state{experiment="4loc4ext",node="node_0",run="r1",state="generating"} 1
 swarm_node_state{experiment="4loc4ext",node="node_1",run="r1",state="queued"} 1
@@ -109,10 +109,10 @@ swarm_gpu_utilization_ratio{experiment="4loc4ext",gpu="0",run="r1",uuid="GPU-1"}
 # TYPE swarm_gpu_memory_bytes gauge
 swarm_gpu_memory_bytes{experiment="4loc4ext",gpu="0",kind="total",run="r1",uuid="GPU-1"} 8e+10
 swarm_gpu_memory_bytes{experiment="4loc4ext",gpu="0",kind="used",run="r1",uuid="GPU-1"} 9e+09
-# HELP swarm_run_info 1, with what the run was started as; config is I/J.
+# HELP swarm_run_info Always 1. The labels describe the run; config is I/J.
 # TYPE swarm_run_info gauge
 swarm_run_info{config="4/4",device="cuda:0",experiment="4loc4ext",model="gpt2",preset="paper",run="r1",seed="42"} 1
-# HELP swarm_run_state 1 for the state that the run is in.
+# HELP swarm_run_state 1 for the run's current state.
 # TYPE swarm_run_state gauge
 swarm_run_state{experiment="4loc4ext",run="r1",state="running"} 1
 `
@@ -151,14 +151,14 @@ swarm_worker_up{experiment="4loc4ext",run="r1",worker="bob"} 0
 # HELP swarm_worker_useful_ratio Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent if no node received any.
 # TYPE swarm_worker_useful_ratio gauge
 swarm_worker_useful_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.75
-# HELP swarm_worker_used_ratio Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent if no node received any.
+# HELP swarm_worker_used_ratio Share of the worker's rollouts received by others' nodes that they trained on, 0 to 1; absent if no node received any.
 # TYPE swarm_worker_used_ratio gauge
 swarm_worker_used_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.5
 # HELP swarm_worker_batches_refused_total Batches of these that the coordinator refused.
 # TYPE swarm_worker_batches_refused_total counter
 swarm_worker_batches_refused_total{experiment="4loc4ext",run="r1",worker="anna"} 2
 swarm_worker_batches_refused_total{experiment="4loc4ext",run="r1",worker="bob"} 0
-# HELP swarm_worker_last_seen_timestamp_seconds When the worker was last heard of, Unix time.
+# HELP swarm_worker_last_seen_timestamp_seconds Time of the worker's last message, Unix time.
 # TYPE swarm_worker_last_seen_timestamp_seconds gauge
 swarm_worker_last_seen_timestamp_seconds{experiment="4loc4ext",run="r1",worker="anna"} 1.800000024e+09
 `

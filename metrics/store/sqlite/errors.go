@@ -46,15 +46,15 @@ func Explain(path string, err error) error {
 	case sqlite3.ErrIoErr:
 		e.Reason, e.Try = "disk error", "check the disk's free space, quota and file size limit"
 	case sqlite3.ErrTooBig:
-		e.Reason, e.Try = "it has a value that is larger than in any run of swarm", "what swarm export --format sqlite wrote"
+		e.Reason, e.Try = "it has a value larger than any swarm run writes", "a file of swarm export --format sqlite"
 	case sqlite3.ErrNotADB:
 		e.Reason, e.Try = "not a swarm database", "choose another --home, or move that file away"
 	case sqlite3.ErrCorrupt:
-		e.Reason, e.Try = "damaged", "move the file away: a new one is begun, without the runs so far"
+		e.Reason, e.Try = "damaged", "move the file away; a new, empty database will be created"
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
-		e.Reason, e.Try = "locked by another program", "close what else writes to it"
+		e.Reason, e.Try = "locked by another program", "close the program that writes to it"
 	case sqlite3.ErrReadonly, sqlite3.ErrPerm, sqlite3.ErrCantOpen, sqlite3.ErrAuth:
-		e.Reason, e.Try = "no permission to use it", "choose another --home, or mend the permissions of the file and its folder"
+		e.Reason, e.Try = "no permission to use it", "choose another --home, or fix the permissions of the file and its folder"
 	}
 	return e
 }

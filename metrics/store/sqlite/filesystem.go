@@ -96,7 +96,7 @@ func judged(path string, magic uint32, warn func(error)) error {
 		return e
 	case doubtful:
 		if _, known := fileSystems[magic]; !known {
-			e.Reason = fmt.Sprintf("its folder is on a file system of a kind that swarm does not know (%#x), where SQLite may not be safe", magic)
+			e.Reason = fmt.Sprintf("its folder is on a file system that swarm does not know (%#x), where SQLite may not be safe", magic)
 		}
 		warn(e)
 	}

@@ -25,5 +25,5 @@ func TestNetworkFilesystems(t *testing.T) {
 	require.Len(t, warned, 1)
 	require.NoError(t, judged("db", 0x12345678, warn))
 	require.Len(t, warned, 2)
-	require.ErrorContains(t, warned[1], "of a kind that swarm does not know (0x12345678)")
+	require.ErrorContains(t, warned[1], "on a file system that swarm does not know (0x12345678)")
 }

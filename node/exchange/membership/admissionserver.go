@@ -122,7 +122,7 @@ var _ Admission = (*AdmissionServer)(nil)
 // NewAdmissionServer opens the admission server of a run. Its errors are not refusals.
 func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServer, error) {
 	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Report == nil || o.Logger == nil {
-		return nil, errors.New("open the reception: an option is missing")
+		return nil, errors.New("open admission: an option is missing")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -175,8 +175,8 @@ func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 		return
 	}
 	if r.lineup.find(m.Node) != nil {
-		r.warn(nil, "", fmt.Sprintf("node %s of worker %s has the name of another node: it can't go on under it. "+
-			"Try: on %[2]s, the same swarm join with --fresh --node-id OTHER", m.Node, m.Worker))
+		r.warn(nil, "", fmt.Sprintf("node %s of worker %s has the name of another node and cannot continue under it. "+
+			"Try: on %[2]s, the same swarm join command with --fresh --node-id OTHER", m.Node, m.Worker))
 		return
 	}
 	s := r.sessions[m.Worker]

@@ -283,7 +283,7 @@ func TestOtherVersionsAndRunsAreRefusedOnBothSides(t *testing.T) {
 	for range 3 {
 		_, err := d.Hello(t.Context(), "w", Hello{Protocol: 1, Version: "v9"})
 		require.Equal(t, CodeVersion, code(t, err))
-		require.ErrorContains(t, err, "the coordinator (swarm v1) speaks protocol 2, the worker (v9) 1. Try: ")
+		require.ErrorContains(t, err, "the coordinator (swarm v1) uses protocol 2, but the worker (v9) uses 1. Try: ")
 	}
 	require.Equal(t, []string{"warning w"}, d.said())
 	d.later(warnEvery)
@@ -636,7 +636,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	d.mu.Lock()
 	for i, line := range []string{"node Node_1 of worker w has the name of another node", "node w_1 of worker x has the name of another node"} {
 		require.Contains(t, d.told[i].Message, line)
-		require.Contains(t, d.told[i].Message, ". Try: on "+[]string{"w", "x"}[i]+", the same swarm join with --fresh --node-id OTHER")
+		require.Contains(t, d.told[i].Message, ". Try: on "+[]string{"w", "x"}[i]+", the same swarm join command with --fresh --node-id OTHER")
 	}
 	d.mu.Unlock()
 	members, _ := d.Members()

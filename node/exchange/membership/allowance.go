@@ -111,8 +111,8 @@ func (r *AdmissionServer) room(s *session, offer Offer) *Refusal {
 	if !full {
 		return nil
 	}
-	r.warn(s, "room", "worker "+s.worker+" has its maximum of rollouts in the swarm: it must wait")
-	return &Refusal{Code: CodeRate, Message: "as many of this worker's rollouts are kept as may be. Try: again in a round", RetryAfter: fullRetry.Seconds()}
+	r.warn(s, "room", "worker "+s.worker+" has its maximum of rollouts in the swarm and must wait")
+	return &Refusal{Code: CodeRate, Message: "this worker has its maximum of stored rollouts. Try: again in a round", RetryAfter: fullRetry.Seconds()}
 }
 
 // fullRetry is how long a worker over its quota must wait.
@@ -148,7 +148,7 @@ func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 		wait = max(wait, b.charge(r.o.Now(), float64(bytes)))
 	}
 	if wait > 0 {
-		r.warn(s, "drawn", "worker "+s.worker+" reads above its limit: it must wait")
+		r.warn(s, "drawn", "worker "+s.worker+" reads more than its limit and must wait")
 	}
 	return wait
 }

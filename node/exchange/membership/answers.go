@@ -33,8 +33,8 @@ type AnswerError struct {
 }
 
 func (e *AnswerError) Error() string {
-	return "the coordinator's answer to " + e.To + " is refused: " + e.Why +
-		". Try: the same version of swarm on both hosts; where that is so, do not trust this coordinator"
+	return "the coordinator's answer to " + e.To + " is not valid: " + e.Why +
+		". Try: the same version of swarm on both hosts. If the versions agree, do not trust this coordinator"
 }
 
 // Checked returns an Uplink that rejects invalid answers of the coordinator with an *AnswerError. Names must be valid,
@@ -116,7 +116,7 @@ func (r *Refusal) Shown() *Refusal {
 		s.Code = CodeInternal
 	}
 	if strings.TrimSpace(s.Message) == "" {
-		s.Message = "the coordinator said no and gave no readable reason"
+		s.Message = "the coordinator refused without a readable reason"
 	}
 	return s
 }
@@ -132,21 +132,21 @@ func boundedWait(seconds float64) float64 {
 func (w Welcome) check(experiment string) error {
 	switch {
 	case !fileName(w.Run, maxRunBytes):
-		return fmt.Errorf("%.80q is no name of a run", w.Run)
+		return fmt.Errorf("%.80q is not a valid run name", w.Run)
 	case !fileName(w.Experiment, maxExperimentBytes):
-		return fmt.Errorf("%.80q is no name of an experiment", w.Experiment)
+		return fmt.Errorf("%.80q is not a valid experiment name", w.Experiment)
 	case experiment != "" && w.Experiment != experiment:
-		return fmt.Errorf("it trains experiment %s, and %s was asked for", w.Experiment, experiment)
+		return fmt.Errorf("it trains experiment %s, not %s", w.Experiment, experiment)
 	case len(w.Inputs) > maxInputs:
 		return fmt.Errorf("it names %d files, more than %d", len(w.Inputs), maxInputs)
 	case w.Round < 0 || w.Round > maxRound:
-		return fmt.Errorf("there is no round %d", w.Round)
+		return fmt.Errorf("round %d does not exist", w.Round)
 	case len(w.Config) > MaxMessageBytes:
 		return fmt.Errorf("a configuration of %d bytes", len(w.Config))
 	}
 	for key, sum := range w.Inputs {
 		if len(key) > MaxTextBytes || !printable(key) || len(sum) > maxRunBytes || !printable(sum) {
-			return fmt.Errorf("%.40q: %.40q is no file's hash", key, sum)
+			return fmt.Errorf("%.40q: %.40q is not a file hash", key, sum)
 		}
 	}
 	var config any
@@ -162,7 +162,7 @@ const maxDepth = 32
 // texts checks that every text of a configuration is printable. Line ends and tabs are allowed.
 func texts(v any, depth int) error {
 	if depth > maxDepth {
-		return errors.New("its configuration is nested too deep")
+		return errors.New("its configuration has too many nested levels")
 	}
 	switch v := v.(type) {
 	case string:
@@ -188,20 +188,20 @@ func texts(v any, depth int) error {
 // checkAssignments compares a worker's assignments with its request.
 func checkAssignments(worker string, asked []NodeInfo, got []NodeAssignment) error {
 	if len(got) != len(asked) {
-		return fmt.Errorf("it assigns %s, and %d were asked for", units.Plural(len(got), "node"), len(asked))
+		return fmt.Errorf("it assigns %s instead of %d", units.Plural(len(got), "node"), len(asked))
 	}
 	taken := map[string]bool{}
 	for i, a := range got {
 		number, own := strings.CutPrefix(a.Node, worker+"_")
 		switch key := strings.ToLower(a.Node); {
 		case CheckNode(a.Node) != nil:
-			return fmt.Errorf("%.80q is no name of a node", a.Node)
+			return fmt.Errorf("%.80q is not a valid node name", a.Node)
 		case taken[key]:
 			return fmt.Errorf("it assigns node %s twice", a.Node)
 		case asked[i].Name != "" && a.Node != asked[i].Name:
-			return fmt.Errorf("it assigns node %s, and %s was asked for", a.Node, asked[i].Name)
+			return fmt.Errorf("it assigns node %s instead of %s", a.Node, asked[i].Name)
 		case asked[i].Name == "" && (!own || number == "" || strings.Trim(number, "0123456789") != ""):
-			return fmt.Errorf("it assigns node %s, which is no name of worker %s's", a.Node, worker)
+			return fmt.Errorf("it assigns node %s, which is not a name of worker %s", a.Node, worker)
 		default:
 			taken[key] = true
 		}
@@ -226,26 +226,26 @@ func (r *Roster) check() error {
 	for _, m := range r.Members {
 		switch key := strings.ToLower(m.Node); {
 		case !memberName(m.Node):
-			return fmt.Errorf("%.80q is no name of a member", m.Node)
+			return fmt.Errorf("%.80q is not a valid member name", m.Node)
 		case taken[key]:
 			return fmt.Errorf("two members are called %s", m.Node)
 		case m.From < 0 || m.From > maxRound:
 			return fmt.Errorf("member %s begins in round %d", m.Node, m.From)
 		case m.Trust != protocol.TrustStream && m.Trust != protocol.TrustKey:
-			return fmt.Errorf("member %s is trusted in no known way", m.Node)
+			return fmt.Errorf("member %s has an unknown kind of trust", m.Node)
 		default:
 			taken[key] = true
 		}
 	}
 	if r.Round < 0 || r.Round > maxRound {
-		return fmt.Errorf("there is no round %d", r.Round)
+		return fmt.Errorf("round %d does not exist", r.Round)
 	}
 	if len(r.Ended) > MaxNameBytes || !plain(r.Ended, "_-") {
-		return fmt.Errorf("a run can't end as %.40q", r.Ended)
+		return fmt.Errorf("a run cannot end as %.40q", r.Ended)
 	}
 	r.Message = Tidy(r.Message, MaxTextBytes)
 	if math.IsNaN(r.Time) || math.Abs(r.Time) > maxMagnitude {
-		return errors.New("its clock shows no time")
+		return errors.New("its clock has no valid time")
 	}
 	return nil
 }

@@ -82,11 +82,11 @@ func checkJoin(join Join) *Refusal {
 		return Refuse(CodeMalformed, "a worker brings 1 to %d nodes, not %d", MaxNodes, n)
 	}
 	if len(join.Device) > MaxTextBytes {
-		return Refuse(CodeMalformed, "a device's name of more than %d bytes", MaxTextBytes)
+		return Refuse(CodeMalformed, "a device name of more than %d bytes", MaxTextBytes)
 	}
 	for _, info := range join.Nodes {
 		if len(info.Model) > MaxTextBytes || info.Rounds < 0 {
-			return Refuse(CodeMalformed, "a node of %d rounds, or a model's name of more than %d bytes", info.Rounds, MaxTextBytes)
+			return Refuse(CodeMalformed, "a node of %d rounds, or a model name of more than %d bytes", info.Rounds, MaxTextBytes)
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusa
 			return nil, refusal
 		}
 		if !claim(i, info.Name) {
-			return nil, Refuse(CodeName, "a node is called %s already. Try: another --node-id", info.Name)
+			return nil, Refuse(CodeName, "a node named %s already exists. Try: another --node-id", info.Name)
 		}
 	}
 	for i, info := range nodes {
@@ -144,7 +144,7 @@ func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusa
 		}
 	}
 	if len(s.assignments)+fresh > maxEverNodes || len(r.lineup.assignments)+fresh > maxMembers {
-		return nil, Refuse(CodeFull, "%d nodes of worker %s have taken part and %d in all, and no more may. Try: the names of before",
+		return nil, Refuse(CodeFull, "worker %[2]s has had %[1]d nodes and the swarm %[3]d, the maximum. Try: the earlier node names",
 			len(s.assignments), s.worker, len(r.lineup.assignments))
 	}
 	return names, nil

@@ -43,7 +43,7 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, receipt.Acked)
 	require.Positive(t, receipt.RetryAfter)
-	require.Contains(t, d.Workers()[0].Reason, "64 KiB a second in the long run", "swarm workers shows it")
+	require.Contains(t, d.Workers()[0].Reason, "64 KiB/s on average", "swarm workers shows it")
 }
 
 // After an hour's outage, eight nodes deliver their events within minutes, without a warning about their rate. Each

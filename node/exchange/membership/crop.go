@@ -12,25 +12,25 @@ import (
 func (o *Outbox) crop() {
 	if o.bytes > o.limit {
 		if err := o.drop(0); err != nil {
-			o.logger.Error("the outbox can't be made smaller", "error", err)
+			o.logger.Error("the outbox cannot be shortened", "error", err)
 			return
 		}
 	}
 	for o.bytes > o.limit {
 		if !o.crowded {
 			o.crowded = true
-			o.logger.Warn("the outbox is full: measurements are left out until the coordinator can be reached", "bytes", o.bytes)
+			o.logger.Warn("the outbox is full: measurements are dropped until the coordinator is reachable", "bytes", o.bytes)
 		}
 		if freed, err := o.cropOne(); err != nil || !freed {
 			if err != nil {
-				o.logger.Error("the outbox can't be made smaller", "error", err)
+				o.logger.Error("the outbox cannot be shortened", "error", err)
 			}
 			return
 		}
 	}
 	if o.crowded && o.bytes < o.limit/2 {
 		o.crowded = false
-		o.logger.Warn("the outbox has room again", "measurements_left_out", o.dropped, "other_events_lost", o.lost)
+		o.logger.Warn("the outbox has space again", "measurements_left_out", o.dropped, "other_events_lost", o.lost)
 	}
 }
 

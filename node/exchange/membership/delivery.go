@@ -78,13 +78,13 @@ func (x examiner) allowed(e event.Event) error {
 		}
 	case event.TypeWarning, event.TypeDevice:
 	default:
-		return fmt.Errorf("a worker can't tell %.20q", Tidy(string(e.Type), 20))
+		return fmt.Errorf("a worker may not send events of type %.20q", Tidy(string(e.Type), 20))
 	}
 	if e.Node != "" && !x.owns(e.Node) {
-		return fmt.Errorf("node %.40q is another's", Tidy(e.Node, 40))
+		return fmt.Errorf("node %.40q belongs to another worker", Tidy(e.Node, 40))
 	}
 	if !(e.Time > 0) || e.Time > maxMagnitude {
-		return errors.New("its time is no time")
+		return errors.New("its time is not valid")
 	}
 	return nil
 }
@@ -108,10 +108,10 @@ func (x examiner) sound(e event.Event) error {
 		event.TypeState: known(e.State),
 	}
 	if there, must := carries[e.Type]; must && !there {
-		return errors.New("it carries nothing")
+		return errors.New("it has no content")
 	}
 	if e.RoundIndex < 0 || e.RoundIndex > x.rounds || e.Seconds < 0 {
-		return fmt.Errorf("its round %d or duration %v can't be", e.RoundIndex, e.Seconds)
+		return fmt.Errorf("its round %d or duration %v is impossible", e.RoundIndex, e.Seconds)
 	}
 	switch e.Type {
 	case event.TypeRound:
@@ -144,7 +144,7 @@ func known(s event.State) bool {
 // round checks a round against the experiment, because its rewards are summed and compared.
 func (x examiner) round(r *event.Round) error {
 	if r.Round < 0 || r.Round >= x.rounds {
-		return fmt.Errorf("there is no round %d: they are 0 to %d", r.Round, x.rounds-1)
+		return fmt.Errorf("round %d does not exist: rounds are 0 to %d", r.Round, x.rounds-1)
 	}
 	if err := x.metrics(r); err != nil {
 		return fmt.Errorf("round %d: %w", r.Round, err)
@@ -157,7 +157,7 @@ func (x examiner) round(r *event.Round) error {
 		}
 	}
 	if most := x.cfg.MaxPeers; most > 0 && len(r.Peers) > most { // each peer is a row of the database
-		return fmt.Errorf("round %d: %d peers, and max_peers is %d", r.Round, len(r.Peers), most)
+		return fmt.Errorf("round %d: %d peers, but max_peers is %d", r.Round, len(r.Peers), most)
 	}
 	for _, p := range r.Peers {
 		if err := natural(p); err != nil {
@@ -194,14 +194,14 @@ func (x examiner) metrics(r *event.Round) error {
 
 func (x examiner) eval(e *event.Eval) error {
 	if e.Round < 0 || e.Round > x.rounds || e.Generations < 1 || e.Generations > maxSamples || e.FormatRate < 0 || e.FormatRate > 1 {
-		return fmt.Errorf("an evaluation at round %d of %d answers a question can't be", e.Round, e.Generations)
+		return fmt.Errorf("an evaluation at round %d with %d answers per question is impossible", e.Round, e.Generations)
 	}
 	if len(e.Questions) > x.cfg.EvalQuestions {
-		return fmt.Errorf("an evaluation with %d questions of %d", len(e.Questions), x.cfg.EvalQuestions)
+		return fmt.Errorf("an evaluation with %d questions instead of at most %d", len(e.Questions), x.cfg.EvalQuestions)
 	}
 	for _, q := range e.Questions {
 		if q.Correct < 0 || q.Correct > e.Generations || q.RewardSum < 0 || q.RewardSum > float64(e.Generations)+1e-6 {
-			return fmt.Errorf("an evaluation with %d of %d answers right and a reward of %v", q.Correct, e.Generations, q.RewardSum)
+			return fmt.Errorf("an evaluation with %d of %d answers correct and a reward of %v", q.Correct, e.Generations, q.RewardSum)
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func bound(v reflect.Value) error {
 		}
 		for _, key := range v.MapKeys() {
 			if key.Len() > maxMap || v.MapIndex(key).Len() > maxMap {
-				return errors.New("a table with texts that are too long")
+				return errors.New("a table with too long texts")
 			}
 		}
 	case reflect.String:

@@ -174,7 +174,7 @@ func (c *DeliveryClient) leave(ctx context.Context) {
 	beat := c.sign(-1)
 	beat.Left = true
 	if _, err := c.Uplink.Beat(ctx, beat); err != nil {
-		c.Logger.Debug("left without a word", "error", err)
+		c.Logger.Debug("left without a message", "error", err)
 	}
 }
 
@@ -307,7 +307,7 @@ func (c *DeliveryClient) refused(what string, err error) {
 		c.report(what, err)
 		return
 	}
-	c.Logger.Debug("the coordinator can't be reached now", "request", what, "error", err)
+	c.Logger.Debug("the coordinator is not reachable now", "request", what, "error", err)
 }
 
 func (c *DeliveryClient) report(what string, err error) {

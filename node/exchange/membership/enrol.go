@@ -52,7 +52,7 @@ func (a Application) Accept(answer Enrolled) (Credentials, error) {
 		return Credentials{}, Refuse(CodeToken, "the coordinator that answered does not know the invitation. Try: ask for a new one (swarm workers invite)")
 	}
 	if wished := a.Enrol.Name; wished != "" && !isNumbered(answer.Worker, wished) {
-		return Credentials{}, &AnswerError{"enrol", fmt.Sprintf("it calls this worker %s, and %s was asked for", answer.Worker, wished)}
+		return Credentials{}, &AnswerError{"enrol", fmt.Sprintf("it names this worker %s instead of %s", answer.Worker, wished)}
 	}
 	return Credentials{Worker: answer.Worker, Secret: a.secret}, nil
 }
@@ -66,10 +66,10 @@ func (e Enrol) accept(token, worker string) Enrolled {
 func (e Enrol) check() *Refusal {
 	for _, sum := range []string{e.Hash, e.Proof} {
 		if len(sum) != hex.EncodedLen(sha256.Size) || !plain(sum, "") {
-			return Refuse(CodeMalformed, "an enrolment without a hash and a proof of %d hexadecimal digits", hex.EncodedLen(sha256.Size))
+			return Refuse(CodeMalformed, "an enrollment without a hash and a proof of %d hexadecimal digits", hex.EncodedLen(sha256.Size))
 		}
 		if _, err := hex.DecodeString(sum); err != nil {
-			return Refuse(CodeMalformed, "an enrolment whose hash or proof is not hexadecimal")
+			return Refuse(CodeMalformed, "an enrollment whose hash or proof is not hexadecimal")
 		}
 	}
 	if len(e.Name) > MaxTextBytes {

@@ -98,7 +98,7 @@ func decodeBook(data []byte) (*book, error) {
 	}
 	for _, i := range b.Invitations {
 		if checkName("invitation", i.Name, maxWorkerBytes) != nil || i.Token == "" || !plain(i.Token, "-_") || len(i.Token) > maxTokenBytes {
-			return nil, fmt.Errorf("invitation %.40q is broken", i.Name)
+			return nil, fmt.Errorf("invitation %.40q is damaged", i.Name)
 		}
 		if i.Uses < 0 || !(i.Expires >= 0) {
 			return nil, fmt.Errorf("invitation %.40q is for %s, until %v", i.Name, units.Plural(i.Uses, "worker"), i.Expires)
@@ -106,7 +106,7 @@ func decodeBook(data []byte) (*book, error) {
 	}
 	for _, w := range b.Workers {
 		if sum, err := hex.DecodeString(w.Hash); err != nil || len(sum) != sha256.Size || checkName("worker", w.Name, maxWorkerBytes) != nil {
-			return nil, fmt.Errorf("worker %.40q is broken", w.Name)
+			return nil, fmt.Errorf("worker %.40q is damaged", w.Name)
 		}
 	}
 	return b, b.index()
@@ -117,7 +117,7 @@ func (b *book) index() error {
 	for i, w := range b.Workers {
 		key := strings.ToLower(w.Name)
 		if _, twice := b.byName[key]; twice {
-			return errors.New("worker " + w.Name + " is there twice")
+			return errors.New("worker " + w.Name + " is listed twice")
 		}
 		b.byName[key], b.byHash[w.Hash] = i, i
 	}
@@ -175,7 +175,7 @@ func (b *book) open(i *invited, now float64) *Refusal {
 	case i.Expires > 0 && now >= i.Expires:
 		return Refuse(CodeToken, "the invitation has expired. Try: ask for a new one (swarm workers invite)")
 	case !i.Once && i.Uses > 0 && b.brought(i) >= i.Uses:
-		return Refuse(CodeFull, "the invitation has let in %s, as many as it may. Try: ask for a new one (swarm workers invite)", units.Plural(i.Uses, "worker"))
+		return Refuse(CodeFull, "the invitation has admitted its maximum of %s. Try: ask for a new one (swarm workers invite)", units.Plural(i.Uses, "worker"))
 	case i.Revoked:
 		return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
 	case i.Once && i.Used:
@@ -198,7 +198,7 @@ func (b *book) register(e Enrol, i *invited) (worker string, refusal *Refusal) {
 		return "", refusal
 	}
 	if active(b) >= MaxWorkers || len(b.Workers) >= maxEntries {
-		return "", Refuse(CodeFull, "%d workers may belong to this swarm, and it has them. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
+		return "", Refuse(CodeFull, "this swarm has its maximum of %d workers. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
 	}
 	worker = numbered(name, func(n string) bool { _, taken := b.byName[strings.ToLower(n)]; return taken })
 	b.Workers = append(b.Workers, registered{Name: worker, Hash: e.Hash, Created: event.Now(), Invitation: i.id()})
@@ -223,9 +223,9 @@ func (w *registered) standing() *Refusal {
 	case w == nil:
 		return nil
 	case w.Banned != "":
-		return Refuse(CodeBanned, "worker %s was banned: %s. Try: ask who runs the swarm", w.Name, w.Banned)
+		return Refuse(CodeBanned, "worker %s was banned: %s. Try: ask the coordinator's owner", w.Name, w.Banned)
 	case w.Revoked:
-		return Refuse(CodeRevoked, "worker %s's credentials were revoked. Try: ask who runs the swarm for a new invitation", w.Name)
+		return Refuse(CodeRevoked, "worker %s's credentials were revoked. Try: ask the coordinator's owner for a new invitation", w.Name)
 	}
 	return nil
 }

@@ -30,15 +30,15 @@ func (g gate) check(p place, offer Offer) *Refusal {
 	case len(offer.Data) > exchange.MaxBatchBytes:
 		return Refuse(CodeMalformed, "rollouts of %s: %d bytes, more than %d", offer.Node, len(offer.Data), exchange.MaxBatchBytes)
 	case len(offer.Data) > g.size():
-		return Refuse(CodeRollouts, "rollouts of %s: %d bytes, and the experiment's sizes allow %d", offer.Node, len(offer.Data), g.size())
+		return Refuse(CodeRollouts, "rollouts of %s: %d bytes, but the experiment's sizes allow only %d", offer.Node, len(offer.Data), g.size())
 	case offer.Round < 0 || offer.Round >= g.rounds:
-		return Refuse(CodeRollouts, "rollouts of %s: there is no round %d: they are 0 to %d", offer.Node, offer.Round, g.rounds-1)
+		return Refuse(CodeRollouts, "rollouts of %s: round %d does not exist: rounds are 0 to %d", offer.Node, offer.Round, g.rounds-1)
 	case offer.Round < p.from:
 		return Refuse(CodeRollouts, "rollouts of %s: round %d is before its first, %d", offer.Node, offer.Round, p.from)
 	case offer.Round > newest+g.ahead:
 		return Refuse(CodeRollouts, "rollouts of %s: round %d is too far ahead of the swarm, which is in %d", offer.Node, offer.Round, p.newest)
 	case offer.Round < p.offered-offerWindow:
-		return Refuse(CodeRollouts, "rollouts of %s: round %d is long over: it shared round %d", offer.Node, offer.Round, p.offered)
+		return Refuse(CodeRollouts, "rollouts of %s: round %d is too old, because the node has shared round %d", offer.Node, offer.Round, p.offered)
 	}
 	return nil
 }
@@ -68,11 +68,11 @@ func (g gate) open(offer Offer) *Refusal {
 		return Refuse(CodeMalformed, "rollouts of %s, round %d: %.300s", offer.Node, offer.Round, Tidy(err.Error(), MaxTextBytes))
 	}
 	if len(batch.Rollouts) > g.rollouts {
-		return Refuse(CodeRollouts, "rollouts of %s, round %d: %d, and the experiment has %d", offer.Node, offer.Round, len(batch.Rollouts), g.rollouts)
+		return Refuse(CodeRollouts, "rollouts of %s, round %d: %d, but the experiment has %d", offer.Node, offer.Round, len(batch.Rollouts), g.rollouts)
 	}
 	for i, r := range batch.Rollouts {
 		if len(r.Completions) > g.completions {
-			return Refuse(CodeRollouts, "rollouts of %s, round %d: rollout %d has %d completions, and the experiment %d",
+			return Refuse(CodeRollouts, "rollouts of %s, round %d: rollout %d has %d completions, but the experiment has %d",
 				offer.Node, offer.Round, i, len(r.Completions), g.completions)
 		}
 		for _, c := range r.Completions {

@@ -60,7 +60,7 @@ func ParseInvitation(text string) (Invitation, error) {
 		return Invitation{}, err
 	}
 	if !plain(token, "-_.~") || len(token) > maxTokenBytes {
-		return Invitation{}, invitationErr("its token (after #) has other characters than letters, digits, - and _, or is too long")
+		return Invitation{}, invitationErr("its token (after #) is too long or has characters other than letters, digits, - and _")
 	}
 	return i, nil
 }
@@ -68,15 +68,15 @@ func ParseInvitation(text string) (Invitation, error) {
 func (i *Invitation) parseQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return invitationErr("what follows ? can't be read")
+		return invitationErr("the part after ? is not readable")
 	}
 	for key, list := range values {
 		if key != "fp" || len(list) != 1 {
-			return invitationErr("after ? only one fp= is allowed, not %.20q", key)
+			return invitationErr("only one fp= is allowed after ?, not %.20q", key)
 		}
 		sum, err := base64.RawURLEncoding.Strict().DecodeString(list[0])
 		if err != nil || len(sum) != fingerprintBytes {
-			return invitationErr("its fingerprint (fp=) is not a sha256 in base64url: it may have been cut")
+			return invitationErr("its fingerprint (fp=) is not a sha256 in base64url: it may be truncated")
 		}
 		i.Fingerprint = list[0]
 	}
@@ -87,10 +87,10 @@ func checkHost(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	number, numberErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || host == "" || numberErr != nil || number == 0 {
-		return invitationErr("%.80q is no host:port", text)
+		return invitationErr("%.80q is not host:port", text)
 	}
 	if !plain(host, "-_.:%[]") {
-		return invitationErr("%.80q has characters that no host has", text)
+		return invitationErr("%.80q has characters that a host name cannot have", text)
 	}
 	return nil
 }

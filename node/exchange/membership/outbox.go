@@ -103,7 +103,7 @@ func (o *Outbox) open() error {
 		return err
 	}
 	if err := files.Lock(o.lock); err != nil {
-		return fmt.Errorf("another process uses it (%w). Try: swarm down there, or another --home", err)
+		return fmt.Errorf("another process uses it (%w). Try: swarm down with that home, or another --home", err)
 	}
 	data, err := os.ReadFile(filepath.Join(o.dir, outboxFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -241,7 +241,7 @@ func (o *Outbox) Append(e event.Event) error {
 	}
 	if len(raw) > MaxEventBytes {
 		o.lost++
-		o.logger.Warn("an event is too large to be told to the coordinator", "type", e.Type, "node", e.Node, "bytes", len(raw))
+		o.logger.Warn("an event is too large to send to the coordinator", "type", e.Type, "node", e.Node, "bytes", len(raw))
 		return nil
 	}
 	if err := o.write(raw); err != nil {
@@ -253,7 +253,7 @@ func (o *Outbox) Append(e event.Event) error {
 		return fmt.Errorf("append to the outbox: %w. Try: free some space, or --home on a larger disk", err)
 	}
 	if o.failing > 0 {
-		o.logger.Warn("the outbox can be written again", "events_lost", o.failing)
+		o.logger.Warn("writing to the outbox works again", "events_lost", o.failing)
 		o.failing = 0
 	}
 	o.crop()
@@ -364,12 +364,12 @@ func (o *Outbox) Ack(n int64) error {
 
 func (o *Outbox) ack(n int64) error {
 	if n < o.state.First-1 || n > o.newest() {
-		o.logger.Warn("the coordinator and the outbox disagree on what was delivered: the outbox begins again under another name",
+		o.logger.Warn("the coordinator and the outbox disagree on the delivered events: the outbox starts over under another name",
 			"outbox", o.state.Name, "acked", n, "first", o.state.First, "newest", o.newest())
 		return o.renew()
 	}
 	if n < o.acked {
-		o.logger.Warn("the coordinator has lost what it had acknowledged: it is delivered again", "outbox", o.state.Name, "events", o.acked-n)
+		o.logger.Warn("the coordinator has lost acknowledged events: they are delivered again", "outbox", o.state.Name, "events", o.acked-n)
 	}
 	o.acked = n
 	return o.drop(o.kept)

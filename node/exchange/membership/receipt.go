@@ -63,7 +63,7 @@ func checkDelivery(d Delivery) (size int, refusal *Refusal) {
 	case d.First < 1 || d.First > 1<<53:
 		return 0, Refuse(CodeMalformed, "a delivery from number %d", d.First)
 	case d.Outbox == "" || len(d.Outbox) > maxOutboxBytes || !plain(d.Outbox, "-_"):
-		return 0, Refuse(CodeMalformed, "an outbox's name has letters, digits, - and _, at most %d", maxOutboxBytes)
+		return 0, Refuse(CodeMalformed, "an outbox name has at most %d letters, digits, - and _", maxOutboxBytes)
 	}
 	return size, nil
 }
@@ -124,14 +124,14 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	g := r.groupOf(s)
 	if g != nil {
 		if wait := max(g.kept.wait(now, bytes), g.bytes.wait(now, bytes), g.events.wait(now, float64(events))); wait > 0 {
-			s.reason = "the workers of its invitation have delivered more than their shared allowance, and must wait"
+			s.reason = "the workers of its invitation have delivered more than their shared allowance and must wait"
 			r.warn(s, "group", "worker "+s.worker+": "+s.reason)
 			return wait
 		}
 	}
 	if long > 0 {
-		s.reason = fmt.Sprintf("it has delivered more than %d KiB a second in the long run, and must wait", keptRate>>10)
-		r.warn(s, "kept", "worker "+s.worker+": "+s.reason+". Try: swarm workers ban "+s.worker+", if that is not its nodes' doing")
+		s.reason = fmt.Sprintf("it has delivered more than %d KiB/s on average and must wait", keptRate>>10)
+		r.warn(s, "kept", "worker "+s.worker+": "+s.reason+". Try: swarm workers ban "+s.worker+", if its nodes do not explain it")
 	}
 	if wait := max(long, s.rates.bytes.wait(now, bytes), s.rates.events.wait(now, float64(events))); wait > 0 {
 		return wait
@@ -188,6 +188,6 @@ func (r *AdmissionServer) drop(s *session, n int, why error) {
 	r.lock()
 	defer r.flush()
 	s.dropped += int64(n)
-	s.reason = "an event was not taken: " + Tidy(why.Error(), 200)
-	r.warn(s, "events", fmt.Sprintf("%d events of worker %s were not taken, the first because %s", n, s.worker, Tidy(why.Error(), 200)))
+	s.reason = "an event was refused: " + Tidy(why.Error(), 200)
+	r.warn(s, "events", fmt.Sprintf("%d events of worker %s were refused, the first because %s", n, s.worker, Tidy(why.Error(), 200)))
 }

@@ -106,7 +106,7 @@ func (r *Registry) InviteFor(terms Terms) (token string, err error) {
 			b.Invitations = spent(b.Invitations, i.Created)
 		}
 		if len(b.Invitations) >= maxEntries {
-			return fmt.Errorf("there are %d invitations already. Try: swarm workers revoke NAME", len(b.Invitations))
+			return fmt.Errorf("there are already %d invitations. Try: swarm workers revoke NAME", len(b.Invitations))
 		}
 		token = secret(16)
 		i.Token = token
@@ -147,7 +147,7 @@ func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 	err := r.edit(func(b *book) error {
 		i := b.invitation(e)
 		if i == nil {
-			return Refuse(CodeToken, "there is no such invitation here. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
+			return Refuse(CodeToken, "the coordinator does not know this invitation. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
 		}
 		if w := b.enrolled(e); w != nil {
 			if refusal := w.standing(); refusal != nil {
@@ -210,7 +210,7 @@ func (r *Registry) Check(worker, secret string) error {
 		return forgottenWorker(worker)
 	}
 	if !w.proves(secret) {
-		return Refuse(CodeToken, "worker %.40q is not known here with this secret. Try: swarm join with a new invitation", worker)
+		return Refuse(CodeToken, "the coordinator does not know worker %.40q with this secret. Try: swarm join with a new invitation", worker)
 	}
 	if refusal := w.standing(); refusal != nil {
 		return refusal
@@ -226,7 +226,7 @@ func (r *Registry) standing(worker string) *Refusal {
 	}
 	w := b.worker(worker)
 	if w == nil {
-		return Refuse(CodeRevoked, "worker %.40q is not known here any more. Try: swarm join with a new invitation", worker)
+		return Refuse(CodeRevoked, "the coordinator no longer knows worker %.40q. Try: swarm join with a new invitation", worker)
 	}
 	if w.standing() == nil && r.forgotten(w) {
 		return forgottenWorker(worker)
@@ -238,7 +238,7 @@ func (r *Registry) standing(worker string) *Refusal {
 const forgetAfter = 30 * 24 * time.Hour
 
 func forgottenWorker(worker string) *Refusal {
-	return Refuse(CodeRevoked, "nothing was heard of worker %.40q for %d days: its credentials have expired. Try: swarm join with a new invitation",
+	return Refuse(CodeRevoked, "worker %.40q was silent for %d days: its credentials have expired. Try: swarm join with a new invitation",
 		worker, int(forgetAfter.Hours()/24))
 }
 
@@ -375,7 +375,7 @@ func (r *Registry) banned(name, reason string) error {
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("there is no worker %.40q. Try: swarm workers, for their names", name)
+	return fmt.Errorf("there is no worker %.40q. Try: swarm workers, which lists their names", name)
 }
 
 // Seen records a sign of life of a worker, for List. A crash may lose the last seconds.
@@ -419,7 +419,7 @@ func (r *Registry) read() (*book, error) {
 	}
 	b, err := readBook(r.path(), info)
 	if err != nil {
-		return nil, fmt.Errorf("read the workers' registry: %s: %w. Try: restore the file, or delete it and invite everybody again", r.path(), err)
+		return nil, fmt.Errorf("read the workers' registry: %s: %w. Try: restore the file, or delete it and invite all workers again", r.path(), err)
 	}
 	r.file, r.book = info, b
 	return b, nil
@@ -427,7 +427,7 @@ func (r *Registry) read() (*book, error) {
 
 func readBook(path string, info fs.FileInfo) (*book, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxRegistryBytes {
-		return nil, fmt.Errorf("it is no file of at most %d bytes", maxRegistryBytes)
+		return nil, fmt.Errorf("it is not a file of at most %d bytes", maxRegistryBytes)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -482,5 +482,5 @@ func (r *Registry) lock() (unlock func(), err error) {
 // internal returns a Refusal for an error of the coordinator. Its message does not contain the error, which may contain
 // paths.
 func internal(err error) *Refusal {
-	return &Refusal{Code: CodeInternal, Message: "the coordinator has trouble of its own. Try: again; its log says more", RetryAfter: 5, cause: err}
+	return &Refusal{Code: CodeInternal, Message: "the coordinator had an internal error. Try: again; its log has details", RetryAfter: 5, cause: err}
 }

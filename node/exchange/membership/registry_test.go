@@ -177,8 +177,8 @@ func TestABrokenRegistryIsNamed(t *testing.T) {
 	for text, says := range map[string]string{
 		`{"version":1,`:                          "unexpected end",
 		`{"version":2}`:                          "version is 2",
-		`{"version":1,"workers":[{"name":"a"}]}`: "worker \"a\" is broken",
-		`{"version":1,"invitations":[{"name":"a","token":""}]}`: "invitation \"a\" is broken",
+		`{"version":1,"workers":[{"name":"a"}]}`: "worker \"a\" is damaged",
+		`{"version":1,"invitations":[{"name":"a","token":""}]}`: "invitation \"a\" is damaged",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, registryFile), []byte(text), 0o600))

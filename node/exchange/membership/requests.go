@@ -14,7 +14,7 @@ const enrolRate, enrolBurst = 50, 500
 // Enrol creates a worker for a client with an invitation.
 func (r *AdmissionServer) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 	if r.o.Registry == nil {
-		return Enrolled{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
+		return Enrolled{}, Refuse(CodeToken, "this swarm has no invitations: access to its folder decides who may join. Try: swarm join --shared DIR")
 	}
 	r.mu.Lock()
 	wait := r.enrolled.take(r.o.Now(), 1)
@@ -78,8 +78,8 @@ func (r *AdmissionServer) double(s *session, host string) *Refusal {
 		host = " on " + host
 	}
 	r.warn(s, CodeName, "worker "+s.worker+" is connected from "+s.host+", and another process"+host+
-		" uses its credentials. Try: one invitation or --name for each, or swarm workers revoke "+s.worker)
-	return Refuse(CodeName, "worker %s is already connected from %s. Try: a name or a home of its own for each process (--name, --home)",
+		" uses its credentials. Try: a separate invitation or --name for each, or swarm workers revoke "+s.worker)
+	return Refuse(CodeName, "worker %s is already connected from %s. Try: a different name or home for each process (--name, --home)",
 		s.worker, s.host)
 }
 
@@ -98,17 +98,17 @@ func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Ros
 		return Roster{}, refusal
 	}
 	if len(beat.Nodes) > MaxNodes || len(beat.Process) > MaxTextBytes {
-		return Roster{}, Refuse(CodeMalformed, "a beat of %d nodes, more than %d", len(beat.Nodes), MaxNodes)
+		return Roster{}, Refuse(CodeMalformed, "a heartbeat of %d nodes, more than %d", len(beat.Nodes), MaxNodes)
 	}
 	if s.state == event.WorkerConnected && s.process != "" && beat.Process != s.process {
 		return Roster{}, r.double(s, "")
 	}
 	for _, p := range beat.Nodes {
 		if !known(p.State) {
-			return Roster{}, Refuse(CodeMalformed, "a node in no known state")
+			return Roster{}, Refuse(CodeMalformed, "a node in an unknown state")
 		}
 		if s.owns(p.Node) == nil {
-			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join again",
+			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again",
 				p.Node, worker)
 		}
 	}
@@ -206,7 +206,7 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 	case r.ended != "":
 		return nil, Refuse(CodeEnded, "the run has ended: %s", r.ended)
 	case assignment == nil:
-		return nil, r.refuse(s, Refuse(CodeRollouts, "rollouts of %.40q: that node is not worker %s's", offer.Node, worker))
+		return nil, r.refuse(s, Refuse(CodeRollouts, "rollouts of %.40q: that node does not belong to worker %s", offer.Node, worker))
 	}
 	p := place{from: assignment.From, round: assignment.round, offered: assignment.offered, newest: r.lineup.newest}
 	if r.lineup.offers {
@@ -257,7 +257,7 @@ func (r *AdmissionServer) admit(worker string) (*session, *Refusal) {
 	s := r.sessions[worker]
 	if s == nil {
 		if len(r.sessions) >= MaxWorkers {
-			return nil, Refuse(CodeFull, "%d workers have taken part in this run, and no more may. Try: another run", MaxWorkers)
+			return nil, Refuse(CodeFull, "this run has had its maximum of %d workers. Try: another run", MaxWorkers)
 		}
 		s = r.open(worker)
 	}
@@ -282,14 +282,14 @@ func (r *AdmissionServer) rated(s *session, b *bucket, n int, group ...*bucket) 
 		return nil
 	}
 	if wait := within(r.o.Now(), float64(n), append(group, b)...); wait > 0 {
-		r.warn(s, CodeRate, "worker "+s.worker+" sends above its limit: it must wait")
+		r.warn(s, CodeRate, "worker "+s.worker+" sends more than its limit and must wait")
 		return slower(wait)
 	}
 	return nil
 }
 
 func slower(wait time.Duration) *Refusal {
-	return &Refusal{Code: CodeRate, Message: "too much in too short a time. Try: again in a while", RetryAfter: wait.Seconds()}
+	return &Refusal{Code: CodeRate, Message: "the limit of requests is reached. Try: again later", RetryAfter: wait.Seconds()}
 }
 
 // observe records a sign of life.
@@ -297,7 +297,7 @@ func (r *AdmissionServer) observe(s *session) {
 	now, before := r.o.Now(), s.observed
 	r.alive(s)
 	if s.state == "" || s.state == event.WorkerAway {
-		message := "heard of again"
+		message := "connected again"
 		if s.state == event.WorkerAway {
 			message += " after " + now.Sub(before).Round(time.Second).String()
 		}
@@ -326,7 +326,7 @@ func (r *AdmissionServer) clock(s *session, theirs float64) {
 		how, offset = "ahead of", -offset
 	}
 	r.warn(s, "clock", "worker "+s.worker+"'s clock is "+offset.Round(time.Second).String()+" "+how+
-		" the coordinator's: the times of its events are corrected. Try: NTP on its host")
+		" the coordinator's: the times of its events are corrected. Try: use NTP on its host")
 }
 
 // speaks refuses other protocol versions.
@@ -345,7 +345,7 @@ func speaks(protocol int, here, there string) *Refusal {
 	if there = Tidy(there, 40); there == "" {
 		there = "another version"
 	}
-	return Refuse(CodeVersion, "the coordinator (swarm %s) speaks protocol %d, the worker (%s) %d. Try: the same version of swarm on both",
+	return Refuse(CodeVersion, "the coordinator (swarm %s) uses protocol %d, but the worker (%s) uses %d. Try: the same version of swarm on both",
 		here, Protocol, there, protocol)
 }
 
@@ -354,7 +354,7 @@ func (r *AdmissionServer) runs(run string) *Refusal {
 	if run == r.o.Run {
 		return nil
 	}
-	return Refuse(CodeRun, "the coordinator runs %s, not %.80q. Try: the same command again, to join that", r.o.Run, run)
+	return Refuse(CodeRun, "the coordinator runs %s, not %.80q. Try: the same command again, which joins that run", r.o.Run, run)
 }
 
 // logged writes the cause of an internal error to the coordinator's log. The worker gets only a general message.

@@ -71,7 +71,7 @@ func newLineup(local []protocol.Member, rounds int, barrier bool, version int64)
 	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*assignment{}, trust: newTrust(0)}
 	for _, m := range local {
 		if l.find(m.Node) != nil {
-			return nil, fmt.Errorf("two nodes are called %s", m.Node)
+			return nil, fmt.Errorf("two nodes are named %s", m.Node)
 		}
 		l.put(&assignment{Member: m, round: m.From, offered: -1, observed: true})
 	}
@@ -302,7 +302,7 @@ func (l *lineup) judge(s *assignment) {
 
 const (
 	nothingYet = "it has shared nothing yet"
-	onItsWay   = "it is on its way to where it was"
+	onItsWay   = "it is returning to its earlier round"
 )
 
 // missing returns why the barrier doesn't wait for a worker's node, empty if it does. If ahead is true, the node is not
@@ -312,19 +312,19 @@ func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
 	behind := round < l.newest-maxBehind
 	switch {
 	case s.silent:
-		return "nothing is heard of its worker", false, false
+		return "its worker is silent", false, false
 	case !l.barrier:
 		return "", false, true
 	case s.round > l.newest+maxAhead:
-		return fmt.Sprintf("it is in round %d already, the swarm in %d", s.round, l.newest), true, true
+		return fmt.Sprintf("it is already in round %d, the swarm in %d", s.round, l.newest), true, true
 	case l.offers && s.offered < s.From:
 		return nothingYet, !behind, false
 	case l.offers && underway(s.state):
 		return onItsWay, !behind, false
 	case l.offers && s.streak < l.trust.needs(s):
-		return fmt.Sprintf("it was waited for in vain: it is waited for again when it has shared %s", units.Plural(l.trust.needs(s), "round")), !behind, false
+		return fmt.Sprintf("it missed a deadline: the swarm waits for it again when it has shared %s", units.Plural(l.trust.needs(s), "round")), !behind, false
 	case behind && !s.catching:
-		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest), false, false
+		return fmt.Sprintf("it is in round %d, the swarm in %d: the swarm waits for it again when it has caught up", round, l.newest), false, false
 	}
 	return "", false, true
 }

@@ -89,7 +89,7 @@ func (s *session) refuse(reason string) string {
 	switch {
 	case bad > judged/2 && !s.suspect:
 		s.suspect = true
-		return fmt.Sprintf("of the newest %d offers of worker %s %d were refused, the last because: %s. Try: swarm workers ban %s",
+		return fmt.Sprintf("of the newest %d offers of worker %s, %d were refused, the last because: %s. Try: swarm workers ban %s",
 			min(s.judgements, judged), s.worker, bad, reason, s.worker)
 	case bad <= judged/4:
 		s.suspect = false

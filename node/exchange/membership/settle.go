@@ -44,7 +44,7 @@ func (r *AdmissionServer) sweep() {
 	now := r.o.Now()
 	for _, s := range r.sessions {
 		if s.state == event.WorkerConnected && now.Sub(s.observed) > r.silence {
-			r.report(s, event.WorkerAway, "nothing was heard of it for "+now.Sub(s.observed).Round(time.Second).String())
+			r.report(s, event.WorkerAway, "silent for "+now.Sub(s.observed).Round(time.Second).String())
 			r.lineup.silence(s.present(), true)
 		}
 	}
@@ -104,7 +104,7 @@ func (r *AdmissionServer) Settled(ctx context.Context, patience time.Duration) e
 		}
 		if r.o.Now().Sub(moved) >= patience {
 			r.mu.Lock()
-			r.warn(nil, "", "not waited for any longer: "+strings.Join(open, ", "))
+			r.warn(nil, "", "no longer waiting for: "+strings.Join(open, ", "))
 			r.flush()
 			return nil
 		}

@@ -23,7 +23,7 @@ func TestAnInvitationIsForSoManyAndForSoLong(t *testing.T) {
 	}
 	_, err = enrol(r, token, "w3")
 	require.Equal(t, CodeFull, code(t, err))
-	require.ErrorContains(t, err, "has let in 3 workers, as many as it may. Try: ")
+	require.ErrorContains(t, err, "has admitted its maximum of 3 workers. Try: ")
 
 	leaked, err := r.Invite("", false) // the standing invitation
 	require.NoError(t, err)

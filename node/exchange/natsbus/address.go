@@ -40,7 +40,7 @@ func parseAddress(text string) (address, error) {
 	servers, query, _ := strings.Cut(text, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return address{}, errors.New("an address whose part after ? can't be read")
+		return address{}, errors.New("an address whose part after ? is not readable")
 	}
 	a := address{scheme: schemeNATS, fingerprint: values.Get("fp"), later: values.Get("handshake") == "later"}
 	for i, server := range strings.Split(servers, ",") {
@@ -60,7 +60,7 @@ func parseAddress(text string) (address, error) {
 	}
 	if a.fingerprint != "" {
 		if sum, err := base64.RawURLEncoding.Strict().DecodeString(a.fingerprint); err != nil || len(sum) != 32 || a.scheme != schemeTLS {
-			return address{}, errors.New("a fingerprint (fp=) that is no sha256 in base64url of a tls:// address")
+			return address{}, errors.New("a fingerprint (fp=) that is not a sha256 in base64url of a tls:// address")
 		}
 	}
 	return a, nil
@@ -95,7 +95,7 @@ func (a address) security(caFile, credentials string) ([]nats.Option, error) {
 	var options []nats.Option
 	if credentials != "" {
 		if _, err := os.Stat(credentials); err != nil {
-			return nil, fmt.Errorf("credentials of the NATS cluster: %w. Try: name a file that nsc made", err)
+			return nil, fmt.Errorf("credentials of the NATS cluster: %w. Try: name a credentials file from nsc", err)
 		}
 		options = append(options, nats.UserCredentials(credentials))
 	}
@@ -107,7 +107,7 @@ func (a address) security(caFile, credentials string) ([]nats.Option, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificates to trust: %s has none. Try: name a PEM file", caFile)
+			return nil, fmt.Errorf("trusted certificates: %s contains none. Try: name a PEM file", caFile)
 		}
 	}
 	switch {

@@ -117,7 +117,7 @@ func (d *admissionRequests) enrol(m *nats.Msg) {
 		return
 	}
 	if refusal := checkProtocol(m); refusal != nil {
-		d.mismatch(m, "somebody who wants to join", refusal)
+		d.mismatch(m, "a process that wants to join", refusal)
 		return
 	}
 	d.queue(enrolSubject, m, func(ctx context.Context) (any, error) {
@@ -145,7 +145,7 @@ func (d *admissionRequests) why(m *nats.Msg) {
 
 func (d *admissionRequests) admit(worker, secret string) error {
 	if d.server.admit == nil {
-		return membership.Refuse(membership.CodeToken, "this coordinator takes no workers. Try: swarm up --listen")
+		return membership.Refuse(membership.CodeToken, "this coordinator does not admit workers. Try: swarm up --listen")
 	}
 	return d.server.admit(worker, secret)
 }
@@ -164,7 +164,7 @@ func (d *admissionRequests) queue(lane string, m *nats.Msg, handle func(context.
 		}
 	})
 	if !taken {
-		refusal := membership.Refuse(membership.CodeRate, "too many requests are waiting already")
+		refusal := membership.Refuse(membership.CodeRate, "too many requests are already waiting")
 		refusal.RetryAfter = 1
 		d.refuse(m, refusal)
 	}
@@ -187,7 +187,7 @@ func (d *admissionRequests) handle(ctx context.Context, worker, verb string, m *
 		}
 		return struct{}{}, d.admission.Offer(ctx, worker, offer)
 	}
-	return nil, membership.Refuse(membership.CodeMalformed, "no request is called %.40q", verb)
+	return nil, membership.Refuse(membership.CodeMalformed, "unknown request %.40q", verb)
 }
 
 func serve[Q, A any](ctx context.Context, worker string, data []byte, call func(context.Context, string, Q) (A, error)) (any, error) {
@@ -226,7 +226,7 @@ func decodeOffer(m *nats.Msg) (membership.Offer, error) {
 // checkProtocol refuses a request of another protocol version before its content is read.
 func checkProtocol(m *nats.Msg) error {
 	if protocol := m.Header.Get(protocolHeader); protocol != strconv.Itoa(membership.Protocol) {
-		return membership.Refuse(membership.CodeVersion, "the worker speaks protocol %.10q and the coordinator %d. "+
+		return membership.Refuse(membership.CodeVersion, "the worker uses protocol %.10q and the coordinator %d. "+
 			"Try: install the same version of swarm on both machines", protocol, membership.Protocol)
 	}
 	return nil
@@ -236,7 +236,7 @@ func checkProtocol(m *nats.Msg) error {
 func (d *admissionRequests) read(worker string, m *nats.Msg) error {
 	if to, ok := d.admission.(accounts); ok {
 		if wait := d.meter.read(worker, to, time.Now()); wait > 0 {
-			refusal := membership.Refuse(membership.CodeRate, "more was read in too short a time than may be. Try: again in a while")
+			refusal := membership.Refuse(membership.CodeRate, "the limit of reads is reached. Try: again later")
 			refusal.RetryAfter = wait.Seconds()
 			return refusal
 		}
@@ -270,7 +270,7 @@ func (d *admissionRequests) refuse(m *nats.Msg, err error) {
 	var refusal *membership.Refusal
 	if !errors.As(err, &refusal) {
 		d.server.logger.Warn("a worker's request failed", "subject", m.Subject, "error", err)
-		refusal = membership.Refuse(membership.CodeInternal, "the coordinator has trouble of its own. Try: look at its log")
+		refusal = membership.Refuse(membership.CodeInternal, "the coordinator had an internal error. Try: look at its log")
 		refusal.RetryAfter = 1
 	}
 	data, err := json.Marshal(refusal)

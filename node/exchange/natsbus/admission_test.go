@@ -300,7 +300,7 @@ func TestOfferRefused(t *testing.T) {
 	o.offers = func(_ string, offer membership.Offer) error {
 		switch tries++; {
 		case offer.Round == 1:
-			return membership.Refuse(membership.CodeRollouts, "9 rollouts, and the experiment has 8 a round")
+			return membership.Refuse(membership.CodeRollouts, "9 rollouts, but the experiment has 8 a round")
 		case offer.Round == 2 && tries < 4:
 			return membership.Refuse(membership.CodeRate, "too fast")
 		case offer.Round == 3:
@@ -319,7 +319,7 @@ func TestOfferRefused(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := b.Publish(ctx, batch("a", 3, "three")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "trouble of its own") {
+	if err := b.Publish(ctx, batch("a", 3, "three")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("the coordinator's own trouble: %v", err)
 	}
 	if got := strings.Join(marks(t, join(t, o.server, "run", "reader"), 2, "a"), ""); got != "two" {

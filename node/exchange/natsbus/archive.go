@@ -116,7 +116,7 @@ func (a *archive) store(ctx context.Context, round int, node string, data []byte
 	if err == nil && len(message.Data) > 0 || ctx.Err() != nil {
 		return nil
 	}
-	reason := fmt.Errorf("the stream has it but can't give it: %w", err)
+	reason := fmt.Errorf("the stream has it but cannot deliver it: %w", err)
 	a.server.poke(unreadable + reason.Error())
 	return reason
 }

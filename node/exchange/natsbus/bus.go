@@ -187,7 +187,7 @@ func (b *Bus) store(ctx context.Context, round int, data []byte) (again bool, er
 		b.arrivals.note(round, ack.Sequence)
 		return false, nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return false, fmt.Errorf("%d bytes, and the server takes %d a message; set its max_payload to 9MB: %w",
+		return false, fmt.Errorf("%d bytes, but the server accepts at most %d per message; set its max_payload to 9MB: %w",
 			len(data), b.conn.MaxPayload(), err)
 	case takenAlready(err):
 		return false, nil // shared before, perhaps by an attempt whose answer was lost

@@ -143,7 +143,7 @@ func pair(encoded []byte, key *ecdsa.PrivateKey) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
-		return tls.Certificate{}, errors.New("a certificate of another key")
+		return tls.Certificate{}, errors.New("the certificate belongs to another key")
 	}
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key, Leaf: leaf}, nil
 }

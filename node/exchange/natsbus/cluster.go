@@ -66,9 +66,9 @@ func connectCluster(options ServerOptions) (*Server, error) {
 	s.conn, err = d.dial(ctx)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization):
-		return nil, fmt.Errorf("the NATS cluster at %s doesn't take these credentials. Try: --nats-creds FILE, or a user and a password in the URL", where)
+		return nil, fmt.Errorf("the NATS cluster at %s rejects these credentials. Try: --nats-creds FILE, or a user and a password in the URL", where)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("the NATS cluster at %s can't be reached: %w. Try: see that its servers run, and listen for clients there", where, err)
+		return nil, fmt.Errorf("the NATS cluster at %s is not reachable: %w. Try: check that its servers run and listen for clients there", where, err)
 	case err != nil:
 		return nil, fmt.Errorf("use the NATS cluster at %s: %w", where, err)
 	}

@@ -161,7 +161,7 @@ func TestExternalRefuses(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://127.0.0.1:1":                                 "does not begin with",
 		"nats://" + without.Addr().String():                  "Try: jetstream",
-		as(natsServer(t, hubConfig(t, "")), "coordinator:x"): "take these credentials. Try: --nats-creds",
+		as(natsServer(t, hubConfig(t, "")), "coordinator:x"): "rejects these credentials. Try: --nats-creds",
 	} {
 		_, err := Start(ServerOptions{External: []string{url}})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "coordinator:x") {

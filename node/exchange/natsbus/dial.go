@@ -52,7 +52,7 @@ func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 		err = plainly(err)
 		if err != nil && !reported && d.worker != "" {
 			reported = true
-			d.logger.Debug("the coordinator can't be reached yet, trying on", "at", d.address.String(), "error", err)
+			d.logger.Debug("the coordinator is not reachable yet, retrying", "at", d.address.String(), "error", err)
 		}
 		if line := untrusted(err); line != nil {
 			return false, line
@@ -79,12 +79,12 @@ func (d dialer) options() ([]nats.Option, error) {
 		nats.SyncQueueLen(2*max(readSubjects, readBatches)), // twice the messages of one answer; the client's default of 65,536 takes half a megabyte per request
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				d.logger.Warn("message bus lost, dialling again", "error", err)
+				d.logger.Warn("connection to the message bus lost, reconnecting", "error", err)
 			}
 			d.changed()
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
-			d.logger.Info("message bus is back")
+			d.logger.Info("reconnected to the message bus")
 			d.changed()
 		}),
 		nats.ReconnectErrHandler(d.logOnce()),
@@ -134,9 +134,9 @@ func (d dialer) unauthorized(ctx context.Context, err error) error {
 		return outcast{refusal}
 	}
 	if why == nil { // the credentials are valid, so the gate has another reason
-		return fmt.Errorf("the coordinator takes no more connections of worker %s. Try: fewer nodes on this machine", d.worker)
+		return fmt.Errorf("the coordinator accepts no more connections of worker %s. Try: fewer nodes on this machine", d.worker)
 	}
-	return fmt.Errorf("the coordinator doesn't take worker %s: %w", d.worker, err)
+	return fmt.Errorf("the coordinator does not admit worker %s: %w", d.worker, err)
 }
 
 // ask makes one request without credentials.
@@ -182,7 +182,7 @@ type TLSOptions struct {
 
 // errBusy reports that the broker has too many newcomers at the moment. It rejects clients without credentials for no
 // other reason.
-var errBusy = fmt.Errorf("the coordinator takes no more newcomers at the moment (%d at a time from one address, %d in all). "+
+var errBusy = fmt.Errorf("the coordinator has its maximum of new connections (%d at a time from one address, %d in all). "+
 	"Try: the same command again in a minute, or a longer --wait", maxEnrollingOf, maxEnrolling)
 
 // Enrol exchanges an invitation for a worker's own credentials. It retries an unreachable coordinator until ctx ends. A
@@ -190,7 +190,7 @@ var errBusy = fmt.Errorf("the coordinator takes no more newcomers at the moment 
 func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptions) (membership.Credentials, error) {
 	d := dialer{address: addressOf(i), caFile: o.CAFile, credentials: o.Credentials, logger: slog.New(slog.DiscardHandler)}
 	if _, err := d.address.security(d.caFile, d.credentials); err != nil {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
+		return membership.Credentials{}, fmt.Errorf("enroll at %s: %w", d.address, err)
 	}
 	application := membership.Apply(i.Token, name) // the same for every attempt, because the answer to an earlier one may have been lost
 	var credentials membership.Credentials
@@ -217,17 +217,17 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		return false, err
 	})
 	if err != nil && busy && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, errBusy)
+		return membership.Credentials{}, fmt.Errorf("enroll at %s: %w", d.address, errBusy)
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, nobodyAnswers(err))
+		return membership.Credentials{}, fmt.Errorf("enroll at %s: %w", d.address, nobodyAnswers(err))
 	}
 	if errors.Is(err, nats.ErrAuthorization) && d.address.scheme != schemeTLS {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: the cluster wants an account: %w. "+
+		return membership.Credentials{}, fmt.Errorf("enroll at %s: the cluster requires an account: %w. "+
 			"Try: --nats-creds FILE, from the cluster's administrator", d.address, err)
 	}
 	if err != nil {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
+		return membership.Credentials{}, fmt.Errorf("enroll at %s: %w", d.address, err)
 	}
 	return credentials, nil
 }
@@ -243,7 +243,7 @@ func plainly(err error) error {
 // nobodyAnswers returns the error of a wait that reached its deadline. err tells how long the wait took, and the last
 // attempt's failure.
 func nobodyAnswers(err error) error {
-	return fmt.Errorf("no answer from there: %w. Try: check that swarm up --listen runs there, and that its port is reachable from here "+
+	return fmt.Errorf("no answer from this address: %w. Try: check that swarm up --listen runs there, and that its port is reachable from here "+
 		"(firewall, port forwarding, swarm up --advertise), or a longer --wait", err)
 }
 

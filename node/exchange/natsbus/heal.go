@@ -25,14 +25,14 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 	if s.shut() {
 		return errors.New("the message bus is shut down")
 	}
-	s.logger.Warn("the message bus's stream does not work and is created again", "run", run, "reason", reason)
+	s.logger.Warn("the message bus's stream does not work: creating it again", "run", run, "reason", reason)
 	if err := s.replace(ctx, run, subjects); err == nil || ctx.Err() != nil || s.cluster != nil {
 		if err == nil {
 			s.reconnect()
 		}
 		return err
 	} else {
-		s.logger.Warn("the message bus's store doesn't work: its broker is started again with an empty one", "run", run, "reason", err)
+		s.logger.Warn("the message bus's store does not work: restarting its broker with an empty store", "run", run, "reason", err)
 	}
 	if err := s.restart(ctx); err != nil {
 		return fmt.Errorf("start the message bus again: %w", err)

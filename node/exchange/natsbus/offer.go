@@ -29,7 +29,7 @@ func (b *Bus) offer(ctx context.Context, round int, data []byte) (again bool, er
 	case err == nil:
 		return false, nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return false, fmt.Errorf("%w: %d bytes, and the server takes %d a message", exchange.ErrRefused, len(data), b.conn.MaxPayload())
+		return false, fmt.Errorf("%w: %d bytes, but the server accepts at most %d per message", exchange.ErrRefused, len(data), b.conn.MaxPayload())
 	case !errors.As(err, &refusal):
 		return b.reachable(), err
 	case final(refusal):

@@ -17,7 +17,7 @@ func pinned(fingerprint string) *tls.Config {
 		InsecureSkipVerify: true, // skips the check of chain and name; checkPin is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
-				return &pinError{"the server has no certificate"}
+				return &pinError{"the server sent no certificate"}
 			}
 			return checkPin(state.PeerCertificates[0], fingerprint, time.Now())
 		},
@@ -36,10 +36,10 @@ func checkPin(certificate *x509.Certificate, fingerprint string, now time.Time) 
 		return &pinError{"the coordinator's certificate has changed since the invitation was made. " +
 			"Try: ask for a new invitation (swarm workers invite)"}
 	case now.After(certificate.NotAfter):
-		return &pinError{fmt.Sprintf("the coordinator's certificate expired on %s, and it is %s here. "+
+		return &pinError{fmt.Sprintf("the coordinator's certificate expired on %s, but the date is %s here. "+
 			"Try: restart swarm up, which renews it, or set this machine's clock", certificate.NotAfter.Format(day), now.Format(day))}
 	case now.Before(certificate.NotBefore):
-		return &pinError{fmt.Sprintf("the coordinator's certificate is good from %s on, and it is %s here. Try: set this machine's clock",
+		return &pinError{fmt.Sprintf("the coordinator's certificate is valid from %s on, but the date is %s here. Try: set this machine's clock",
 			certificate.NotBefore.Format(day), now.Format(day))}
 	}
 	return nil

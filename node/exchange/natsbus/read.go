@@ -55,7 +55,7 @@ func decodeQuery(data []byte, s subjects) (query, error) {
 		}
 	}
 	if ways != 1 || len(q.Last) > readSubjects || q.Batch < 0 {
-		return query{}, fmt.Errorf("a query of %d ways and %d subjects, one way and at most %d subjects are allowed", ways, len(q.Last), readSubjects)
+		return query{}, fmt.Errorf("a query of %d kinds and %d subjects: one kind and at most %d subjects are allowed", ways, len(q.Last), readSubjects)
 	}
 	for _, subject := range append([]string{q.LastOne, q.Next}, q.Last...) {
 		if subject != "" && !s.readable(subject) {
@@ -172,7 +172,7 @@ func parseAnswer(m *nats.Msg) (_ *stored, pending int, _ error) {
 	}
 	sequence, err := strconv.ParseUint(last(m.Header.Values(lastSequenceHeader)), 10, 64)
 	if err != nil {
-		return nil, 0, errors.New("the server answers without a sequence")
+		return nil, 0, errors.New("the server's answer has no sequence number")
 	}
 	return &stored{last(m.Header.Values(subjectHeader)), sequence, m.Data}, 0, nil
 }

@@ -255,7 +255,7 @@ func (b *Bus) follow(ctx context.Context, h *history, peer string, since uint64,
 		case pending == 0 && (h.next == before || !b.oneByOne.Load()):
 			return nil
 		case h.next == before:
-			return errors.New("the server counts batches that it doesn't give")
+			return errors.New("the server counts batches that it does not deliver")
 		}
 	}
 }

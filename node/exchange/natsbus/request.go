@@ -98,7 +98,7 @@ func refused(answer *nats.Msg) *membership.Refusal {
 func decodeRefusal(data []byte) *membership.Refusal {
 	var refusal membership.Refusal
 	if len(data) > membership.MaxMessageBytes || json.Unmarshal(data, &refusal) != nil || refusal.Message == "" {
-		return membership.Refuse(membership.CodeInternal, "the coordinator said no and gave no readable reason")
+		return membership.Refuse(membership.CodeInternal, "the coordinator refused without a readable reason")
 	}
 	return refusal.Shown()
 }

@@ -444,7 +444,7 @@ func TestAFloodOfNewcomersKeepsNobodyOut(t *testing.T) {
 	held := flood("127.0.0.1")
 	short, end := context.WithTimeout(t.Context(), 5*time.Second)
 	defer end()
-	if _, err := Enrol(short, o.invitation(t), "neighbour", TLSOptions{}); !errors.Is(err, errBusy) || !strings.Contains(err.Error(), "no more newcomers at the moment") {
+	if _, err := Enrol(short, o.invitation(t), "neighbour", TLSOptions{}); !errors.Is(err, errBusy) || !strings.Contains(err.Error(), "has its maximum of new connections") {
 		t.Fatalf("a neighbor of the flood's is told %v", err)
 	}
 	entered := make(chan error, 1)

@@ -106,7 +106,7 @@ func Start(options ServerOptions) (*Server, error) {
 		return connectCluster(options)
 	}
 	if options.Dir == "" {
-		return nil, errors.New("start the message bus: no folder to store rollouts in")
+		return nil, errors.New("start the message bus: no folder for rollouts")
 	}
 	if info, err := os.Stat(options.Dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("start the message bus: %s is not a directory", options.Dir)
@@ -141,7 +141,7 @@ func Start(options ServerOptions) (*Server, error) {
 		server.Shutdown()
 		where := net.JoinHostPort(host, strconv.Itoa(max(port, 0)))
 		if options.TLS != nil {
-			return nil, fmt.Errorf("listen on %s: %w. Try: an address of this host and a port that is free (--listen :PORT)", where, err)
+			return nil, fmt.Errorf("listen on %s: %w. Try: an address of this host and a free port (--listen :PORT)", where, err)
 		}
 		return nil, fmt.Errorf("start the message bus on %s: %w", where, err)
 	}
@@ -201,7 +201,7 @@ func (s *Server) begin() error {
 	}
 	err := s.launch()
 	if errors.Is(err, errStore) {
-		s.logger.Warn("the message bus's store can't be used and begins empty", "folder", s.options.StoreDir, "reason", err)
+		s.logger.Warn("the message bus's store is not usable and starts empty", "folder", s.options.StoreDir, "reason", err)
 		if err := discard(s.options.StoreDir); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (s *Server) begin() error {
 }
 
 // errStore reports that the broker doesn't start because of its folder's content.
-var errStore = errors.New("the broker refuses its store")
+var errStore = errors.New("the broker rejects its store")
 
 // launch starts a broker and waits until it is ready.
 func (s *Server) launch() error {
@@ -354,7 +354,7 @@ func listenOn(listen string, secure bool) (string, int, error) {
 		return "", 0, err
 	}
 	if ip := net.ParseIP(host); !secure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", 0, fmt.Errorf("%s is not a loopback address, and the message bus has no TLS", listen)
+		return "", 0, fmt.Errorf("%s is not a loopback address, but the message bus has no TLS", listen)
 	}
 	if host == "" {
 		host = "0.0.0.0"

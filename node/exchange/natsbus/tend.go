@@ -106,7 +106,7 @@ func (s *Server) watch(ctx context.Context, run string, subjects subjects) {
 			backoff = 0
 		} else if ctx.Err() == nil {
 			backoff = min(2*max(backoff, tendEvery/2), lastRepair)
-			s.logger.Error("the message bus's store can't be repaired yet", "run", run, "error", err)
+			s.logger.Error("the message bus's store cannot be repaired yet", "run", run, "error", err)
 		}
 	}
 }
@@ -162,11 +162,11 @@ func (s *Server) trim(ctx context.Context, run string, subjects subjects) {
 	}
 	if err == nil && newest > oldest {
 		before := newest - (newest-oldest)/2
-		s.logger.Warn("the message bus's stream is full: older rollouts are dropped, the journals have them", "run", run, "before", before)
+		s.logger.Warn("the message bus's stream is full: older rollouts are deleted; the journals have them", "run", run, "before", before)
 		err = purge(ctx, s.js, run, before)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.logger.Warn("the message bus's stream is full and can't be trimmed", "run", run, "error", err)
+		s.logger.Warn("the message bus's stream is full and cannot be trimmed", "run", run, "error", err)
 	}
 }
 

@@ -205,7 +205,7 @@ func TestFullDisk(t *testing.T) {
 	meanwhile := strings.Repeat("m", 32<<10)
 	j.record(t, batch("a", 1, meanwhile))
 	go func() { published <- a.Publish(t.Context(), batch("a", 1, meanwhile)) }()
-	await(t, "the fault", func() bool { return strings.Contains(log.String(), "doesn't work") })
+	await(t, "the fault", func() bool { return strings.Contains(log.String(), "does not work") })
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}

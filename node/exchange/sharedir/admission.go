@@ -85,7 +85,7 @@ func (c *server) round(ctx context.Context) error {
 		v := c.sessions[worker]
 		if v == nil {
 			if len(c.sessions) >= membership.MaxWorkers {
-				c.report.warn("crowd", fmt.Sprintf("more than %d workers in the shared folder; %q is not attended to", membership.MaxWorkers, worker))
+				c.report.warn("crowd", fmt.Sprintf("more than %d workers in the shared folder; %q is ignored", membership.MaxWorkers, worker))
 				continue
 			}
 			v = newWorkerSession(c, worker)
@@ -120,5 +120,5 @@ func refusalOf(err error) *membership.Refusal {
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	return membership.Refuse(membership.CodeInternal, "the coordinator couldn't answer: %v", err)
+	return membership.Refuse(membership.CodeInternal, "the coordinator could not answer: %v", err)
 }

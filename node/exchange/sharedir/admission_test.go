@@ -297,7 +297,7 @@ func TestSilentWorker(t *testing.T) {
 	poll(t, func() bool { admission.mu.Lock(); defer admission.mu.Unlock(); return admission.beats["cat"] > n })
 	u.silence = 0
 	_, err = u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
-	require.ErrorContains(t, err, "nothing new of the coordinator")
+	require.ErrorContains(t, err, "nothing new from the coordinator")
 }
 
 // While a worker's first process is active, a second one is refused. Once the first is silent, the second replaces it.
@@ -338,13 +338,13 @@ func TestDialWrongExperiment(t *testing.T) {
 	defer cancel()
 	var log logLines
 	_, err := DialUplink(ctx, UplinkOptions{Dir: shared, Experiment: "other", Worker: "w", Logger: log.logger()})
-	require.ErrorContains(t, err, "experiment other isn't in "+shared+" (there are exp)")
+	require.ErrorContains(t, err, "experiment other is not in "+shared+" (there are exp)")
 	require.Equal(t, 1, log.count("waiting for the experiment"))
 	require.NoError(t, os.Rename(dir, filepath.Join(shared, "experiments", "renamed")))
 	_, err = DialUplink(t.Context(), UplinkOptions{Dir: shared, Experiment: "renamed", Worker: "w"})
-	require.ErrorContains(t, err, "is of experiment exp, not of renamed")
+	require.ErrorContains(t, err, "belongs to experiment exp, not renamed")
 	_, err = DialUplink(t.Context(), UplinkOptions{Dir: shared, Experiment: "exp", Worker: "a/b"})
-	require.ErrorContains(t, err, "is no name")
+	require.ErrorContains(t, err, "is not a valid name")
 	_, err = DialUplink(t.Context(), UplinkOptions{Dir: filepath.Join(shared, "away"), Experiment: "exp", Worker: "w"})
 	require.ErrorContains(t, err, "is missing")
 }

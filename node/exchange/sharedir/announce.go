@@ -28,7 +28,7 @@ func Announce(dir string, w membership.Welcome) error {
 	if info, err := os.Stat(shared); err != nil {
 		return explain(shared, err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is no folder. Try: another --shared DIR", shared)
+		return fmt.Errorf("%s is not a folder. Try: another --shared DIR", shared)
 	}
 	if err := files.MakeFolder(filepath.Join(dir, base), 0o777); err != nil {
 		return explain(dir, err)
@@ -39,8 +39,8 @@ func Announce(dir string, w membership.Welcome) error {
 		return explain(dir, err)
 	}
 	if known != nil && known.Experiment != w.Experiment {
-		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %[2]s, "+
-			"or remove %s-* in %s if no one you know wrote it",
+		return fmt.Errorf("the shared folder %s belongs to experiment %s, not %s. Try: another --shared DIR, or --experiment %[2]s, "+
+			"or remove %s-* in %s if a stranger wrote it",
 			dir, membership.Tidy(known.Experiment, 64), w.Experiment, descriptionStem, filepath.Join(dir, base))
 	}
 	w.Round, w.Time = 0, 0 // the answer to a hello carries these

@@ -17,7 +17,7 @@ import (
 // state that they wait for.
 func (p *rlSwarm) register(node string, leads bool) error {
 	if !plain(node, 64) {
-		return fmt.Errorf("node %q cannot take part with rl-swarm's nodes. Try: a name of letters, digits, '_' and '-'", node)
+		return fmt.Errorf("node name %q is not allowed with rl-swarm's nodes. Try: a name of letters, digits, '_' and '-'", node)
 	}
 	var known map[string]any
 	name := path.Join(foreignPeers, node+".json")

@@ -96,16 +96,16 @@ func (d *Dir) begin1st() error {
 func (o Options) check() error {
 	switch {
 	case o.Run == "" || len(o.Run) > 128:
-		return fmt.Errorf("run %.140q is no name", o.Run)
+		return fmt.Errorf("run %.140q is not a valid name", o.Run)
 	case o.Node == "" || len(o.Node) > 128:
-		return fmt.Errorf("node %.140q is no name", o.Node)
+		return fmt.Errorf("node %.140q is not a valid name", o.Node)
 	}
 	info, err := os.Stat(filepath.Join(o.Dir, base))
 	switch {
 	case err != nil:
 		return explain(o.Dir, err)
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder. Try: another --shared DIR", filepath.Join(o.Dir, base))
+		return fmt.Errorf("%s is not a folder. Try: another --shared DIR", filepath.Join(o.Dir, base))
 	}
 	return nil
 }

@@ -127,11 +127,11 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, Announce(dir, testWelcome()))
 	for _, o := range []Options{{Dir: dir, Node: "a"}, {Dir: dir, Run: "r"}, {Dir: dir, Run: "r", Node: strings.Repeat("x", 129)}} {
 		_, err := Open(o)
-		require.ErrorContains(t, err, "is no name")
+		require.ErrorContains(t, err, "is not a valid name")
 	}
 	other := testWelcome()
 	other.Experiment = "other"
-	require.ErrorContains(t, Announce(dir, other), "is of experiment exp, not of other")
+	require.ErrorContains(t, Announce(dir, other), "belongs to experiment exp, not other")
 	require.ErrorContains(t, Announce(filepath.Join(shared, "away", "experiments", "exp"), testWelcome()), "is missing")
 	require.NoDirExists(t, filepath.Join(shared, "away"))
 }

@@ -56,7 +56,7 @@ func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) 
 	}
 	var file foreignFile
 	if err := json.Unmarshal(text, &file); err != nil {
-		return exchange.Batch{}, fmt.Errorf("it isn't a rollouts file: %.200s", err)
+		return exchange.Batch{}, fmt.Errorf("it is not a rollouts file: %.200s", err)
 	}
 	switch {
 	case file.Program == program:

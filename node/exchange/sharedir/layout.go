@@ -29,10 +29,10 @@ const maxRounds = 99_999_999
 // Folder returns an experiment's folder below a shared folder. rl-swarm uses the same path.
 func Folder(shared, experiment string) (string, error) {
 	if shared == "" {
-		return "", fmt.Errorf("no shared folder was named. Try: --shared DIR")
+		return "", fmt.Errorf("no shared folder is named. Try: --shared DIR")
 	}
 	if !plain(experiment, 64) {
-		return "", fmt.Errorf("experiment %.70q can't be a folder: letters, digits, '.', '_' and '-' are allowed, 64 at most. "+
+		return "", fmt.Errorf("experiment %.70q is not a valid folder name: at most 64 letters, digits, '.', '_' and '-' are allowed. "+
 			"Try: another --experiment NAME", experiment)
 	}
 	return filepath.Join(shared, "experiments", experiment), nil

@@ -152,7 +152,7 @@ func openEnvelope(packed []byte, worker string, l letter) (envelope, error) {
 		return envelope{}, fmt.Errorf("%w: %.200s", errUnpack, err)
 	}
 	if e.Worker != worker || e.Verb != l.verb || e.Session != l.session || e.Number != l.number {
-		return envelope{}, fmt.Errorf("%w: its content is another message's", errUnpack)
+		return envelope{}, fmt.Errorf("%w: its content belongs to another message", errUnpack)
 	}
 	return e, nil
 }

@@ -130,7 +130,7 @@ func (l *processes) reportOther(process, name string, report *reporter) {
 		return // the next check tries again
 	}
 	l.told[process] = true
-	report.warn("twin "+process, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there",
+	report.warn("twin "+process, fmt.Sprintf("another process started to share as node %s%s and was told to stop. Try: another --node-id there",
 		l.o.Node, l.host(name)))
 }
 

@@ -56,7 +56,7 @@ func TestTwoProcessesOfOneNode(t *testing.T) {
 	for round := 2; round < 5; round++ {
 		share(t, first, round)
 	}
-	require.Equal(t, 1, log.count("another process began to share as node a"))
+	require.Equal(t, 1, log.count("another process started to share as node a"))
 }
 
 // A restarted node is not mistaken for a second process, even if files of its previous process come back.

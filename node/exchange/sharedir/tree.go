@@ -18,7 +18,7 @@ import (
 const maxEntries = 100_000
 
 // errPartial reports that a file's content doesn't match its name yet.
-var errPartial = errors.New("not whole yet")
+var errPartial = errors.New("not complete yet")
 
 // tree reads and writes below an existing folder. It opens the folder for every operation. So it continues after a
 // remount, and never creates a missing folder on the disk below its mount point. No link leads out of the folder.
@@ -109,7 +109,7 @@ func (t *tree) read(name string, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: %s is no file", fs.ErrInvalid, name)
+		return nil, fmt.Errorf("%w: %s is not a file", fs.ErrInvalid, name)
 	case info.Size() > limit:
 		return nil, fmt.Errorf("%w: %s has %d bytes, more than %d", fs.ErrInvalid, name, info.Size(), limit)
 	}

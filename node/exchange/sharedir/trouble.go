@@ -28,7 +28,7 @@ func explain(dir string, err error) error {
 	case is(syscall.ENOSPC, syscall.EDQUOT):
 		return fmt.Errorf("the shared folder %s is full (%w). Try: free space there or raise its quota; the swarm then continues automatically", dir, err)
 	case is(syscall.EROFS, syscall.EACCES, syscall.EPERM):
-		return fmt.Errorf("the shared folder %s can't be written (%w). Try: ask its owner for write access, or mount it writable", dir, err)
+		return fmt.Errorf("the shared folder %s is not writable (%w). Try: ask its owner for write access, or mount it writable", dir, err)
 	case errors.Is(err, fs.ErrNotExist), is(syscall.ENOTDIR, syscall.ENOTCONN, syscall.ESTALE, syscall.ENODEV, syscall.EIO):
 		return fmt.Errorf("the shared folder %s is missing (%w). Try: mount it again, or check that its sync program runs; the swarm then continues automatically",
 			dir, err)

@@ -86,7 +86,7 @@ func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error)
 
 func newUplink(o UplinkOptions) (*uplink, error) {
 	if !plain(o.Worker, membership.MaxNameBytes) {
-		return nil, fmt.Errorf("worker %.40q is no name: letters, digits, '.', '_' and '-' are allowed, %d at most. "+
+		return nil, fmt.Errorf("worker %.40q is not a valid name: letters, digits, '.', '_' and '-' are allowed, at most %d. "+
 			"Try: another --name", o.Worker, membership.MaxNameBytes)
 	}
 	dir, err := Folder(o.Dir, o.Experiment)
@@ -114,11 +114,11 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 		w, _, err := description(baseOf(u.dir))
 		switch {
 		case err == nil && w != nil && w.Experiment != u.o.Experiment:
-			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %[2]s",
+			return membership.Welcome{}, fmt.Errorf("the folder %s belongs to experiment %s, not %s. Try: --experiment %[2]s",
 				u.dir, membership.Tidy(w.Experiment, 64), u.o.Experiment)
 		case err == nil && w != nil && w.Protocol != membership.Protocol:
 			return membership.Welcome{}, membership.Refuse(membership.CodeVersion,
-				"the coordinator (swarm %s) speaks protocol %d, this program %d. Try: the same version of swarm on both",
+				"the coordinator (swarm %s) uses protocol %d, this program %d. Try: the same version of swarm on both",
 				membership.Tidy(w.Version, 64), w.Protocol, membership.Protocol)
 		case err == nil && w != nil && w.Run != "" && len(w.Run) <= 128:
 			return *w, nil
@@ -129,8 +129,8 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 				"there", u.experiments())
 		}
 		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
-			return membership.Welcome{}, fmt.Errorf("experiment %s isn't in %s%s: %w. "+
-				"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait",
+			return membership.Welcome{}, fmt.Errorf("experiment %s is not in %s%s: %w. "+
+				"Try: check that the coordinator runs with --shared and that the folder syncs, or a longer --wait",
 				u.o.Experiment, u.o.Dir, u.others(), cause)
 		}
 	}

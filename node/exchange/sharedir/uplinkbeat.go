@@ -27,10 +27,10 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 		case beat.Left && failure == nil:
 			return u.current(beat.Roster), nil // the worker does not wait for an answer to its last beat
 		case u.seen > 0 && failure != nil:
-			return membership.Roster{}, fmt.Errorf("beat through the shared folder: %w", explain(u.dir, failure))
+			return membership.Roster{}, fmt.Errorf("heartbeat through the shared folder: %w", explain(u.dir, failure))
 		case u.seen > 0 && time.Since(u.heard) > u.silence:
-			return membership.Roster{}, fmt.Errorf("nothing new of the coordinator in the shared folder for %v. "+
-				"Try: see that it runs, and that the folder syncs",
+			return membership.Roster{}, fmt.Errorf("nothing new from the coordinator in the shared folder for %v. "+
+				"Try: check that it runs and that the folder syncs",
 				time.Since(u.heard).Round(time.Second))
 		case u.seen > 0:
 			return u.current(beat.Roster), nil
@@ -41,9 +41,9 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 		}
 		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
 			if failure != nil {
-				return membership.Roster{}, fmt.Errorf("beat through the shared folder: %w (last: %v)", cause, explain(u.dir, failure))
+				return membership.Roster{}, fmt.Errorf("heartbeat through the shared folder: %w (last: %v)", cause, explain(u.dir, failure))
 			}
-			return membership.Roster{}, fmt.Errorf("beat through the shared folder: no answer yet: %w", cause)
+			return membership.Roster{}, fmt.Errorf("heartbeat through the shared folder: no answer yet: %w", cause)
 		}
 	}
 }

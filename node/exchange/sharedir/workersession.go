@@ -213,7 +213,7 @@ func (v *workerSession) alive() bool {
 func (v *workerSession) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
 	if e.Protocol != membership.Protocol {
 		return nil, membership.Refuse(membership.CodeVersion,
-			"the worker speaks protocol %d, the coordinator %d. Try: the same version of swarm on both", e.Protocol, membership.Protocol)
+			"the worker uses protocol %d, the coordinator %d. Try: the same version of swarm on both", e.Protocol, membership.Protocol)
 	}
 	switch e.Verb {
 	case verbHello:

@@ -47,10 +47,10 @@ func ParseName(text string) (id, revision string, err error) {
 		revision = Main
 	}
 	if !IsID(id) {
-		return "", "", fmt.Errorf("%q is no model's name on the Hugging Face hub, such as gpt2 or Qwen/Qwen2.5-0.5B-Instruct", id)
+		return "", "", fmt.Errorf("%q is not a model name of the Hugging Face hub, such as gpt2 or Qwen/Qwen2.5-0.5B-Instruct", id)
 	}
 	if !revisionPattern.MatchString(revision) {
-		return "", "", fmt.Errorf("%q is no revision: allowed are a branch, a tag or a commit", revision)
+		return "", "", fmt.Errorf("%q is not a revision: allowed: a branch, a tag or a commit", revision)
 	}
 	return CanonicalID(id), revision, nil
 }
@@ -116,7 +116,7 @@ func snapshot(repo, revision string) (string, error) {
 	switch text, err := readRef(ref); {
 	case err == nil:
 		if commit = strings.TrimSpace(text); !revisionPattern.MatchString(commit) {
-			return "", fmt.Errorf("%s holds no revision", ref)
+			return "", fmt.Errorf("%s contains no revision", ref)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err

@@ -53,7 +53,7 @@ func FromEnvironment(getenv func(string) string) (*Client, error) {
 		endpoint = defaultEndpoint
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("HF_ENDPOINT is %.100q; allowed is an address such as %s", endpoint, defaultEndpoint)
+		return nil, fmt.Errorf("bad HF_ENDPOINT %.100q: allowed: an address such as %s", endpoint, defaultEndpoint)
 	}
 	cache, err := Cache(getenv)
 	if err != nil {
@@ -107,7 +107,7 @@ func token(getenv func(string) string) (string, error) {
 // checkToken refuses a token that cannot be part of a header.
 func checkToken(token, source string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%s holds no token: it has spaces or other characters that no token has", source)
+		return fmt.Errorf("%s is not a token: it has spaces or other characters that a token cannot have", source)
 	}
 	return nil
 }

@@ -97,9 +97,9 @@ func TestFromEnvironment(t *testing.T) {
 		"token path":      {map[string]string{"HOME": "/h", "HF_TOKEN_PATH": dir + "/token"}, "https://huggingface.co", "hf_file", "/h/.cache/huggingface/hub", ""},
 		"implicit is off": {map[string]string{"HOME": "/h", "HF_HOME": dir, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}, "https://huggingface.co", "", dir + "/hub", ""},
 		"mirror":          {map[string]string{"HOME": "/h", "HF_ENDPOINT": "https://mirror.example/"}, "https://mirror.example", "", "/h/.cache/huggingface/hub", ""},
-		"no address":      {map[string]string{"HOME": "/h", "HF_ENDPOINT": "mirror"}, "", "", "", `HF_ENDPOINT is "mirror"; allowed is an address such as https://huggingface.co`},
-		"another scheme":  {map[string]string{"HOME": "/h", "HF_ENDPOINT": "ftp://x"}, "", "", "", "HF_ENDPOINT is"},
-		"no token":        {map[string]string{"HOME": "/h", "HF_TOKEN": "two words"}, "", "", "", "HF_TOKEN holds no token"},
+		"no address":      {map[string]string{"HOME": "/h", "HF_ENDPOINT": "mirror"}, "", "", "", `bad HF_ENDPOINT "mirror": allowed: an address such as https://huggingface.co`},
+		"another scheme":  {map[string]string{"HOME": "/h", "HF_ENDPOINT": "ftp://x"}, "", "", "", "bad HF_ENDPOINT"},
+		"no token":        {map[string]string{"HOME": "/h", "HF_TOKEN": "two words"}, "", "", "", "HF_TOKEN is not a token"},
 		"no home":         {nil, "", "", "", "neither HF_HOME nor HOME is set"},
 	} {
 		c, err := FromEnvironment(func(name string) string { return test.env[name] })

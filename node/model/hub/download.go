@@ -93,7 +93,7 @@ func (p *pull) attempt(ctx context.Context, file remote, incomplete string) (err
 		return &localError{err}
 	}
 	if got := hex.EncodeToString(digest.Sum(nil)); got != file.hash {
-		return fmt.Errorf("%s was %w on the way: its hash is %s, the hub lists %s", file.name, errDamaged, got, file.hash)
+		return fmt.Errorf("%s was %w in transit: its hash is %s, but the hub lists %s", file.name, errDamaged, got, file.hash)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (p *pull) fetch(ctx context.Context, file remote, out *os.File, digest hash
 		p.advance(file.name, -have)
 		have = 0
 	case response.StatusCode < 300:
-		return &refusal{fmt.Sprintf("%s answers a request for bytes %d on of %s with others", p.client.Host(), have, file.name)}
+		return &refusal{fmt.Sprintf("%s answers a request for bytes from %d on of %s with other bytes", p.client.Host(), have, file.name)}
 	default:
 		return p.client.judge(response, p.id, file.name+" of model "+p.id)
 	}
@@ -159,7 +159,7 @@ func (p *pull) copy(file remote, out io.Writer, digest hash.Hash, body io.Reader
 		case err == io.EOF && have == file.size:
 			return nil
 		case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("%s was cut off after %d of %d bytes", file.name, have, file.size)
+			return fmt.Errorf("%s ended after %d of %d bytes", file.name, have, file.size)
 		case err != nil:
 			return err
 		}

@@ -35,17 +35,17 @@ func (c *Client) judge(response *http.Response, id, what string) error {
 	case status == http.StatusTooManyRequests || status >= 500:
 		return &busy{status, retryAfter(response.Header)}
 	case code == "GatedRepo":
-		return refuse("model %s is gated: its owners give access to those who ask. Try: ask for it at %s, then HF_TOKEN=… swarm model pull %s", id, page, id)
+		return refuse("model %s is gated: its owners grant access on request. Try: request access at %s, then HF_TOKEN=… swarm model pull %s", id, page, id)
 	case code == "RevisionNotFound":
 		return refuse("the hub has no %s. Try: a branch, tag or commit from %s/tree/main", what, page)
 	case code == "EntryNotFound":
 		return refuse("the hub has no %s", what)
 	case status == http.StatusUnauthorized && c.Token != "" && code == "":
-		return refuse("%s refuses the token (HF_TOKEN, or the file that hf auth login wrote). Try: a new one from %s", c.Host(), tokens)
+		return refuse("%s rejects the token (HF_TOKEN, or the file of hf auth login). Try: a new token from %s", c.Host(), tokens)
 	case status == http.StatusForbidden:
-		return refuse("%s allows no access to %s with this token. Try: a token that may read it, from %s", c.Host(), what, tokens)
+		return refuse("%s denies access to %s with this token. Try: a token with read access, from %s", c.Host(), what, tokens)
 	case status == http.StatusNotFound, status == http.StatusUnauthorized, code == "RepoNotFound":
-		return refuse("%s knows no %s, or it is private. Try: its name as %s/models spells it, or HF_TOKEN=… for a private one", c.Host(), what, c.Endpoint)
+		return refuse("%s has no %s, or it is private. Try: the exact name from %s/models, or HF_TOKEN=… for a private model", c.Host(), what, c.Endpoint)
 	}
 	return refuse("%s answers %s to the request for %s", c.Host(), response.Status, what)
 }
@@ -70,7 +70,7 @@ func (c *Client) explain(err error, id string, kept bool) error {
 	if errors.As(err, &no) {
 		return err
 	}
-	try := "Try: look at the connection and HTTPS_PROXY, or set HF_ENDPOINT to a mirror"
+	try := "Try: check the connection and HTTPS_PROXY, or set HF_ENDPOINT to a mirror"
 	if kept {
 		try = fmt.Sprintf("Try: swarm model pull %s again: it continues where this one stopped", id)
 	}

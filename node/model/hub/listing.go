@@ -90,7 +90,7 @@ func (c *Client) list(ctx context.Context, id, revision string) (listing, error)
 			return err
 		}
 		if len(data) > maxAnswer || json.Unmarshal(data, &answer) != nil || !commitPattern.MatchString(answer.SHA) {
-			return &refusal{fmt.Sprintf("%s sends no listing of %s: it doesn't speak the hub's language. Try: another HF_ENDPOINT", c.Host(), what)}
+			return &refusal{fmt.Sprintf("%s sends no listing of %s in the hub's format. Try: another HF_ENDPOINT", c.Host(), what)}
 		}
 		return nil
 	})
@@ -129,7 +129,7 @@ func choose(id string, all []remote) ([]remote, error) {
 		}
 	}
 	if add(configName); len(chosen) == 0 {
-		return nil, fmt.Errorf("model %s has no %s: it is no model of transformers", id, configName)
+		return nil, fmt.Errorf("model %s has no %s, so it is not a transformers model", id, configName)
 	}
 	for _, name := range SmallFiles() {
 		add(name)
@@ -211,7 +211,7 @@ func (c *Client) head(ctx context.Context, id, commit, name string) (remote, err
 		}
 	}
 	if size < 0 || !commitPattern.MatchString(hash) && !sha256Pattern.MatchString(hash) {
-		text := fmt.Sprintf("%s names neither size nor hash of %s: what it sends could not be checked. Try: another HF_ENDPOINT", c.Host(), name)
+		text := fmt.Sprintf("%s lists neither size nor hash of %s, so a download could not be verified. Try: another HF_ENDPOINT", c.Host(), name)
 		return remote{}, &refusal{text}
 	}
 	return remote{name: name, size: size, hash: hash}, nil

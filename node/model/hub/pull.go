@@ -43,7 +43,7 @@ type pull struct {
 // processes may pull the same model at once. Errors fit on one line, and most end with ". Try: ".
 func (c *Client) Pull(ctx context.Context, id, revision string, accept func(config []byte) error) (Result, error) {
 	if c.Offline != "" {
-		return Result{}, fmt.Errorf("%s forbids to download model %s. Try: unset %s", c.Offline, id, c.Offline)
+		return Result{}, fmt.Errorf("%s forbids the download of model %s. Try: unset %s", c.Offline, id, c.Offline)
 	}
 	list, err := c.list(ctx, id, revision)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *pull) bring(ctx context.Context, file remote, pointer string) error {
 			case ctx.Err() != nil:
 				return err
 			case !isNetwork(err):
-				return fmt.Errorf("download model %s: %w. Try: again when that is mended: it continues where this one stopped", p.id, err)
+				return fmt.Errorf("download model %s: %w. Try: fix that and repeat the command, which resumes the download", p.id, err)
 			}
 			return p.client.explain(err, p.id, !errors.Is(err, errDamaged))
 		}
@@ -185,7 +185,7 @@ func link(blob, pointer string) error {
 	}
 	if err := os.Symlink(relative, temporary); err != nil {
 		if err := os.Link(blob, temporary); err != nil {
-			return fmt.Errorf("%w: the cache's disk takes no links. Try: HF_HOME on another disk", err)
+			return fmt.Errorf("%w: the cache's disk does not support links. Try: HF_HOME on another disk", err)
 		}
 	}
 	return os.Rename(temporary, pointer)

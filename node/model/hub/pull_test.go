@@ -244,9 +244,9 @@ func TestPullRefusesDamage(t *testing.T) {
 		want      string
 		kept      bool // the part stays, for another attempt
 	}{
-		"truncated":   {body(weights[:1000]), "model.safetensors was cut off after 1000 of 1048576 bytes. Try: swarm model pull someone/tiny again: it continues", true},
-		"broken off":  {cutAfter(0, -1), "model.safetensors was cut off after 0 of 1048576 bytes. Try: ", true},
-		"other bytes": {body(bytes.Repeat([]byte("x"), len(weights))), "model.safetensors was damaged on the way: its hash is ", false},
+		"truncated":   {body(weights[:1000]), "model.safetensors ended after 1000 of 1048576 bytes. Try: swarm model pull someone/tiny again: it continues", true},
+		"broken off":  {cutAfter(0, -1), "model.safetensors ended after 0 of 1048576 bytes. Try: ", true},
+		"other bytes": {body(bytes.Repeat([]byte("x"), len(weights))), "model.safetensors was damaged in transit: its hash is ", false},
 	} {
 		hub := hubtest.New(t, testID, testFiles())
 		hub.Intercept(test.intercept)
@@ -284,18 +284,18 @@ func TestPullExplainsRefusals(t *testing.T) {
 		want                string
 		requests            int
 	}{
-		"gated":            {answer(401, "GatedRepo"), testID, Main, "", "model someone/tiny is gated: its owners give access to those who ask. Try: ask for it at ", 1},
+		"gated":            {answer(401, "GatedRepo"), testID, Main, "", "model someone/tiny is gated: its owners grant access on request. Try: request access at ", 1},
 		"gated, refused":   {answer(403, "GatedRepo"), testID, Main, "hf_x", "is gated", 1},
-		"unknown":          {nil, "someone/other", Main, "", "knows no model someone/other, or it is private. Try: ", 1},
-		"no token":         {answer(401, ""), testID, Main, "", "knows no model someone/tiny, or it is private. Try: ", 1},
-		"bad token":        {answer(401, ""), testID, Main, "hf_x", "refuses the token (HF_TOKEN, or the file that hf auth login wrote). Try: a new one", 1},
-		"token too weak":   {answer(403, ""), testID, Main, "hf_x", "allows no access to model someone/tiny with this token. Try: ", 1},
-		"not found":        {answer(404, ""), testID, Main, "", "knows no model someone/tiny", 1},
+		"unknown":          {nil, "someone/other", Main, "", "has no model someone/other, or it is private. Try: ", 1},
+		"no token":         {answer(401, ""), testID, Main, "", "has no model someone/tiny, or it is private. Try: ", 1},
+		"bad token":        {answer(401, ""), testID, Main, "hf_x", "rejects the token (HF_TOKEN, or the file of hf auth login). Try: a new token", 1},
+		"token too weak":   {answer(403, ""), testID, Main, "hf_x", "denies access to model someone/tiny with this token. Try: ", 1},
+		"not found":        {answer(404, ""), testID, Main, "", "has no model someone/tiny", 1},
 		"revision":         {nil, testID, "v9", "", "the hub has no revision v9 of model someone/tiny. Try: a branch, tag or commit", 1},
 		"too many":         {answer(429, ""), testID, Main, "", "it answers 429 Too Many Requests. Try: ", 3},
 		"down":             {answer(503, ""), testID, Main, "", "it answers 503 Service Unavailable. Try: ", 3},
 		"teapot":           {answer(418, ""), testID, Main, "", "answers 418 I'm a teapot to the request for model someone/tiny", 1},
-		"another language": {answer(200, ""), testID, Main, "", "sends no listing of model someone/tiny: it doesn't speak the hub's language. Try: ", 1},
+		"another language": {answer(200, ""), testID, Main, "", "sends no listing of model someone/tiny in the hub's format. Try: ", 1},
 	} {
 		hub := hubtest.New(t, testID, testFiles())
 		hub.Intercept(test.intercept)
@@ -365,7 +365,7 @@ func TestPullFromNowhere(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
 	_, err := testClient(t, server.URL).Pull(t.Context(), testID, Main, accept)
-	if err == nil || !strings.Contains(err.Error(), "connection refused. Try: look at the connection and HTTPS_PROXY, or set HF_ENDPOINT to a mirror") {
+	if err == nil || !strings.Contains(err.Error(), "connection refused. Try: check the connection and HTTPS_PROXY, or set HF_ENDPOINT to a mirror") {
 		t.Error(err)
 	}
 }
@@ -435,7 +435,7 @@ func TestPullAsksForHashesThatTheListingLacks(t *testing.T) {
 	hub = hubtest.New(t, testID, files)
 	hub.Sparse()
 	hub.Intercept(func(w http.ResponseWriter, r *http.Request, atStorage bool) bool { return r.Method == http.MethodHead })
-	if _, err := testClient(t, hub.URL).Pull(t.Context(), testID, Main, accept); err == nil || !strings.Contains(err.Error(), "could not be checked") {
+	if _, err := testClient(t, hub.URL).Pull(t.Context(), testID, Main, accept); err == nil || !strings.Contains(err.Error(), "could not be verified") {
 		t.Error(err)
 	}
 }
@@ -472,7 +472,7 @@ func TestPullMeetsAnUnwritableDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Pull(t.Context(), testID, Main, accept)
-	if err == nil || !strings.Contains(err.Error(), "is a directory. Try: again when that is mended") || len(ranges(hub)) > 0 {
+	if err == nil || !strings.Contains(err.Error(), "is a directory. Try: fix that and repeat the command") || len(ranges(hub)) > 0 {
 		t.Errorf("%v, %d requests for weights", err, len(ranges(hub)))
 	}
 }
@@ -509,7 +509,7 @@ func TestPullOffline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Pull(t.Context(), testID, Main, accept); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE forbids to download") || len(hub.Requests()) > 0 {
+	if _, err := c.Pull(t.Context(), testID, Main, accept); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE forbids the download") || len(hub.Requests()) > 0 {
 		t.Error(err)
 	}
 }
