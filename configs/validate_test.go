@@ -85,7 +85,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.CheckpointEvery = 0 }, `bad checkpoint_every "0": allowed: a whole number from 1 to 10000000`},
 		{func(c *Config) { c.MaxRestarts = -1 }, `bad max_restarts "-1": allowed: a whole number from 0 to 1000000`},
 		{func(c *Config) { c.ValidationQuestions = -1 }, `bad validation_questions "-1": allowed: a whole number from 0 to 10000`},
-		{func(c *Config) { c.EvalQuestions, c.ValidationQuestions = 0, 36 }, `bad validation_questions "36": allowed: 0 without evaluations (eval_questions 0): weights are chosen when they are evaluated`},
+		{func(c *Config) { c.EvalQuestions, c.ValidationQuestions = 0, 36 }, `bad validation_questions "36": allowed: 0 without evaluations (eval_questions 0), because evaluations choose the weights`},
 		{func(c *Config) { c.OnAlarm = "" }, `bad on_alarm "": allowed: warn, stop, lower-rate`},
 		{func(c *Config) { c.Tasks.Mixture = nil }, `bad tasks.mixture "0 tasks": allowed: 1 to 256 tasks`},
 		{func(c *Config) { c.Tasks.File = "q.jsonl" }, `bad tasks.file "q.jsonl": allowed: either tasks.file or tasks.mixture`},

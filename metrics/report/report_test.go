@@ -148,7 +148,7 @@ func TestManyRunsKeepTheFileSmall(t *testing.T) {
 	}
 	page := write(t, database(t, runs...), options())
 	require.Equal(t, 1, strings.Count(page, `data-chart="raw-`), "an experiment's newest")
-	require.Contains(t, page, "1 of 30 runs have charts of their own")
+	require.Contains(t, page, "1 of 30 runs have separate charts")
 	require.Equal(t, (6+2)*30, strings.Count(element(t, page, "charts"), `"run":"many-`), "all are in the curves, against every axis, and in both of pass@k")
 }
 

@@ -266,7 +266,7 @@ func TestStudyVerdicts(t *testing.T) {
 // whatever the verdict, with the command that decides.
 func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 	five, seven := []float64{0.100, 0.102, 0.098, 0.101, 0.099}, []float64{0.100, 0.102, 0.098, 0.101, 0.099, 0.103, 0.097}
-	line := "Up to 7 seeds, where the study plans 5. If seeds were added after a look at the verdict, only fresh seeds decide: "
+	line := "Some experiments have 7 seeds, but the study plans 5. If seeds were added after a look at the verdict, only fresh seeds decide: "
 	for name, c := range map[string]struct {
 		planned int
 		source  string
@@ -402,7 +402,7 @@ func TestStudyTellsOfRunsThatTheAlarmStopped(t *testing.T) {
 	require.InDelta(t, 0.2015, *s.Arms[2].Value, 1e-9)
 	c := worded(t, runs.Runs, stats.CompareOptions{})
 	require.Contains(t, strings.Join(c.Notes, "\n"),
-		"paper-4loc4ext: 1 run is not done (stopped by the alarm) and not counted beside the 2 that are. The mean of the others is too high")
+		"paper-4loc4ext: 1 run is not done (stopped by the alarm) and not counted, unlike the 2 that are. The mean of the others is too high")
 
 	runs.set("paper-4loc4ext-3", func(r *store.Totals) { r.Message = "stopped by SIGINT" })
 	s, _ = studyOf(t, runs, paperDesign())
@@ -554,8 +554,8 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 		"one gains, one loses":       {low, high, middle, middle, stats.StudyMixed, "Of 2 models 1 gains and 1 loses in a mixed swarm"},
 		"one loses, one is the same": {middle, high, low, high, stats.StudyUndecided, "Not every model gains, and some are undecided in a mixed swarm"},
 		"one alone isn't done":       {low, none, middle, high, stats.StudyUndecided, "Undecided whether every model gains in a mixed swarm"},
-		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several: " +
-			"it takes finished runs with held-out evaluations of that swarm and of each model alone, at least 5 seeds of each."},
+		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a mixed swarm: " +
+			"this needs finished runs with held-out evaluations of the mixed swarm and of each model alone, at least 5 seeds of each."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, d := mixedRuns(c.nano, c.micro, c.nanoMixed, c.microMixed)

@@ -105,9 +105,9 @@ func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
 	// At equal completions runs may differ in rounds.
 	runs.set("paper-8loc0ext-2", func(x *store.Totals) { x.RoundsDone = 9 })
 	s, _ = verdict("completions")
-	require.NotContains(t, s.Verdict, "like with like")
+	require.NotContains(t, s.Verdict, "like for like")
 	s, _ = verdict("")
-	require.Contains(t, s.Verdict, "like with like")
+	require.Contains(t, s.Verdict, "like for like")
 }
 
 func TestATableOfWhatRunsCost(t *testing.T) {
