@@ -2,6 +2,7 @@ package mps
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -67,8 +68,13 @@ func TestAnswersInWordsAreNoProcesses(t *testing.T) {
 
 // With a path above 107 bytes the daemon would start and end without an error message.
 func TestPipeDirectoriesFitASocket(t *testing.T) {
+	short, err := os.MkdirTemp("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(short) })
 	long := t.TempDir() + strings.Repeat("/x", 50)
-	dir, err := makePipe(long, t.TempDir())
+	dir, err := makePipe(long, short)
 	if err != nil {
 		t.Fatal(err)
 	}
