@@ -26,6 +26,7 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this."
 OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [NONE, RIGHT, NONE, WRONG]}
 # The other agent's, in the order in which they are shared: by the number of right completions.
+FAILED = set()  # what GenRL's own classes raised
 SHARED = {"two first": (2, 0, 0, 1), "zeros first": (0, 0, 2, 1)}
 
 
@@ -74,20 +75,38 @@ def draw(scratch, rights, transplants):
     """How many completions are right of each group that the data manager draws, best first; and the state after."""
     state, _ = make_state(0, OWN)
     other, questions = make_state(1, others(rights))
-    payload = other.get_latest_communication()[1]
-    world = make_manager(scratch, transplants).prepare_states(state, {0: state.get_latest_communication()[0], 1: payload})
+    shared = {0: state.get_latest_communication()[0], 1: other.get_latest_communication()[1]}
+    try:
+        world = make_manager(scratch, transplants).prepare_states(state, shared)
+    except TypeError as error:  # 0.3.0 reads a payload's fields as items here, and as attributes there
+        FAILED.add(str(error))
+        world = make_manager(scratch, transplants).prepare_states(state, subscriptable(shared))
     count = {question: n for question, n in zip(others(rights), rights)}
     drawn = sorted((count[questions[key]] for key in state.trees.get(1, {})), reverse=True)
     return drawn, state, world
 
 
-def train(scratch, folder):
-    """One step of GenRL's trainer on both agents' groups. Returns what its hooks kept."""
+def subscriptable(shared):
+    """The same payloads, of a class that has fields as items too, as GenRL's had before 0.3.0."""
+    from genrl.communication import Payload
+
+    class Item(Payload):
+        def __getitem__(self, key):
+            return getattr(self, key)
+
+    return {
+        agent: {key: [Item(p.world_state, p.actions, p.metadata) for p in payloads] for key, payloads in groups.items()}
+        for agent, groups in shared.items()
+    }
+
+
+def train(scratch, folder, minibatch):
+    """GenRL's trainer on both agents' groups. Returns what its hooks kept, of the last step of the optimizer."""
     from genrl.examples.rgym.rewards import RGRewards
     from genrl.rewards import DefaultRewardManager, RewardFnStore, RoundRewardFnStore
     from genrl.trainer import grpo_trainer
 
-    kept = {}
+    kept = {"steps": 0}
 
     class Watched(grpo_trainer.GRPOLanguageTrainerModule):
         def compute_loss(self, model, inputs, *arguments, **options):
@@ -105,11 +124,13 @@ def train(scratch, folder):
     rewards = DefaultRewardManager(RewardFnStore(1, [RoundRewardFnStore(1, [RGRewards()])]))
     rewards.update_rewards(state)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    config = grpo_trainer.GRPOTrainerConfig(num_generations=GENERATIONS, temperature=TEMPERATURE, learning_rate=1e-3, enable_gradient_checkpointing=False)
+    config = grpo_trainer.GRPOTrainerConfig(num_generations=GENERATIONS, temperature=TEMPERATURE, learning_rate=1e-3, enable_gradient_checkpointing=False,
+                                            **({"minibatch_size": minibatch} if minibatch else {}))  # fmt: skip
     trainer = Watched([model], config=config, processing_class=make_tokenizer(), log_dir=scratch, log_with=None)
     step = trainer.optimizer.step
 
     def watched_step(*arguments, **options):
+        kept["steps"] += 1
         kept["gradients"] = {name: p.grad.clone() for name, p in model.named_parameters()}
         return step(*arguments, **options)
 
@@ -157,7 +178,7 @@ def main():
     sizes = dict(n_embd=48, n_layer=2, n_head=4, n_positions=128, vocab_size=len(tokenizer), eos_token_id=1, bos_token_id=1, initializer_range=0.2,
                  resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(folder)
-    kept = train(scratch, folder)
+    kept = train(scratch, folder, len(OWN) * GENERATIONS * 2)
     advantages = kept["inputs"]["advantages"].tolist()
     outcome, ours = by_engine(folder, kept["inputs"], advantages)
     size = sum(abs(a) for a in advantages) / len(advantages)
@@ -166,12 +187,15 @@ def main():
     apart = sum((ours[name].double() - g.double()).pow(2).sum() for name, g in theirs.items()).sqrt()
     found = {"loss": common.relative(outcome.loss, kept["loss"], size), "gradient": float(apart / whole)}
     told = facts(kept, tokenizer)
+    told["by default steps after every 2 completions, with the log-probabilities from before the first"] = kept["steps"] == 1 and train(scratch, folder, None)["steps"] == 8
     # With as many places as groups, what is drawn shows what is dropped.
     drawn = {name: draw(scratch, rights, 4)[0] for name, rights in SHARED.items()}
     told["draws the groups with the highest total reward"] = draw(scratch, SHARED["zeros first"], 1)[0] == [2]
     told["drops groups without reward only if they come first"] = drawn == {"two first": [2, 1, 0, 0], "zeros first": [2, 1]}
     wrong = [name for name, right in told.items() if not right] + [f"{name} {value:.2g}" for name, value in found.items() if value > TOLERANCE]
     measured = "one step, two agents: largest relative difference of " + ", ".join(f"{name} {value:.1g}" for name, value in found.items())
+    for error in sorted(FAILED):
+        told[f"draws from a payload only where its fields are items, which 0.3.0's own are not ({error})"] = True
     note = f"not as documented: {'; '.join(wrong)} (drawn {drawn}, logged {kept['logged']})" if wrong else "; ".join(told)
     common.answer(measured, "differs" if wrong else "equal", note)
 
