@@ -38,7 +38,7 @@ def relative(found, expected, least=0.0):
 
 def answer(measured, verdict, note=""):
     """Prints the row's answer. verdict is one of peers' verdicts (__main__.py)."""
-    print(json.dumps({"measured": measured, "verdict": verdict, "note": note}), flush=True)
+    print("\n" + json.dumps({"measured": measured, "verdict": verdict, "note": note}), flush=True)  # libraries print dots
 
 
 def cannot(error):

@@ -23,8 +23,8 @@ TOLERANCE = 1e-5
 ALPHABET = sorted(set("abcdefghijklmnopqrstuvwxyz0123456789<>/?+= "))
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 # Completions of equal length, so that nothing is padded. The answer is in the tags.
-RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this."
-OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [NONE, RIGHT, NONE, WRONG]}
+RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this?"
+OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [RIGHT, RIGHT, RIGHT, WRONG]}
 # The other agent's, in the order in which they are shared: by the number of right completions.
 FAILED = set()  # what GenRL's own classes raised
 SHARED = {"two first": (2, 0, 0, 1), "zeros first": (0, 0, 2, 1)}
@@ -47,7 +47,7 @@ def make_manager(scratch, transplants):
 
     path = os.path.join(scratch, "datasets.yaml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("seed: 1\nsize: 8\ndatasets:\n- name: basic_arithmetic\n  weight: 1.0\n")
+        file.write("seed: 1\nsize: 8\ndatasets:\n- name: basic_arithmetic\n  weight: 1.0\n  config: {}\n")
     manager = ReasoningGymDataManager(yaml_config_path=path, num_train_samples=2, num_evaluation_samples=0, seed=1, num_transplant_trees=transplants)
     manager.system_prompt = ""  # prompts are the questions, all as long
     return manager
@@ -61,7 +61,8 @@ def make_state(agent, completions):
     state = GameState(round=0, stage=0)
     keys = {question: generate_md5_hash_id(question) for question in completions}
     worlds = [(keys[q], WorldState({"question": q, "answer": "7", "metadata": {}}, None, None)) for q in completions]
-    state._init_game(worlds, agent_keys=[agent])
+    ends = {"terminal_node_decision_function": lambda nodes: nodes, "stage_inheritance_function": lambda nodes: [[] for _ in nodes]}
+    state._init_game(worlds, agent_keys=[agent], game_tree_brancher=ends)
     state.append_actions({agent: {keys[q]: {0: list(texts)} for q, texts in completions.items()}})
     return state, {key: question for question, key in keys.items()}
 
@@ -157,7 +158,7 @@ def facts(kept, tokenizer):
     every = [r for agent in kept["rewards"].values() for groups in agent.values() for rewards in groups for r in rewards]
     mean = lambda values: sum(values) / len(values)
     logged = kept["logged"]["train/rewards"]
-    texts = tokenizer.batch_decode(kept["inputs"]["completion_ids"])
+    texts = ["".join(tokenizer.convert_ids_to_tokens(row.tolist())) for row in kept["inputs"]["completion_ids"]]
     return {
         "logs the mean reward over all groups of the update, others' too": abs(logged - mean(every)) < 1e-6 < abs(logged - mean(own)),
         "encodes completions from their text, without the end token": sorted(set(texts)) == sorted({RIGHT, WRONG, NONE}),

@@ -1,17 +1,17 @@
 """Items and scores of the nine tasks beside reasoning-gym's, live: 1,000 items of random seeds each."""
 
-import importlib.resources
 import json
 import os
 import random
+import sys
 
 import reasoning_gym
 import yaml
+from reasoning_gym.data.wordle_words import wordle_words
 
 from peers import common
 
 SEEDS, ITEMS = 10, 100  # of each task
-WORDS = str(importlib.resources.files("reasoning_gym") / "data" / "wordle_words.txt")
 
 
 def swarm(arguments, lines=None):
@@ -29,11 +29,11 @@ def answers(item, others, rng):
     return texts
 
 
-def compare(task, rng):
+def compare(task, rng, path):
     """Counts of items and scores, and what differs in words."""
     differ = []
     items = scores = 0
-    words = ["--words", WORDS] if task["name"] == "bf" else []
+    words = ["--words", path] if task["name"] == "bf" else []
     for _ in range(SEEDS):
         seed = rng.randrange(1 << 31)
         dataset = reasoning_gym.create_dataset(task["name"], seed=seed, size=ITEMS, **task["params"])
@@ -59,11 +59,14 @@ def compare(task, rng):
 def main():
     with open(os.path.join(common.ROOT, "configs", "tasks", "paper.yaml"), encoding="utf-8") as file:
         tasks = yaml.safe_load(file)["tasks"]
+    path = os.path.join(sys.argv[1], "words.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(wordle_words))
     rng = random.Random(20261127)
     items = scores = 0
     differ = []
     for task in tasks:
-        more_items, more_scores, found = compare(task, rng)
+        more_items, more_scores, found = compare(task, rng, path)
         items, scores, differ = items + more_items, scores + more_scores, differ + found
     for line in differ[:20]:
         print(line)

@@ -24,7 +24,8 @@ def values(path):
         db.deserialize(file.read())
     out = {}
     for run, experiment in db.execute("SELECT run, experiment FROM runs WHERE state = 'done' ORDER BY experiment, seed"):
-        rows = db.execute("SELECT SUM(correct * 1.0) / SUM(questions * generations) FROM evals WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?)", (run, run))
+        last = "SELECT SUM(correct * 1.0) / SUM(questions * generations) FROM evals WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?)"
+        rows = db.execute(last, (run, run))
         out.setdefault(experiment, []).append(rows.fetchone()[0])
     return out
 
@@ -67,7 +68,7 @@ def main():
                 differ.append(f"{study} {row['experiment']}: iqm {row['iqm']} against {want}")
     for line in differ[:20]:
         print(line)
-    note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""
+    note = f"{len(differ)} differences, the first: {differ[0]}" if differ else "permutation p-values count arrangements as far apart; SciPy's default doubles one tail"
     common.answer(f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g}", "differs" if differ else "equal", note)
 
 
