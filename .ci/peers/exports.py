@@ -13,6 +13,7 @@ RUN, NODE = "sparse-4loc4ext-1", "node_0"
 # Columns of the table rounds, and TRL's names for them, which event files have.
 TAGS = {"reward": "reward", "loss": "loss", "grad_norm": "grad_norm", "completions_mean_length": "completions/mean_length"}
 METRICS = tuple(TAGS)
+BLOCK, FULL, LAST = 32768, 1, 4  # LevelDB's
 DATABASE = os.path.join(common.ROOT, "docs", "study", "sparse.db.gz")
 
 
@@ -76,6 +77,7 @@ def in_trackio(folders, curves, scratch):
     os.environ["TRACKIO_DIR"] = os.path.join(scratch, "trackio")
     import pandas
     import trackio
+    from trackio.utils import simplify_column_names
 
     trackio.import_tf_events(os.path.join(folders["tensorboard"], RUN, "swarm"), project="events", name="swarm")
     table = pandas.DataFrame(list(rows_of(folders["csv"], "csv").values()))
@@ -83,12 +85,12 @@ def in_trackio(folders, curves, scratch):
     table[["round", *METRICS]].rename(columns={"round": "step"}).to_csv(path, index=False)  # it asks for a column step
     trackio.import_csv(path, project="table", name=NODE)
     found, wanted = {}, {}
-    for project, where, names in (("events", "swarm", TAGS), ("table", NODE, {m: m for m in METRICS})):
+    for project, where, names in (("events", "swarm", TAGS), ("table", NODE, simplify_column_names(list(METRICS)))):
         logs = trackio_logs(trackio, project)
         for metric, name in names.items():
             found[where, metric] = {int(row["step"]): row[name] for row in logs if row.get(name) is not None}
             wanted[where, metric] = {r: single(v) if where == "swarm" else v for r, v in curves[where, metric].items()}
-    return wanted, found
+    return wanted, found, "trackio's import of CSV cuts the names of columns, so event files are the better way"
 
 
 def trackio_logs(trackio, project):
@@ -147,18 +149,27 @@ def in_wandb(folders, curves, scratch):
 
 
 def wandb_records(path):
+    """Records of a .wandb file: LevelDB's log format after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
 
-    store = DataStore()
-    store.open_for_scan(path)
-    while True:
-        data = store.scan_data()
-        if data is None:
-            return
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        yield record
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:4] != b":W&B":
+        raise ValueError(f"{path} begins with {data[:7]!r}")
+    place, whole = 7, b""
+    while place + 7 <= len(data):
+        left = BLOCK - place % BLOCK
+        if left < 7:  # a header never spans blocks
+            place += left
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, place)
+        whole += data[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (FULL, LAST):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(whole)
+            whole = b""
+            yield record
 
 
 def differences(name, wanted, found):
