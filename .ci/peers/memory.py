@@ -42,10 +42,10 @@ def by_function(folder):
 
 
 def by_plan():
-    """Bytes of a node's update, of what it holds between phases, and of Python with torch, by `swarm plan`."""
+    """Bytes of a node's update and of what it holds between phases, beyond Python with torch, by `swarm plan`."""
     lengths = ["--set", f"max_prompt_length={PROMPT_TOKENS}", "--set", f"max_completion_length={NEW_TOKENS}", "--set", f"micro_batch={SEQUENCES}"]
     node = common.swarm_json("plan", "4loc4ext", "--model", "gpt2", "--device", "cpu", "--nodes", "1", *lengths)["per_node"]
-    return node["resident_bytes"] + node["update_bytes"], node["shared_bytes"]
+    return node["resident_bytes"] - node["context_bytes"] + node["update_bytes"]
 
 
 def child():
@@ -79,7 +79,7 @@ def main():
     except (OSError, subprocess.SubprocessError) as error:
         theirs = by_function(folder)
         notes.append(f"the command cannot run offline ({' '.join(str(error).split())[:120]}), so its functions were called")
-    planned, shared = by_plan()
+    planned = by_plan()
     done = subprocess.run([sys.executable, "-m", "peers.memory", "--child"], check=True, capture_output=True, text=True, timeout=150)
     measured = json.loads(done.stdout.splitlines()[-1])
     apart = {"accelerate": theirs / measured - 1, "swarm plan": planned / measured - 1}
