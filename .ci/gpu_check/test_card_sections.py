@@ -92,10 +92,10 @@ def test_primitives_of_a_card(card, monkeypatch, tmp_path):
     seen = values(card)
     assert FakeHeld.holds.count("busy") == 7 and seen["cudaMalloc, cudaFree of 2 MiB, beside seven busy processes"] == "100, 200 us"
     assert seen["a context, without MPS"] == seen["a second client's context, with MPS"] == 500 << 20
-    assert card.verdicts() == {"a client with the MPS limit 0=2048M gets": report.MET}
+    assert card.verdicts() == {"memory that a client with the MPS limit 0=2048M gets": report.MET}
     card.answers["limit"]["taken_bytes"] = 4 << 30
     primitives_section.limits(card)
-    assert card.report.missed()[0].name == "a client with the MPS limit 0=2048M gets"
+    assert card.report.missed()[0].name == "memory that a client with the MPS limit 0=2048M gets"
 
 
 def fake_control(folder, monkeypatch):

@@ -109,5 +109,5 @@ def _explain(path, error):
     if "locked" in text or "busy" in text:
         return SwarmError("{} is locked by another process".format(path), remedy="the same call again, because swarm locks it only briefly")
     if "not a database" in text or "malformed" in text:
-        return SwarmError("{} is damaged or not a swarm database ({})".format(path, text), USAGE, "another home")
+        return SwarmError("{} is not a swarm database, or is damaged ({})".format(path, text), USAGE, "another home")
     return SwarmError("{} can't be read: {}".format(path, text))

@@ -54,7 +54,7 @@ class Run:
             why = status.get("message") or "; ".join(sorted({n["message"] for n in status["nodes"] if n.get("message")}))
             raise SwarmError("{} is {} at round {} of {}{}".format(self.name, status["state"], status["round"], status["rounds"],
                                                                    ": " + why if why else ""),
-                             LOST if status["state"] == "lost" else FAILED, "the run's logs(). The same up() continues the run")
+                             LOST if status["state"] == "lost" else FAILED, "logs() of the run. The same up() continues it")
         return status
 
     def stop(self, now=False):

@@ -68,9 +68,9 @@ def test_a_difference_to_the_sampler_can_be_reported(launch):
 
 
 @pytest.mark.parametrize("call, says", [
-    ("node.round(-1, reward=0)", "round -1 is not a whole number"), ("node.round(True, reward=0)", "round True"),
+    ("node.round(-1, reward=0)", "bad round -1: allowed: a whole number"), ("node.round(True, reward=0)", "round True"),
     ("node.round(1.5, reward=0)", "round 1.5"),
-    ("node.round(0, reward=0, los=1)", "a round has no 'los'"), ("node.round(0, reward='x')", "could not convert string to float"),
+    ("node.round(0, reward=0, los=1)", "unknown metric 'los' of a round"), ("node.round(0, reward='x')", "could not convert string to float"),
     ("node.state('sleeping')", "'sleeping' is not one of"), ("node.memory_step(0, 'update', 'pray')", "'pray' is not one of"),
     ("node.lease('talk').__enter__()", "'talk' is not one of"),
 ])
