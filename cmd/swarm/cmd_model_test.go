@@ -220,7 +220,7 @@ func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
 	require.Contains(t, o.stdout, fmt.Sprintf("by validation: pass@1 %.4f", bests[1].Pass))
 
 	for want, args := range map[string][]string{
-		"is not empty":         {"chosen", dir, "--best"},
+		"is not empty":                    {"chosen", dir, "--best"},
 		"run again-1: it has kept no":     {"again", t.TempDir(), "--best"},
 		"node_0: it has kept no":          {"again", t.TempDir(), "--best", "--node", "0"},
 		`has no node "node_7" here`:       {"chosen", t.TempDir(), "--best", "--node", "7"},
