@@ -157,7 +157,7 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &x))
 	}
 	plan("--model", "gpt2", "--gpu-memory", "80GB", "--price", "$2/h")
-	require.Equal(t, 12, x.Runs)
+	require.Equal(t, 20, x.Runs)
 	require.Len(t, x.Experiments, 4)
 	total := 0.0
 	for _, e := range x.Experiments {
