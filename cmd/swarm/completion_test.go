@@ -21,7 +21,7 @@ func TestPresetsStudiesAndValuesAreOffered(t *testing.T) {
 	require.Contains(t, offers(t, "up", ""), "4loc4ext\t4 own and 4 external rollouts a round")
 	require.Contains(t, offers(t, "sweep", "8loc0ext", ""), "4loc4ext\t4 own and 4 external rollouts a round")
 	require.NotContains(t, strings.Join(offers(t, "sweep", "8loc0ext", ""), "\n"), "8loc0ext")
-	require.Contains(t, strings.Join(offers(t, "sweep", "--study", ""), "\n"), "paper\tOf a round's eight rollouts")
+	require.Contains(t, strings.Join(offers(t, "sweep", "--study", ""), "\n"), "paper\tHow many of a round's eight rollouts")
 	require.Contains(t, offers(t, "up", "--model", ""), "nano\t859 008 parameters")
 	require.Equal(t, []string{"auto", "static", "lease", "mps"}, offers(t, "up", "--share", ""))
 	require.Contains(t, offers(t, "task", "sample", ""), "bf")

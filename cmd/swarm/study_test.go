@@ -165,7 +165,7 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 		require.Equal(t, "first principles", e.Source)
 		require.Contains(t, e.From, "not measured")
 		require.InDelta(t, *e.LoadingSeconds+2000**e.RoundSeconds+21**e.EvalSeconds, *e.Seconds, 1e-6)
-		total += 3 * *e.Seconds
+		total += 5 * *e.Seconds
 	}
 	require.InDelta(t, total, *x.Seconds, 1e-6)
 	require.InDelta(t, 2*total/3600, *x.Cost, 1e-6)
@@ -224,7 +224,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 		o := swarm(t, home, args(rounds, changed...)...)
 		require.Equal(t, 2, o.code, o.stdout)
 		require.Contains(t, o.stderr, want)
-		require.Contains(t, o.stderr, "or another --home for these")
+		require.Contains(t, o.stderr, "or another --home for the new ones")
 	}
 
 	o := swarm(t, home, append([]string{"plan", "--study", "filter", "-o", "json"}, tinyRun("--rounds", "1000")...)...)
