@@ -164,7 +164,7 @@ func TestAStoppedHostIsWoken(t *testing.T) {
 	direct := start(t, options)
 	require.NotEmpty(t, direct.Direct)
 	engine.Close() // an engine's end does not wait for the host either
-	eventually(t, "the host is continued", func() bool { return strings.Contains(log(), "continued") })
+	eventually(t, "the host is resumed", func() bool { return strings.Contains(log(), "resumed it") })
 	forked := start(t, options) // forked after the request that the stopped host did not answer in time
 	require.Empty(t, forked.Direct)
 	eventually(t, "nothing reads the direct engine's requests but itself", func() bool {
