@@ -83,7 +83,7 @@ func (k *kin) adopt(of, pid int) error {
 	var found []Identity
 	for _, p := range family(pid) {
 		stat, err := ReadStat(p)
-		if err != nil || stat.Group == of {
+		if err != nil || stat.State == 'Z' || stat.Group == of {
 			continue // it has ended, or will end with the group
 		}
 		if id, err := Identify(p); err == nil && id.Start == stat.Start {
