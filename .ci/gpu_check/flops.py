@@ -22,7 +22,7 @@ class Shape:
 
 
 GPT2 = Shape(layers=12, heads=12, width=768, context=1024, vocabulary=50257)
-SMALL = Shape(layers=2, heads=4, width=256, context=256, vocabulary=50257)  # for the dry run
+SMALL = Shape(layers=2, heads=4, width=64, context=256, vocabulary=50257)  # for the dry run
 
 
 def blocks(shape, positions, attended):

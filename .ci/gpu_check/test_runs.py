@@ -42,7 +42,7 @@ def test_dry_run(tmp_path):
         capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("All of this is a dry run on a CPU") and "0 MISSED, 0 FAILED" in done.stdout
+    assert done.stdout.startswith("All figures are from a dry run on a CPU") and "0 MISSED, 0 FAILED" in done.stdout
     assert {"mps", "SDPA's backend", "an update on a full card"} <= {row["name"] for row in rows(out) if row["value"] == "needs a GPU"}
     made = json.loads((out / "gpu-check.json").read_text())["details"]["swarm"]
     for run in made.values():
