@@ -146,7 +146,7 @@ func fileError(name, verb string, err error) error {
 	case errors.Is(err, syscall.EROFS):
 		try = "copy it to a writable disk"
 	case errors.Is(err, syscall.EBUSY):
-		try = "change the file that is mounted there"
+		try = "change the file at the source of the mount"
 	}
 	return fmt.Errorf("cannot %s %s, so nothing was changed: %w. Try: %s", verb, name, err, try)
 }
