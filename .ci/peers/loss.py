@@ -26,7 +26,8 @@ from test_update import run_engine  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 VOCABULARY, EOS = 97, 13
-# TRL pads prompts on the left and leaves positions to the model. Llama's count is relative, GPT-2's starts in the padding.
+# TRL pads prompts on the left and leaves positions to the model. Llama's count is relative, GPT-2's starts in the
+# padding.
 PROMPTS = {
     "Llama": ([5, 3, 28], [7], [11, 12, 4, 9, 9, 1, 2, 6], [2, 2]),
     "GPT2": ([5, 3, 28], [7, 8, 1], [11, 12, 4], [2, 2, 6]),
