@@ -196,7 +196,7 @@ func TestLogsOfAJobAreWhatItPrinted(t *testing.T) {
 	require.NoError(t, err)
 	o = within(home, "logs", gone)
 	require.Equal(t, fail.ExitFailed, o.code)
-	require.Regexp(t, `^Error: the log of gone-1 is gone: .*\nTry: swarm status gone-1`, o.stderr)
+	require.Regexp(t, `^Error: the log of gone-1 is missing: .*\nTry: swarm status gone-1`, o.stderr)
 }
 
 // processOfJob starts a job's process: a shell script.

@@ -136,7 +136,7 @@ func TestPromptGoesToTheCPUWhereTheGPUIsFull(t *testing.T) {
 	}
 	o := ask()
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Regexp(t, `^Warning: does not fit: .*The CPU answers\.\nLoading .* on cpu\.\n`, o.stderr)
+	require.Regexp(t, `^Warning: does not fit: .*Using the CPU\.\nLoading .* on cpu\.\n`, o.stderr)
 	require.Regexp(t, `(?m)^model     tiny on cpu,`, o.stdout)
 	o = ask("--device", "cuda")
 	require.Equal(t, fail.ExitNoRoom, o.code, o.stderr)

@@ -135,7 +135,7 @@ func TestTuneOnAGPU(t *testing.T) {
 	require.Equal(t, 64, d.Batch)
 	o = onGPUs(t, t.TempDir(), "NVIDIA A100-SXM4-40GB:40960:5000", "tune", "--workload", "naics-embedder", "--auto")
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stderr, "Warning: GPU 0 has 35.1 GiB in use already")
+	require.Contains(t, o.stderr, "Warning: GPU 0 already has 35.1 GiB in use")
 	o = onGPUs(t, t.TempDir(), t4, "tune", "--auto", "--gpu", "3")
 	require.Equal(t, outcome{2, "", "Error: there is no GPU 3 among the 1 found\nTry: swarm gpu --once\n"}, o)
 }
