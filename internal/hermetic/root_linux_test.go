@@ -33,7 +33,7 @@ func TestRootOfANamespace(t *testing.T) {
 		t.Skip("only root can become another user")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "swarm-root-") // below t.TempDir another user may not read
+	dir, err := os.MkdirTemp("/tmp", "swarm-root-") // another user may not read below t.TempDir or a private TMPDIR
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // the other user makes its folders there
