@@ -29,7 +29,9 @@ func (e *Edition) Apply(state string) error {
 		err = t.replace(e.files)
 	}
 	if err == nil {
-		err = saveJournal(undoFile(state, t.number), t.journal)
+		if err = saveJournal(undoFile(state, t.number), t.journal); err != nil {
+			err = stateError(state, err)
+		}
 		reached("noted", 0)
 	}
 	if err != nil {
