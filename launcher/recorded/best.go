@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -78,15 +76,7 @@ func bestOf(runDir string, names []string) (name string, kept best.Weights, err 
 
 // copyBest copies a node's best weights, and writes the tokenizer beside them.
 func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept best.Weights, dir string) (Saved, error) {
-	var config configs.Config
-	if err := json.Unmarshal(run.Config, &config); err != nil {
-		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
-	}
-	base, err := model.Find(config.ModelOf(configs.NodeIndex(name)))
-	if err != nil {
-		return Saved{}, err
-	}
-	modelDir, err := model.Resolve(base, string(h.Home))
+	_, base, modelDir, err := nodeModel(h, run, name)
 	if err != nil {
 		return Saved{}, err
 	}

@@ -65,17 +65,22 @@ func EmptyFolder(dir string) (string, error) {
 	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
 }
 
+// nodeModel returns a run's configuration, the model of one of its nodes, and the folder with that model's first
+// weights.
+func nodeModel(h plan.Host, run store.Run, nodeName string) (config configs.Config, base configs.Model, modelDir string, err error) {
+	if err := json.Unmarshal(run.Config, &config); err != nil {
+		return config, base, "", fmt.Errorf("configuration of run %s: %w", run.Run, err)
+	}
+	if base, err = model.Find(config.ModelOf(configs.NodeIndex(nodeName))); err != nil {
+		return config, base, "", err
+	}
+	modelDir, err = model.Resolve(base, string(h.Home))
+	return config, base, modelDir, err
+}
+
 // Save restores a node's newest checkpoint in a new engine, which then writes the weights.
 func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
-	var config configs.Config
-	if err := json.Unmarshal(run.Config, &config); err != nil {
-		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
-	}
-	base, err := model.Find(config.ModelOf(configs.NodeIndex(nodeName)))
-	if err != nil {
-		return Saved{}, err
-	}
-	modelDir, err := model.Resolve(base, string(h.Home))
+	config, base, modelDir, err := nodeModel(h, run, nodeName)
 	if err != nil {
 		return Saved{}, err
 	}

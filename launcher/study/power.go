@@ -92,13 +92,9 @@ func seedValues(ctx context.Context, reader *store.Reader, s configs.Study, mode
 		return nil, err
 	}
 	var groups [][]float64
-	values := comparison.Study.Judgment.Values
-	for _, experiment := range slices.Sorted(maps.Keys(values)) {
-		var group []float64
-		for _, seed := range slices.Sorted(maps.Keys(values[experiment])) {
-			group = append(group, values[experiment][seed])
-		}
-		groups = append(groups, group)
+	judgment := comparison.Study.Judgment
+	for _, experiment := range slices.Sorted(maps.Keys(judgment.Values)) {
+		groups = append(groups, judgment.SeedValues(experiment))
 	}
 	return groups, nil
 }

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -73,15 +74,15 @@ func (j *Judgment) seedValues(arm string) []float64 {
 	if i < 0 {
 		return nil
 	}
-	bySeed := j.Values[j.Design.Arms[i].Experiment]
-	seeds := make([]int64, 0, len(bySeed))
-	for seed := range bySeed {
-		seeds = append(seeds, seed)
-	}
-	slices.Sort(seeds)
-	values := make([]float64, len(seeds))
-	for k, seed := range seeds {
-		values[k] = bySeed[seed]
+	return j.SeedValues(j.Design.Arms[i].Experiment)
+}
+
+// SeedValues returns the values of an experiment in the order of its seeds.
+func (j *Judgment) SeedValues(experiment string) []float64 {
+	bySeed := j.Values[experiment]
+	values := make([]float64, 0, len(bySeed))
+	for _, seed := range slices.Sorted(maps.Keys(bySeed)) {
+		values = append(values, bySeed[seed])
 	}
 	return values
 }
