@@ -102,15 +102,15 @@ type Config struct {
 // Values of Config.OnAlarm.
 const (
 	AlarmWarn  = "warn"       // the run goes on
-	AlarmStop  = "stop"       // the run stops in order
+	AlarmStop  = "stop"       // the run stops cleanly
 	AlarmLower = "lower-rate" // the learning rate becomes lower from a later round on: a part of the algorithm
 )
 
 // Alarms lists them.
 func Alarms() []string { return []string{AlarmWarn, AlarmStop, AlarmLower} }
 
-// What AlarmLower does: the learning rate is divided by AlarmLowerBy from AlarmLead rounds after the alarm's on. By
-// then every node has been told.
+// AlarmLower divides the learning rate by AlarmLowerBy, beginning AlarmLead rounds after the alarm's round. By then
+// every node knows of the alarm.
 const (
 	AlarmLowerBy = 3
 	AlarmLead    = 20

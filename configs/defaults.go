@@ -8,7 +8,7 @@ const Embedded = "embedded"
 // one that docs/RESULTS.md supports. Model is empty because the right default depends on the host.
 func Default() Config {
 	return Config{
-		Seed:      42, // the predecessor's
+		Seed:      42, // rl-swarm's
 		Rounds:    2000,
 		SwarmSize: 8,
 
@@ -62,8 +62,8 @@ func Default() Config {
 		ExternalFilter:          FilterAuto,
 		ExternalFilterThreshold: 6, // docs/RESULTS.md, "Poisoned rollouts"
 		Split:                   SplitFixed,
-		SplitAlpha:              0.1,  // the predecessor's
-		SplitEMA:                0.95, // the predecessor's
+		SplitAlpha:              0.1,  // rl-swarm's
+		SplitEMA:                0.95, // rl-swarm's
 		SplitEvery:              10,
 
 		EvalEvery:       100,

@@ -23,9 +23,9 @@ type Document struct {
 	Sources map[string]string // key -> file:line
 }
 
-// ParseDocument reads the text of a YAML file. Errors call the file name. It refuses unknown keys, wrong types,
-// repeated keys, aliases and further documents with an *Error that names file and line. An empty text value counts as
-// not given.
+// ParseDocument reads the text of a YAML file. Errors use name as the file's name. It refuses unknown keys, wrong
+// types, repeated keys, aliases and further documents with an *Error that names file and line. An empty text value
+// counts as not given.
 func ParseDocument(name string, data []byte) (Document, error) {
 	d := Document{Values: map[string]any{}, Sources: map[string]string{}}
 	if len(data) > MaxDocument {

@@ -110,7 +110,7 @@ func (c Config) LargestMicroBatch() int {
 	return most
 }
 
-// LimitMicroBatch caps every node's sequences per forward pass at most.
+// LimitMicroBatch limits the sequences per forward pass of every node to most.
 func (c Config) LimitMicroBatch(most int) Config {
 	limit := func(n int) int {
 		if n == 0 {

@@ -88,7 +88,7 @@ func validateNodeTasks(c Config) error {
 	return nil
 }
 
-// CheckTeachers refuses a number of nodes of the coordinator's host that leaves none to train beside the teachers.
+// CheckTeachers refuses a number of nodes on the coordinator's host if all of them would be teachers.
 func (c Config) CheckTeachers(nodes int) error {
 	teachers := c.Nodes.GenerateOnly
 	if teachers == 0 || nodes == 0 || nodes > teachers {

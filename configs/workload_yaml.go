@@ -39,7 +39,7 @@ func LoadWorkload(name string) (Workload, error) {
 	return ParseWorkload(name+".yaml", data)
 }
 
-// ParseWorkload reads and validates a profile's YAML. Errors call the file file. A mistake is an *Error with the
+// ParseWorkload reads and validates a profile's YAML. Errors use file as its name. A mistake is an *Error with the
 // line, the key, and the allowed values.
 func ParseWorkload(file string, data []byte) (Workload, error) {
 	switch {

@@ -31,8 +31,8 @@ func (l *attempt) openHeldOut(n *Node) error {
 	return nil
 }
 
-// openSelection draws the questions that the node's best weights are chosen by, and takes up what previous processes
-// have kept.
+// openSelection draws the validation questions, which choose the node's best weights, and opens the weights that
+// previous processes have kept.
 func (l *attempt) openSelection(n *Node) error {
 	questions, err := OpenSelection(n.Config, n.Tasks, n.Tokens, n.Context, n.HeldOut)
 	if err != nil || questions == nil || n.Mode.GenerateOnly {
@@ -52,7 +52,8 @@ func (l *attempt) openSelection(n *Node) error {
 	return nil
 }
 
-// warnOnce tells the log, and the launcher if it is the first process of the node that gets so far.
+// warnOnce writes a warning to the log. Only the first process of the node to get this far also sends it to the
+// launcher.
 func (l *attempt) warnOnce(message string) {
 	l.logger.Warn(message)
 	if l.saved <= l.model.start.From && l.model.start.Recorded <= l.model.start.From {
@@ -104,7 +105,8 @@ func (l *attempt) evaluateHeldOut(ctx context.Context, n *Node, rounds int) erro
 	return nil
 }
 
-// keepBest judges the weights by the validation questions, where there are some, and keeps them if they are the best.
+// keepBest judges the weights by the validation questions, if there are any, and keeps the weights if they are the
+// best.
 func (l *attempt) keepBest(ctx context.Context, n *Node, rounds int) error {
 	if l.best == nil || l.best.Knows(rounds) {
 		return nil

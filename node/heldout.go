@@ -61,8 +61,8 @@ func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenize
 	return h, err
 }
 
-// OpenSelection draws the validation_questions held-out questions that a node's best weights are chosen by; nil: none
-// are asked for. None of them, by its text, is one of the evaluation's, which is to judge the run.
+// OpenSelection draws the held-out questions that choose a node's best weights, as many as validation_questions; nil if
+// that is 0. No question's text is in the evaluation set, which judges the run.
 func OpenSelection(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, evaluation *HeldOut) (*HeldOut, error) {
 	if c.ValidationQuestions == 0 {
 		return nil, nil

@@ -131,7 +131,7 @@ func (l *Link) Members() ([]protocol.Member, <-chan struct{}) {
 	return l.members, l.changed
 }
 
-// Verdicts returns what the alarm has decided, and a channel that is closed when that changes.
+// Verdicts returns the alarm's decisions, and a channel that is closed when they change.
 func (l *Link) Verdicts() (protocol.Verdicts, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// awaitVerdict waits until it is known whether the learning rate of a round is lower (on_alarm: lower-rate): until the
-// round configs.AlarmLead before it was judged. In step with the swarm a node never waits. A node that is far ahead of
-// the others does, so that the rate of a round does not depend on how fast it got there. After the barrier's deadline
-// the node continues with what it knows.
+// awaitVerdict waits until the learning rate of a round is decided (on_alarm: lower-rate). That is the case once the
+// round configs.AlarmLead rounds earlier was judged. A node that is in step with the swarm never waits. A node that is
+// far ahead waits, so that the rate of a round does not depend on the node's speed. After the barrier's deadline the
+// node continues with the decisions that it has.
 func (n *Node) awaitVerdict(ctx context.Context, round int, m *measured) error {
 	if n.Mode.Verdicts == nil || n.Mode.GenerateOnly {
 		return nil
@@ -43,7 +43,7 @@ func (n *Node) awaitVerdict(ctx context.Context, round int, m *measured) error {
 	}
 }
 
-// learningRate is that of a round's update.
+// learningRate returns the learning rate of a round's update.
 func (n *Node) learningRate(round int) float64 {
 	rate := n.Config.LearningRate
 	if n.Mode.Verdicts == nil {

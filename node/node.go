@@ -82,8 +82,8 @@ type Mode struct {
 	Remote       bool // the node is on another host than the coordinator: it trains alone while it cannot reach the swarm
 
 	Recovered *RecoveredRound // completions of the round in which a previous process died; nil: none
-	// Verdicts returns what the alarm has decided about the learning rate, and a channel that is closed when that
-	// changes; nil: the rate stays as configured
+	// Verdicts returns the alarm's decisions about the learning rate, and a channel that is closed when they change;
+	// nil: the rate stays as configured
 	Verdicts func() (protocol.Verdicts, <-chan struct{})
 	Decided  func(round int) sapo.Split // a round's adaptive I and J that are already decided; nil: the node decides
 }

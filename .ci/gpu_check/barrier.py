@@ -1,4 +1,4 @@
-"""Isolates sections from each other: a time limit for each section, and signals that end the check in order."""
+"""Isolates sections from each other: a time limit for each section, and signals that end the check cleanly."""
 
 import contextlib
 import signal

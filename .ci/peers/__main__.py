@@ -114,7 +114,7 @@ def start(python, name, scratch, errors, limit):
     environment = dict(os.environ, PYTHONPATH=os.path.join(ROOT, ".ci"), SWARM_PROGRAM=os.path.join(ROOT, "bin", "swarm"),
                        SWARM_HOME=os.path.join(scratch, "home"), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TRL_EXPERIMENTAL_SILENCE="1",
                        WANDB_MODE="offline", WANDB_SILENT="true", MLFLOW_DISABLE_TELEMETRY="true")  # fmt: skip
-    # The alarm outlives exec: a row ends even if nobody is left to end it.
+    # The alarm outlives exec: a row ends even if its parent has died.
     return subprocess.Popen([python, "-m", "peers." + name, scratch], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=scratch,
                             start_new_session=True, preexec_fn=lambda: signal.alarm(int(limit) + 30))  # fmt: skip
 

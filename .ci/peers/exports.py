@@ -10,7 +10,7 @@ import sys
 from peers import common
 
 RUN, NODE = "sparse-4loc4ext-1", "node_0"
-# Columns of the table rounds, and TRL's names for them, which event files have.
+# Columns of the table rounds, and TRL's names for them, which event files use.
 TAGS = {"reward": "reward", "loss": "loss", "grad_norm": "grad_norm", "completions_mean_length": "completions/mean_length"}
 METRICS = tuple(TAGS)
 BLOCK, FULL, LAST = 32768, 1, 4  # LevelDB's
@@ -98,7 +98,7 @@ def trackio_logs(trackio, project):
 
     (run,) = SQLiteStorage.get_runs(project)
     logs = SQLiteStorage.get_logs(project, run)
-    # Event files of several tags come back one under another, or a folder before the tag.
+    # trackio may put the folder's name before the tag.
     return [{key.removeprefix("main/"): value for key, value in row.items()} for row in logs]
 
 

@@ -25,7 +25,7 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 # Completions of equal length, so that nothing is padded. The answer is in the tags.
 RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this?"
 OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [RIGHT, RIGHT, RIGHT, WRONG]}
-# The other agent's, in the order in which they are shared: by the number of right completions.
+# Groups of the other agent, in the order in which it shares them: the number of right completions of each.
 FAILED = set()  # what GenRL's own classes raised
 SHARED = {"two first": (2, 0, 0, 1), "zeros first": (0, 0, 2, 1)}
 
@@ -189,7 +189,7 @@ def main():
     found = {"loss": common.relative(outcome.loss, kept["loss"], size), "gradient": float(apart / whole)}
     told = facts(kept, tokenizer)
     told["by default steps after every 2 completions, with the log-probabilities from before the first"] = kept["steps"] == 1 and train(scratch, folder, None)["steps"] == 8
-    # With as many places as groups, what is drawn shows what is dropped.
+    # If as many groups are drawn as there are, the missing ones have been dropped.
     drawn = {name: draw(scratch, rights, 4)[0] for name, rights in SHARED.items()}
     told["draws the groups with the highest total reward"] = draw(scratch, SHARED["zeros first"], 1)[0] == [2]
     told["drops groups without reward only if they come first"] = drawn == {"two first": [2, 1, 0, 0], "zeros first": [2, 1]}

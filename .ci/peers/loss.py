@@ -26,7 +26,7 @@ from test_update import run_engine  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 VOCABULARY, EOS = 97, 13
-# TRL pads prompts on the left and leaves positions to the model. Llama's count is relative, GPT-2's starts in the
+# TRL pads prompts on the left and leaves positions to the model. Llama's positions are relative, GPT-2's start in the
 # padding.
 PROMPTS = {
     "Llama": ([5, 3, 28], [7], [11, 12, 4, 9, 9, 1, 2, 6], [2, 2]),
@@ -35,7 +35,7 @@ PROMPTS = {
 GENERATIONS = 4
 LONGEST = 15  # tokens of a completion
 TEMPERATURE = 0.9
-# Of each prompt's completions. The third group has no advantage, and counts in the denominators.
+# The rewards of each prompt's completions. The third group has no advantage, but counts in the denominators.
 REWARDS = ((0.0, 1.0, 1.0, 0.0), (0.01, 0.35, 1.0, 0.0), (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 1.0))
 TRL_EPSILON = 1e-4  # that TRL adds to the standard deviation
 TOLERANCE = 1e-5
@@ -172,7 +172,7 @@ def compare(folder, prompts, groups, kind, old, scratch):
         "gradient norm": common.relative(outcome.grad_norm, norm),
         "gradient": float(apart / whole),
     }
-    # A share of a few tokens: equal but for rounding, or wrong.
+    # These are shares of a few tokens: they are equal except for rounding, or wrong.
     for name in ("low", "high"):
         found[f"clip_ratio/{name}_mean"] = abs(getattr(outcome, f"clip_ratio_{name}") - logged[f"clip_ratio/{name}_mean"])
     clipped = logged["clip_ratio/low_mean"] + logged["clip_ratio/high_mean"]

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/web"
 )
 
-// pageFlag holds up --dashboard: a page about all runs of the home, served until the run ends.
+// pageFlag is the flag --dashboard of up: a page about all runs of the home, served until the run ends.
 type pageFlag struct {
 	address string // empty: none
 	noToken bool

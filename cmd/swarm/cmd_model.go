@@ -170,7 +170,7 @@ func ensureModels(ctx context.Context, g *globals, p plan.Planned, yes bool) (ma
 // saver writes the weights of a run's node as a folder.
 type saver func(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error)
 
-// saveNewest writes those of a node's newest checkpoint.
+// saveNewest writes the weights of a node's newest checkpoint.
 func saveNewest(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error) {
 	name, err := recorded.NodeName(h.Home, run, node)
 	if err != nil {

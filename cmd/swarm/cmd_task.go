@@ -72,7 +72,7 @@ func taskName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// open makes a task with the set's parameters.
+// open returns a task with the set's parameters.
 func (o taskOptions) open(name string) (task.Task, error) {
 	specs, err := configs.TaskSet(o.set)
 	if err != nil {

@@ -172,7 +172,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	})
 }
 
-// copyFlags copies the given flags of from to to, if both have them.
+// copyFlags sets each flag that was given in from also in to, if to has it.
 func copyFlags(from, to *pflag.FlagSet) (err error) {
 	from.Visit(func(f *pflag.Flag) {
 		same := to.Lookup(f.Name)

@@ -1,5 +1,5 @@
-// Package interrupt cancels a command's context on a signal or another external stop, so that the command stops in
-// order.
+// Package interrupt cancels a command's context on a signal or another external stop, so that the command stops
+// cleanly.
 package interrupt
 
 import (
@@ -29,7 +29,7 @@ type Error struct{ Signal syscall.Signal }
 
 func (e *Error) Error() string { return "stopped by " + unix.SignalName(e.Signal) }
 
-// Watch turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop. The first stops in order, the second at
+// Watch turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop. The first stops cleanly, the second at
 // once.
 type Watch struct {
 	Now  chan struct{} // closed at the second signal
@@ -80,7 +80,7 @@ func Notify(ctx context.Context, stderr io.Writer, notice string) (context.Conte
 // Answer replaces the notice that the first signal prints.
 func (w *Watch) Answer(notice string) { w.notice.Store(&notice) }
 
-// Interrupt stops the command, immediately or in order. It does not block.
+// Interrupt stops the command, immediately or cleanly. It does not block.
 func (w *Watch) Interrupt(s syscall.Signal, immediately bool) {
 	w.stop(&Error{s})
 	if immediately {
@@ -88,7 +88,7 @@ func (w *Watch) Interrupt(s syscall.Signal, immediately bool) {
 	}
 }
 
-// Fail stops the command in order, with why as the cause.
+// Fail stops the command cleanly, with why as the cause.
 func (w *Watch) Fail(why error) { w.stop(why) }
 
 // Close ends the watch. Signals have their default effect afterwards.

@@ -73,7 +73,7 @@ func together(before, after string) bool {
 	return before != "" && units[strings.TrimRight(next, ".,;:)")] && before[len(before)-1] >= '0' && before[len(before)-1] <= '9'
 }
 
-// broken is wrap for a cell. It also breaks words that are wider than the cell.
+// broken wraps a cell's text as wrap does, and also breaks words that are wider than the cell.
 func broken(text string, width int) []string {
 	var lines []string
 	for _, line := range wrap(text, width, 0) {

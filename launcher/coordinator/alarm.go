@@ -17,12 +17,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// alarmWatch judges the gradient norms that a run's nodes report: each round once, when every node that is waited for
+// alarmWatch judges the gradient norms that a run's nodes report. It judges each round once, when every awaited node
 // has done it. It is not safe for concurrent use.
 type alarmWatch struct {
 	alarm  stats.CollapseAlarm
-	newest map[string]int    // node -> the newest round that it has done; before its first the round before that
-	absent map[string]bool   // nodes that are not waited for: given up, away or gone
+	newest map[string]int    // by node: the newest round that it has done, at first the round before it joined
+	absent map[string]bool   // nodes that are not awaited: given up, away or gone
 	norms  map[int][]float64 // of rounds that are not judged yet
 }
 
@@ -35,7 +35,7 @@ func newAlarmWatch(nodes []string) *alarmWatch {
 	return w
 }
 
-// see takes note of an event and returns the alarms that it raises, mostly none.
+// see processes an event and returns the alarms that it raises, usually none.
 func (w *alarmWatch) see(e event.Event) []stats.GradientGrowth {
 	switch {
 	case e.Type == event.TypeRound && e.Round != nil:
@@ -53,7 +53,7 @@ func (w *alarmWatch) see(e event.Event) []stats.GradientGrowth {
 	return w.judge()
 }
 
-// round takes a node's round. One that it has told of before changes nothing.
+// round processes a node's round. A repeated round changes nothing.
 func (w *alarmWatch) round(node string, r *event.Round) {
 	if newest, known := w.newest[node]; known && r.Round <= newest {
 		return
@@ -65,14 +65,14 @@ func (w *alarmWatch) round(node string, r *event.Round) {
 	w.add(r.Round, r.GradNorm)
 }
 
-// add takes a gradient norm of a round that is not judged yet.
+// add records a gradient norm, unless its round has been judged.
 func (w *alarmWatch) add(round int, norm float64) {
 	if round >= w.alarm.Rounds() && units.Finite(norm) {
 		w.norms[round] = append(w.norms[round], norm)
 	}
 }
 
-// done is how many rounds every node that is waited for has done, 0 where none is waited for.
+// done returns how many rounds every awaited node has done, or 0 if none is awaited.
 func (w *alarmWatch) done() int {
 	done, waited := 0, false
 	for node, newest := range w.newest {
@@ -83,7 +83,7 @@ func (w *alarmWatch) done() int {
 	return done
 }
 
-// judge judges what is done and not judged yet.
+// judge judges the rounds that are done and not yet judged.
 func (w *alarmWatch) judge() (raised []stats.GradientGrowth) {
 	for done := w.done(); w.alarm.Rounds() < done; {
 		round := w.alarm.Rounds()
@@ -95,8 +95,8 @@ func (w *alarmWatch) judge() (raised []stats.GradientGrowth) {
 	return raised
 }
 
-// restore takes over the rounds of a run that goes on. raised is the newest alarm that these raise, nil if that is
-// recorded or there is none: a coordinator that was killed did not get to record it.
+// restore processes the recorded rounds of a resumed run. raised is the newest alarm that they raise, if a killed
+// coordinator did not get to record it, else nil.
 func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run string) (raised *stats.GradientGrowth, recorded []store.Alarm, err error) {
 	snapshot, err := reader.Snapshot(ctx, run)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 	return raised, recorded, nil
 }
 
-// verdicts are what the alarm has decided, for the nodes. It is safe for concurrent use.
+// verdicts holds the alarm's decisions for the nodes. It is safe for concurrent use.
 type verdicts struct {
 	mu      sync.Mutex
 	now     protocol.Verdicts
@@ -154,7 +154,7 @@ func (v *verdicts) get() (protocol.Verdicts, <-chan struct{}) {
 	return v.now, v.changed
 }
 
-// set tells how many rounds were judged, and of one more round from which on the rate is lower (0: of none).
+// set publishes the number of judged rounds, and a further round from which the rate is lower (0: none).
 func (v *verdicts) set(judged, lowerFrom int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -166,7 +166,7 @@ func (v *verdicts) set(judged, lowerFrom int) {
 	v.changed = make(chan struct{})
 }
 
-// checkAlarm refuses to lower a learning rate that is not the coordinator's to decide.
+// checkAlarm refuses lower-rate if the coordinator does not control the learning rate of every node.
 func checkAlarm(o Options) error {
 	switch {
 	case o.Planned.Config.OnAlarm != configs.AlarmLower || o.Worker != nil:
@@ -178,7 +178,7 @@ func checkAlarm(o Options) error {
 	return nil
 }
 
-// alarmError is why a run stopped because of its alarm.
+// alarmError reports that an alarm stopped the run.
 type alarmError struct {
 	alarm  event.Alarm
 	advice string
@@ -188,7 +188,7 @@ func (e *alarmError) Error() string {
 	return fmt.Sprintf("%s in round %d: %s", store.AlarmStop, e.alarm.Round, wording.Alarm(e.alarm))
 }
 
-// alarmAdvice is what to try when a run's gradients grow.
+// alarmAdvice returns the remedy for a run whose gradients grow.
 func alarmAdvice(c configs.Config) string {
 	if c.MostExternal() > 0 && !c.Corrects() {
 		return "a new run with --external-correction importance, or with a lower --learning-rate"
@@ -196,8 +196,8 @@ func alarmAdvice(c configs.Config) string {
 	return "a new run with a lower --learning-rate"
 }
 
-// watchAlarm begins to judge the run's gradient norms. A worker leaves that to its coordinator. It returns an error if
-// the learning rate depends on what can't be read.
+// watchAlarm begins to judge the run's gradient norms, except on a worker, whose coordinator judges them. It returns an
+// error if the learning rate depends on norms that can't be read.
 func (r *recorder) watchAlarm(ctx context.Context) error {
 	if r.c.o.Worker != nil {
 		return nil
@@ -230,7 +230,7 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 	return nil
 }
 
-// watched hands an event to the alarm. r.mu is held.
+// watched passes an event to the alarm. r.mu is held.
 func (r *recorder) watched(e event.Event) {
 	if r.alarm == nil {
 		return
@@ -244,7 +244,7 @@ func (r *recorder) watched(e event.Event) {
 	}
 }
 
-// raise records an alarm and does what the run asks for. r.mu is held.
+// raise records an alarm and takes the action that the run's on_alarm sets. r.mu is held.
 func (r *recorder) raise(g stats.GradientGrowth) {
 	config := r.c.p.Config
 	a := event.Alarm{Round: g.Round, Recent: g.Recent, Reference: g.Reference, Action: event.AlarmWarn}
@@ -261,7 +261,7 @@ func (r *recorder) raise(g stats.GradientGrowth) {
 	case event.AlarmStop:
 		r.fail(&alarmError{a, e.Message})
 	case event.AlarmLower:
-		// On disk before any node trains by it: a run that goes on after a crash must decide the same.
+		// Write the alarm to disk before any node acts on it. A run that resumes after a crash must decide the same.
 		if err := r.c.store.Flush(context.WithoutCancel(r.ctx)); err != nil {
 			r.fail(fmt.Errorf("record the alarm: %w", err))
 			return

@@ -23,7 +23,7 @@ const (
 	MinFreeDisk = 200 << 20
 
 	// diskReserve is the free space in bytes that must remain besides one more checkpoint of every node, so that a
-	// run can still stop in order.
+	// run can still stop cleanly.
 	diskReserve = 32 << 20
 
 	// diskInterval is the time between checks of the disk.
@@ -75,9 +75,8 @@ func (e *diskError) Error() string {
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, units.Bytes(e.free))
 }
 
-// diskBudget watches the disk of a home during a run. First it warns, then it drops spare checkpoints, and before
-// the disk is full it stops the run in order. A database or message bus on a full disk would stall nodes that cost
-// money.
+// diskBudget watches the disk of a home during a run. First it warns, then it drops spare checkpoints, and before the
+// disk is full it stops the run cleanly. A database or message bus on a full disk would stall nodes that cost money.
 type diskBudget struct {
 	home  layout.Home
 	wave  int64 // bytes of one checkpoint of every node

@@ -28,7 +28,7 @@ type recorder struct {
 	lines   *printer // nil: no output of events
 	logger  *slog.Logger
 	past    *slog.Logger    // the run's chronicle for swarm logs
-	fail    func(error)     // stops the run in order
+	fail    func(error)     // stops the run cleanly
 	now     <-chan struct{} // closed to end the process at once
 	answer  func(string)    // sets the notice for the first Ctrl-C
 	group   sync.WaitGroup

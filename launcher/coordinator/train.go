@@ -1,6 +1,6 @@
 // Package coordinator runs one run on this host, from plan to summary. It prepares the run, starts its nodes,
-// records what they report, and stops in order. It owns the database's writer and the run's folder. It must not
-// import launcher/study or cmd.
+// records what they report, and stops cleanly. It owns the database's writer and the run's folder. It must not import
+// launcher/study or cmd.
 package coordinator
 
 import (
@@ -41,8 +41,8 @@ const memoryLimit = 48 << 20
 // garbage collector: a few workers need a few MB. In bytes.
 const workersMemory = 512 << 20
 
-// Train runs the nodes until the rounds are done or the run is stopped. It shows the run meanwhile and prints its
-// summary.
+// Train runs the nodes until the rounds are done or the run is stopped. It displays the running run, and prints its
+// summary at the end.
 func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {

@@ -135,7 +135,7 @@ func (r *Request) cores() int {
 	return r.Cores
 }
 
-// setSizes sets the node's memory and batch sizes for so many sequences at a time.
+// setSizes sets the node's memory and batch sizes for the given numbers of sequences at a time.
 func (r *Request) setSizes(p *Plan, n need, sizes configs.AtOnce) {
 	p.Breakdown = n.parts(sizes)
 	p.PerNode = Sum(p.Breakdown)

@@ -14,11 +14,11 @@ const (
 	PhaseUpdate   = "update"
 )
 
-// Estimate returns a node's memory by formula, on cpu or cuda, with so many sequences at a time: every item that
-// exists at a phase's peak. Sequences count with their maximum length, so real ones, mostly shorter, need less. The
-// formulas follow the engine's code (node/policy/engine). They count the activations of a transformer's backward pass
-// tensor by tensor, like Korthikanti et al. (arXiv:2205.05198, section 4). The figures for a CPU were compared with
-// measurements (cmd/swarm/estimate_test.go), those for a GPU were not.
+// Estimate returns a node's memory by formula, on cpu or cuda, with the given numbers of sequences at a time: every
+// item that exists at a phase's peak. Sequences count with their maximum length, so real ones, mostly shorter, need
+// less. The formulas follow the engine's code (node/policy/engine). They count the activations of a transformer's
+// backward pass tensor by tensor, like Korthikanti et al. (arXiv:2205.05198, section 4). The figures for a CPU were
+// compared with measurements (cmd/swarm/estimate_test.go), those for a GPU were not.
 func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []Component {
 	s.check(m.Shape.Context)
 	e := newEstimate(m.Shape, s, device == DeviceCUDA)

@@ -6,8 +6,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// guideRow returns the row for the model with the most memory that free covers. It treats a partly used GPU as a
-// smaller card with only the free memory. If free is below every row, it returns the smallest row and below is true.
+// guideRow returns the model's row for the largest card that free covers. It treats a partly used GPU as a smaller card
+// with only the free memory. If free is below every row, it returns the smallest row and below is true.
 func guideRow(table []configs.GPU, model string, free int64) (row *configs.GPU, below bool) {
 	var smallest *configs.GPU
 	for i := range table {

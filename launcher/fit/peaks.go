@@ -58,7 +58,7 @@ func CardNamed(name string) (Card, bool) {
 	return Card{}, false
 }
 
-// CardOfSize returns guide 4's card with about so much memory, for a plan with a hypothetical card. It returns false
+// CardOfSize returns guide 4's card with about that much memory, for a plan with a hypothetical card. It returns false
 // if guide 4 has none.
 func CardOfSize(memory int64) (Card, bool) {
 	for _, name := range []string{"H200", "A100 80GB", "A100 40GB", "V100 32GB", "L4 24GB", "T4 15GB"} {

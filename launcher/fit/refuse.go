@@ -97,7 +97,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
 }
 
-// holdsWith reports whether so many nodes fit with a change.
+// holdsWith reports whether that many nodes fit with a change.
 func (r *Request) holdsWith(nodes int, change func(*Request)) bool {
 	p, err := r.with(func(r *Request) {
 		r.Nodes = fmt.Sprint(nodes)

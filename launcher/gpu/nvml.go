@@ -55,7 +55,7 @@ type session struct {
 	knows  map[string]bool
 }
 
-// newer lists the functions that drivers of the last years may lack. The binding would end the process if it called a
+// newer lists the functions that drivers a few years old may lack. The binding would end the process if it called a
 // missing one.
 var newer = []string{
 	"nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUtilizationRates",

@@ -61,8 +61,8 @@ func named(gpus []handle, entry string) (found []handle) {
 			}
 		case strings.HasPrefix(entry, "MIG-"):
 			for i, instance := range h.Instances {
-				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>. There 1 is a prefix
-				// of 11 too.
+				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>. Compare the whole
+				// name first, because instance 1 is also a prefix of instance 11.
 				if instance.UUID == entry {
 					return []handle{h.whole(i)}
 				}

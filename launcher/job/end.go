@@ -100,7 +100,8 @@ func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err
 	if o.Now {
 		term = 0
 	}
-	// First signal group leaders together with their groups. The other processes have then had their time.
+	// Signal the group leaders first, together with their groups, and give them time to end. Then kill the other
+	// processes: they have had that time too.
 	for _, first := range []bool{true, false} {
 		for _, id := range processes {
 			if !id.Alive() || leader(id) != first {

@@ -224,8 +224,8 @@ func (n *node) sendMembers() {
 	}
 }
 
-// sendVerdicts tells the node, if it runs, what the alarm has decided. It is read under the lock, so that the last
-// command is never an old one.
+// sendVerdicts sends the alarm's decisions to the node if it is running. It reads them under the lock, so that the last
+// command is always the newest.
 func (n *node) sendVerdicts() {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()

@@ -188,7 +188,7 @@ func (s *swarm) watchOthers(ctx context.Context) {
 	}
 }
 
-// watchVerdicts tells the nodes what the alarm decides, until ctx ends.
+// watchVerdicts sends the alarm's decisions to the nodes, until ctx ends.
 func (s *swarm) watchVerdicts(ctx context.Context) {
 	if s.spec.Verdicts == nil {
 		return

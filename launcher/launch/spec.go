@@ -1,5 +1,5 @@
 // Package launch runs one host's nodes. It loads them one at a time, keeps them running, grants leases to compute,
-// and ends them in order. It owns the processes of `swarm node` through supervise, and depends only on their argv,
+// and ends them cleanly. It owns the processes of `swarm node` through supervise, and depends only on their argv,
 // stdin, stdout and exit codes. It must not import node or metrics/store.
 package launch
 
@@ -55,8 +55,8 @@ type Spec struct {
 	// host's own nodes in the list, only Absent and Ahead count. nil: no other hosts.
 	Others func() (members []protocol.Member, changed <-chan struct{})
 
-	// Verdicts returns what the alarm has decided about the learning rate, and a channel that is closed when that
-	// changes. Every node gets it at its start and whenever it changes. nil: nobody decides
+	// Verdicts returns the alarm's decisions about the learning rate, and a channel that is closed when they change.
+	// Every node gets them at its start and after each change. nil: no decisions
 	Verdicts func() (protocol.Verdicts, <-chan struct{})
 
 	Sharer       Sharer        // nil: only the driver shares GPUs

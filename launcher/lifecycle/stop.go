@@ -73,8 +73,8 @@ func (s *Stop) signal(signals ...syscall.Signal) {
 	}
 }
 
-// ask asks the coordinator to stop in order, unless it has already been asked. It also wakes a suspended
-// coordinator (ctrl+z).
+// ask asks the coordinator to stop cleanly, unless it has already been asked. It also wakes a suspended coordinator
+// (ctrl+z).
 func (s *Stop) ask() {
 	var before supervise.Identity
 	data, err := os.ReadFile(filepath.Join(s.dir, AskedFile))

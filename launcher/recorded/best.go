@@ -18,18 +18,18 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// bestTries is how often the best weights of a node that runs may be replaced while they are copied.
+// bestTries is the number of attempts to copy the best weights of a running node, which may replace them meanwhile.
 const bestTries = 5
 
 // weightsFile is the file of weights in a folder that transformers opens.
 const weightsFile = "model.safetensors"
 
-// errReplaced is the error of weights that were not what their manifest said: those of a node that runs may be replaced
-// at any time.
+// errReplaced reports that the weights differ from their manifest. A running node may replace its best weights at any
+// time.
 var errReplaced = errors.New("the SHA-256 of its best weights is not that of best.json")
 
-// SaveBest writes the best weights that a run's nodes have kept (validation_questions) as a folder; of the node of that
-// name or number, or where it is empty of the node that the validation questions say is best.
+// SaveBest writes the best weights of one of a run's nodes (validation_questions) as a folder. nodeName is the node's
+// name or number; empty: the node with the best validation result.
 func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
 	var names []string
 	if nodeName != "" {
@@ -56,8 +56,8 @@ func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir str
 	}
 }
 
-// bestOf chooses among the nodes that have kept weights: the highest by validation, of equal ones the first. Nodes that
-// other questions judged than the first one's do not count.
+// bestOf returns the node with the best validation result among those that have kept weights, the first on a tie. It
+// ignores nodes with other validation questions than the first one's.
 func bestOf(runDir string, names []string) (name string, kept best.Weights, err error) {
 	err = best.ErrNone
 	for _, n := range names {
@@ -84,7 +84,7 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
 	}
 	from := filepath.Join(h.Home.Run(run.Run), name, kept.Folder)
-	err = copyFile(ctx, from, dir, weightsFile, kept.SHA256) // first: without them nothing is written
+	err = copyFile(ctx, from, dir, weightsFile, kept.SHA256) // first, so that nothing is written if they are missing
 	if err == nil {
 		err = copyFile(ctx, from, dir, "config.json", "")
 	}
@@ -106,8 +106,8 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 	return saved, err
 }
 
-// copyFile copies a file of one folder into another, whole or not at all. The error is errReplaced where its SHA-256 is
-// another than that given.
+// copyFile copies a file of one folder into another, whole or not at all. The error is errReplaced if its SHA-256
+// differs from sum, unless sum is empty.
 func copyFile(ctx context.Context, from, to, name, sum string) error {
 	in, err := os.Open(filepath.Join(from, name))
 	if err != nil {

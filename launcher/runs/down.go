@@ -23,7 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// DownLimit is the default time for a run to stop in order, slightly more than a spot VM's notice.
+// DownLimit is the default time for a run to stop cleanly, slightly more than a spot VM's notice.
 const DownLimit = 30 * time.Second
 
 // DownOptions select what to stop, and how.

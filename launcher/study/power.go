@@ -119,7 +119,7 @@ func (p Power) tooFew(seeds int) string {
 	return fmt.Sprintf("          %s cannot decide, however large the difference: plan at least %d (--seeds %d)\n", units.Plural(seeds, "seed"), p.Least, p.Least)
 }
 
-// line says it in one line.
+// line formats p on one line.
 func (p Power) line() string {
 	if p.Deviation == nil {
 		return "seeds     not known how many show a difference: no experiment of this model has two finished seeds here"

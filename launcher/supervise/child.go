@@ -78,8 +78,8 @@ type Child struct {
 }
 
 // Start starts a process and returns while it runs. onEvent gets the events in order, one at a time, all before
-// Done. Lines that are not a node's events become warnings, and so do interventions of the watch. If Start fails,
-// it leaves no process.
+// Done. Lines that are not a node's events become warnings, and so do actions of the watch, such as continuing a
+// suspended process. If Start fails, it leaves no process.
 func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	if err := files.MakeFolder(filepath.Dir(p.LogPath), 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)

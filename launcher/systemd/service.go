@@ -82,7 +82,7 @@ func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []stri
 func (m Manager) enable(ctx context.Context, out io.Writer, name string, replaced, noStart bool) error {
 	steps := [][]string{{"daemon-reload"}, {"enable", name}}
 	if !noStart {
-		// restart stops a running service in order. It continues with the new arguments.
+		// restart stops a running service cleanly. It continues with the new arguments.
 		steps = append(steps, []string{map[bool]string{true: "restart", false: "start"}[replaced], name})
 	}
 	return m.carryOut(ctx, out, steps)
@@ -105,7 +105,7 @@ func (m Manager) carryOut(ctx context.Context, out io.Writer, steps [][]string) 
 	return nil
 }
 
-// Uninstall stops a unit in order and deletes it.
+// Uninstall stops a unit cleanly and deletes it.
 func (m Manager) Uninstall(ctx context.Context, out io.Writer, home layout.Home, name string) error {
 	there, err := m.Has(name)
 	if err != nil {

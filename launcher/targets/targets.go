@@ -3,9 +3,9 @@
 // scheduler. It starts nothing. The invitation lets anyone who has it join the swarm, so it goes into a separate
 // file that only its owner can read.
 //
-// All targets rely on this behavior of swarm join: on SIGTERM it writes a checkpoint and stops in order within
-// StopSeconds. It continues with the same --home. Its exit code 0 means that the run is over, 2 a permanent
-// mistake, 4 that it gave up some nodes and the others are done. 1, 3 and a kill may be temporary.
+// All targets rely on this behavior of swarm join: on SIGTERM it writes a checkpoint and stops cleanly within
+// StopSeconds. It continues with the same --home. Its exit code 0 means that the run is over, 2 a permanent mistake, 4
+// that it gave up some nodes and the others are done. 1, 3 and a kill may be temporary.
 package targets
 
 import (

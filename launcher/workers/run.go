@@ -37,7 +37,7 @@ type Events interface {
 	// Warn records a warning about the run itself.
 	Warn(message string)
 
-	// Fail stops the run in order.
+	// Fail stops the run cleanly.
 	Fail(why error)
 
 	// Go runs work in a goroutine. The run waits for its end.

@@ -14,6 +14,6 @@ type Alarm struct {
 // Actions of an Alarm.
 const (
 	AlarmWarn  = "warn"       // nothing
-	AlarmStop  = "stop"       // the run stops in order
+	AlarmStop  = "stop"       // the run stops cleanly
 	AlarmLower = "lower-rate" // the learning rate becomes lower
 )

@@ -31,13 +31,13 @@ type GradientGrowth struct {
 	Recent, Reference float64
 }
 
-// Alarming tells whether the rule holds. It does not where a mean is missing or the reference is 0.
+// Alarming reports whether the rule holds. It returns false if a mean is missing or the reference is 0.
 func (g GradientGrowth) Alarming() bool {
 	return g.Reference > 0 && units.Finite(g.Recent) && g.Recent > AlarmFactor*g.Reference
 }
 
-// CollapseAlarm judges a run round by round. What it says is a function of the values that Add was given. The zero
-// value has judged nothing.
+// CollapseAlarm judges a run round by round. Its results depend only on the values passed to Add. The zero value has
+// judged no round.
 type CollapseAlarm struct {
 	rounds int       // that were added
 	early  []float64 // of the rounds from AlarmFrom to before AlarmTo
@@ -46,9 +46,9 @@ type CollapseAlarm struct {
 	quiet  int       // rounds for which the rule has been false
 }
 
-// Add takes the gradient norms of the nodes that did the next round, in any order, and tells whether the alarm is
-// raised at this round: when the rule holds for the first time, and again only after it was false for AlarmQuiet
-// rounds.
+// Add adds the gradient norms of the nodes that did the next round, in any order, and reports whether the alarm is
+// raised at this round. It is raised when the rule holds for the first time, and again only after the rule did not hold
+// for AlarmQuiet rounds.
 func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
 	sorted := slices.Sorted(slices.Values(norms)) // a sum's last digit depends on the order
 	norm := sample.Mean(sorted)
@@ -74,10 +74,11 @@ func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
 	return g, raised
 }
 
-// Rounds is how many rounds were added.
+// Rounds returns the number of added rounds.
 func (a *CollapseAlarm) Rounds() int { return a.rounds }
 
-// Alarms are the rounds of a series at which the alarm is raised. norms is the mean gradient norm over nodes by round.
+// Alarms returns the rounds of a series at which the alarm is raised. norms is the mean gradient norm over nodes by
+// round.
 func Alarms(norms []float64) (list []GradientGrowth) {
 	var a CollapseAlarm
 	for _, norm := range norms {
@@ -88,7 +89,7 @@ func Alarms(norms []float64) (list []GradientGrowth) {
 	return list
 }
 
-// windowMean is the mean of the finite values, NaN where they are too few.
+// windowMean returns the mean of the finite values, or NaN if there are too few.
 func windowMean(values []float64) float64 {
 	finite := 0
 	for _, v := range values {

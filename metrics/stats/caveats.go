@@ -191,7 +191,7 @@ func (c *Comparison) addStates(g group) {
 	}
 }
 
-// states are those of runs, each once. A run that its alarm stopped has store.AlarmStop for one.
+// states returns the states of runs, each once. For a run that its alarm stopped it uses store.AlarmStop.
 func states(runs []store.Totals) (list []string) {
 	for _, r := range runs {
 		state := r.State

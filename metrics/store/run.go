@@ -23,12 +23,12 @@ const (
 // AlarmStop begins the Message of a run that stopped because of its alarm (on_alarm: stop).
 const AlarmStop = "stopped by the alarm"
 
-// StoppedByAlarm tells of a run's state and message whether its newest attempt ended because of the alarm.
+// StoppedByAlarm reports whether a run with this state and message ended its newest attempt because of the alarm.
 func StoppedByAlarm(state, message string) bool {
 	return state == RunStopped && strings.HasPrefix(message, AlarmStop)
 }
 
-// StoppedByAlarm tells whether the newest attempt ended because of the alarm.
+// StoppedByAlarm reports whether the newest attempt ended because of the alarm.
 func (r Run) StoppedByAlarm() bool { return StoppedByAlarm(r.State, r.Message) }
 
 // Run is one run of an experiment, with one or more attempts. Config, Plan and Versions are JSON documents; nil means

@@ -53,7 +53,7 @@ func (p *pager) body(m *model, width, height int) []string {
 	return out
 }
 
-// settle limits the visible part to the book.
+// settle keeps the visible part within the stored lines. When following, it moves to the newest line.
 func (p *pager) settle() {
 	first, end := p.book.span()
 	last := max(first, end-p.rows)

@@ -11,12 +11,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Alarm says what an alarm has found.
+// Alarm describes the growth that an alarm has found.
 func Alarm(a event.Alarm) string {
 	return fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, stats.AlarmFrom, stats.AlarmTo)
 }
 
-// alarmLine describes an alarm: what was found, what follows, and what to try.
+// alarmLine describes an alarm event: the growth, the consequence and the remedy.
 func alarmLine(e event.Event) string {
 	if e.Alarm == nil {
 		return ""
@@ -34,10 +34,10 @@ func alarmLine(e event.Event) string {
 	return text
 }
 
-// selected is what to know of a mean that leaves out the runs that the alarm stopped.
+// selected warns about means that leave out the runs that the alarm stopped.
 const selected = "The mean of the others is too high: it leaves out the runs that seemed to collapse."
 
-// alarmLines tell for each arm how many of its runs the alarm stopped.
+// alarmLines returns a line with the number of runs of each arm that the alarm stopped, or nil if there are none.
 func alarmLines(runs []stats.StudyRun) []string {
 	var arms []string
 	stopped := map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// contrastLines are the planned comparisons of a study, a line each.
+// contrastLines describes the planned comparisons of a study, one line each.
 func contrastLines(contrasts []stats.StudyContrast) []string {
 	var lines []string
 	for _, c := range contrasts {

@@ -1,5 +1,5 @@
-// Package best keeps a node's best weights, as its validation questions judge them, in the node's folder: best.json and
-// a folder of weights. It owns these two names. It neither asks the questions nor trains.
+// Package best keeps a node's best weights in the node's folder: best.json and a folder of weights. It owns these two
+// names. Validation questions decide which weights are best. The package neither asks them nor trains.
 package best
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// File is the name of the manifest in a node's folder, and Pattern that of folders of weights, whole or not.
+// File is the name of the manifest in a node's folder. Pattern matches the names of folders of weights, complete or
+// not.
 const (
 	File    = "best.json"
 	Pattern = "best-*"
@@ -26,17 +27,17 @@ const (
 	version = 1 // of the manifest
 )
 
-// ErrNone is the error of a node's folder that holds no best weights.
+// ErrNone reports that a node's folder has no best weights.
 var ErrNone = errors.New("it has kept no best weights")
 
-// Owner says whose the weights are.
+// Owner identifies the run, node and model of the weights.
 type Owner struct {
 	Run   string `json:"run"`
 	Node  string `json:"node"`
 	Model string `json:"model"`
 }
 
-// Questions are those that judge weights: only weights that equal ones judged compare.
+// Questions identifies the validation questions. Weights can be compared only if the same questions judged them.
 type Questions struct {
 	Set         string `json:"set"` // names the questions and how they were sampled
 	Count       int    `json:"questions"`
@@ -48,13 +49,13 @@ type Saver interface {
 	Save(context.Context, policy.SaveParams) (policy.SaveResult, error)
 }
 
-// Weights are a node's best so far. They are a folder as transformers opens one, without a tokenizer. Weights is the
-// contents of best.json, which is written after that folder: a folder that it does not name is nothing.
+// Weights is the content of best.json. It describes a node's best weights so far: a folder that transformers opens,
+// without a tokenizer. best.json is written after that folder. A folder that it does not name does not count.
 type Weights struct {
 	Version int `json:"version"`
 	Owner
 	Questions
-	Judged              // by which the weights were chosen
+	Judged              // the result for which the weights were chosen
 	Folder     string   `json:"folder"` // in the node's
 	SHA256     string   `json:"sha256"` // of the folder's model.safetensors
 	WeightHash string   `json:"weight_hash"`
@@ -62,19 +63,19 @@ type Weights struct {
 	All        []Judged `json:"judged"` // all weights that these questions judged, in the order of judging
 }
 
-// Judged is what the validation questions say of a node's weights.
+// Judged is the validation result of a node's weights.
 type Judged struct {
-	Round  int     `json:"round"`  // rounds that the weights hold; 0: as they were first
+	Round  int     `json:"round"`  // rounds of training in the weights; 0: the initial weights
 	Pass   float64 `json:"pass"`   // pass@1: completions with reward 1 / completions
 	Reward float64 `json:"reward"` // mean of the completions
 }
 
-// Better tells whether j is above another: by pass@1, then by reward.
+// Better reports whether j is better than other, by pass@1 and on a tie by reward.
 func (j Judged) Better(other Judged) bool {
 	return j.Pass > other.Pass || j.Pass == other.Pass && j.Reward > other.Reward
 }
 
-// NewJudged sums up the answers to the validation questions, of which there are some.
+// NewJudged returns the validation result of an evaluation, which must have questions.
 func NewJudged(eval event.Eval) Judged {
 	j := Judged{Round: eval.Round}
 	for _, q := range eval.Questions {
@@ -86,8 +87,8 @@ func NewJudged(eval event.Eval) Judged {
 	return j
 }
 
-// Read reads which weights in a node's folder are its best. The error is ErrNone if there are none. It may
-// read the folder of a node that runs, which may put others in their place at any time.
+// Read reads the description of the best weights in a node's folder. The error is ErrNone if there are none. The node
+// may be running: then it may replace the weights at any time.
 func Read(dir string) (Weights, error) {
 	data, err := os.ReadFile(filepath.Join(dir, File))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,19 +110,19 @@ func Read(dir string) (Weights, error) {
 	return b, nil
 }
 
-// Folder is the name of the folder of weights that hold so many rounds.
+// Folder returns the name of the folder for weights after round rounds.
 func Folder(round int) string { return fmt.Sprintf("best-%08d", round) }
 
 // Keeper keeps a node's best weights in its folder. Its methods are called from one goroutine.
 type Keeper struct {
 	dir    string
 	logger *slog.Logger
-	now    Weights // Folder is empty where there are no weights of the present questions
+	now    Weights // Folder is empty if no weights were chosen by the current questions
 	old    string  // folder of the newest weights, whatever questions chose them; empty: none
 }
 
-// Open takes up what previous processes have kept. Weights that other questions chose stay until there are ones of
-// these, and so do those of another owner.
+// Open returns a Keeper that continues from the weights of previous processes. Weights of another owner, or chosen by
+// other questions, stay until new weights replace them.
 func Open(dir string, own Owner, questions Questions, logger *slog.Logger) *Keeper {
 	b := &Keeper{dir: dir, logger: logger}
 	known, err := Read(dir)
@@ -142,7 +143,7 @@ func Open(dir string, own Owner, questions Questions, logger *slog.Logger) *Keep
 	return b
 }
 
-// clear removes the folders that are not the best weights'.
+// clear removes all folders of weights except the best ones.
 func (b *Keeper) clear() {
 	folders, _ := filepath.Glob(filepath.Join(b.dir, Pattern))
 	for _, path := range folders {
@@ -152,18 +153,18 @@ func (b *Keeper) clear() {
 	}
 }
 
-// Settle takes note that the node goes on with round first: later weights are lost, and will be judged again. The best
-// stay, whatever they hold.
+// Settle records that the node resumes with round first. It forgets the results of later weights, which are lost and
+// will be judged again. The best weights stay, even if they are later ones.
 func (b *Keeper) Settle(first int) {
 	b.now.All = slices.DeleteFunc(b.now.All, func(j Judged) bool { return j.Round > first })
 }
 
-// Knows tells whether weights that hold so many rounds have been judged.
+// Knows reports whether the weights after this number of rounds have been judged.
 func (b *Keeper) Knows(rounds int) bool {
 	return slices.ContainsFunc(b.now.All, func(j Judged) bool { return j.Round == rounds })
 }
 
-// Take notes what the engine's weights were judged to be, and keeps them if they are the best.
+// Take records the result of the engine's weights, and keeps the weights if they are the best.
 func (b *Keeper) Take(ctx context.Context, engine Saver, j Judged) error {
 	next := b.now
 	next.All = append(slices.Clone(b.now.All), j)

@@ -86,7 +86,7 @@ func (g *arithmeticDraw) leftPart(count int) ([]string, error) {
 	return tokens, nil
 }
 
-// divide appends / and a part of count terms, chosen so that the division is mostly exact.
+// divide appends a division sign and count more terms. It chooses the divisor so that most divisions are exact.
 func (g *arithmeticDraw) divide(tokens []string, count int) ([]string, error) {
 	text := tokens[len(tokens)-1]
 	if text == ")" {

@@ -96,8 +96,8 @@ func (g logicDraw) expression(depth int) *logicNode {
 	return node
 }
 
-// conclusion draws an expression of one operator that follows from the premises and is not a tautology. After 100
-// draws it returns the first variable, as the library does, whether or not that follows.
+// conclusion draws an expression of one operator that follows from the premises and is not a tautology. After 100 draws
+// it returns the first variable, as the library does, even if that does not follow from the premises.
 func (g logicDraw) conclusion(premises []*logicNode) *logicNode {
 	for range 100 {
 		candidate := g.expression(2)

@@ -56,7 +56,7 @@ func (v *vocabulary) id(token string) (int32, bool) {
 	return id, ok
 }
 
-// held is a piece without the bytes that have no token. What stood around them may merge.
+// held is a piece without the bytes that have no token. The bytes around them may merge.
 func (v *vocabulary) held(piece string) string {
 	if !v.lossy {
 		return piece

@@ -46,7 +46,7 @@ func (r *replay) split(int) sapo.Split {
 	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
 }
 
-// verdicts returns the alarm's, of all rounds, as they are recorded.
+// verdicts returns the recorded decisions of the alarm, for all rounds.
 func (r *replay) verdicts() (protocol.Verdicts, <-chan struct{}) {
 	return protocol.Verdicts{Judged: math.MaxInt, Lowered: r.check.options.Lowered}, r.never
 }

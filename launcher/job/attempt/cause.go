@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// A command that writes so many lines after a shortage has survived it. A command that does not survive only writes
+// A command that writes this many lines after a shortage has survived it. A command that does not survive only writes
 // tracebacks and last log messages. The limit is lower if the attempt was told to end.
 const (
 	survivedLines = 2000
@@ -17,7 +17,7 @@ const (
 // oomExit is the exit code of a shell, or of Slurm, for a killed program.
 const oomExit = 128 + int(syscall.SIGKILL)
 
-// judge decides whether a memory shortage ended the attempt. That is so in two cases, unless the attempt succeeded or
+// judge decides whether a memory shortage ended the attempt. There are two such cases, unless the attempt succeeded or
 // was stopped. First, the last failure in the output is a shortage that the command did not survive. Second, the
 // kernel's out-of-memory killer has acted, and the command or a process that it waited for was killed. The scanner
 // ignores failures that only repeat a shortage.

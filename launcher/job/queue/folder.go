@@ -193,7 +193,8 @@ func (q *Queue) lives(e *Entry) whose {
 
 // held reports whether the owner of a ticket is alive.
 func (q *Queue) held(number uint64) bool {
-	// The system call directly: os.File costs more than the call itself, and this runs for each ticket at each look.
+	// Use the system call directly: os.File costs more than the call itself, and this runs for each ticket at each
+	// look.
 	fd, err := unix.Open(q.path(number, aliveExt), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) // a file that can't be opened counts as alive

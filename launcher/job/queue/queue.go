@@ -19,9 +19,9 @@
 // An attempt that returns its GPU keeps its number, and so its memory stays available to it. If the next attempt
 // needs more, it may have to wait for memory that later tickets got in the meantime.
 //
-// A ticket gets no reservation if waiting can't help it. That is so if the size of the GPUs, or memory of processes
-// outside the queue, prevents a fit even without any claim. A ticket also gets no reservation while its owner has not
-// looked for a while (stopped by Ctrl-Z).
+// A ticket gets no reservation if it would not fit even without any claim, because of the size of the GPUs or the
+// memory of processes outside the queue. Waiting can't help such a ticket. A ticket also gets no reservation while its
+// owner has not looked for a while (stopped by Ctrl-Z).
 //
 // # What is free
 //

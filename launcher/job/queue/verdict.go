@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Verdict is the result of a try.
+// Verdict is the result of Ticket.Try.
 type Verdict struct {
 	Granted  bool
 	Position int      // in the queue, from 1; skips tickets with an absent owner or without a reservation

@@ -118,8 +118,9 @@ const (
 	wholeFrom   = 10 // halves from here on are rounded down to whole numbers
 )
 
-// Usual returns the default horizons: the common one, its halves down to the first evaluation after a round of
-// training, and its doubles that at least two arms reach.
+// Usual returns the default horizons: the common horizon, then half of it, a quarter and so on, as long as an
+// evaluation after training precedes it. It also returns twice the common horizon, four times and so on, as long as at
+// least two arms reach it.
 func (a Arms) Usual() []float64 {
 	common := a.Common()
 	if !units.Finite(common) || !(common > 0) {

@@ -1,5 +1,5 @@
-// Package heldout computes what held-out pass@1 costs: curves of pass@1 against a cost, and the arms of a study by
-// them. It is pure, and knows neither runs nor axes of the database.
+// Package heldout relates held-out pass@1 to its cost: it computes curves of pass@1 against a cost, and compares the
+// arms of a study on these curves. It is pure, and knows neither runs nor axes of the database.
 package heldout
 
 import (

@@ -15,7 +15,7 @@ const Resamples = 10_000
 // its intervals are NaN.
 type Bootstrap struct{ drawn map[resampling][]uint16 }
 
-// resampling identifies resamples: of that many values, for the first or the second side of a pair.
+// resampling identifies resamples by their number of values, and by the first or second side of a pair.
 type resampling struct{ size, side int }
 
 // counts returns how often each of size values is in each resample, one resample after the other. The two sides have

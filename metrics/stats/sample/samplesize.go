@@ -9,8 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// PooledDeviation returns the standard deviation within groups, pooled over them by degrees of freedom, and those. A
-// group of fewer than two values adds nothing. The deviation is NaN without any degree of freedom.
+// PooledDeviation returns the standard deviation within groups, pooled over them by degrees of freedom, and the number
+// of degrees of freedom. A group of fewer than two values adds nothing. The deviation is NaN without any degree of
+// freedom.
 func PooledDeviation(groups ...[]float64) (deviation float64, freedom int) {
 	sum := 0.0
 	for _, g := range groups {

@@ -53,8 +53,8 @@ type AdmissionOptions struct {
 	// AdmissionServer, except Members and Workers.
 	Report func(event.Event)
 
-	// Keep returns once everything reported before is on disk. A join is answered only then. Nil: joins are not made
-	// durable.
+	// Keep returns once everything reported before is on disk. The server answers a join only after Keep returns. Nil:
+	// joins are not made durable.
 	Keep func(ctx context.Context) error
 
 	Expel  func(worker string) // may be nil; called when a worker is revoked or banned, to close its connections

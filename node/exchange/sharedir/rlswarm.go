@@ -97,7 +97,8 @@ func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	return data, true
 }
 
-// scan records batches of rl-swarm's nodes that are new since the last scan, in their newest two rounds.
+// scan records the batches of rl-swarm's nodes that have arrived since the last scan. It looks only at the newest two
+// rounds in the folder.
 func (p *rlSwarm) scan(peers []string, arrivals *arrivals) error {
 	if !p.present() {
 		return nil

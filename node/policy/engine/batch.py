@@ -13,13 +13,13 @@ from .grid import Grid
 from .layout import Layout
 from .model import causal_mask
 
-# Most positions of one forward pass. More positions do not make the device faster and need more memory. On a
-# CPU only this limit splits the passes, and not micro_batch, so that sums over positions, and the bits of an
-# update, do not depend on memory settings. 448 positions are one block of the sums of OpenBLAS's AVX-512
-# kernels: up to that size the bits are the same on one thread and on two. A longer row is allowed, and its
-# bits may depend on the number of threads. AVX2 kernels differ at every size. On CUDA, matrices of 8192 rows
-# keep every multiprocessor of the largest cards busy even at GPT-2's width of 768. A single longer row is
-# allowed. Without gradient checkpointing GPT-2's activations then need about 5 GiB.
+# Maximum positions of one forward pass. More positions do not make the device faster and need more memory. On a CPU
+# only this limit splits the passes, and not micro_batch, so that sums over positions, and the bits of an update, do not
+# depend on memory settings. 448 positions are one block of the sums of OpenBLAS's AVX-512 kernels: up to that size the
+# bits are the same on one thread and on two. A longer row is allowed, and its bits may depend on the number of threads.
+# With AVX2 kernels the bits differ at every size. On CUDA, matrices of 8192 rows keep every multiprocessor of the
+# largest cards busy even at GPT-2's width of 768. A single longer row is allowed. Without gradient checkpointing
+# GPT-2's activations then need about 5 GiB.
 POSITIONS = {"cpu": 448, "cuda": 8192}
 
 

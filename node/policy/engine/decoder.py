@@ -18,7 +18,7 @@ from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 # and so the rounding of sums, depend on sizes. The constants below were found by experiment with torch 1.13
 # and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
 LEAST = 16  # rows of a matrix product; fewer are padded with zeros
-# Multiplications up to which OpenBLAS has other kernels, some of which round the head's layout differently.
+# Number of multiplications up to which OpenBLAS uses other kernels. Some of these round the head's layout differently.
 SMALL = 1_000_000
 VECTORS = 64  # columns that torch's sums take at a time; it sums the rest in another order
 # Maximum padding of the head's products in rows; a model that needs more is so small that all its products are
