@@ -21,7 +21,7 @@ func (s Study) ExperimentNames(model string) []string {
 }
 
 // ExperimentName returns the recorded name of one of the study's experiments: paper-8loc0ext, paper-gpt2-8loc0ext. An
-// experiment shared with another study has that study's name, if both run it alike with the model.
+// experiment shared with another study has that study's name, if both run it with the same settings for the model.
 func (s Study) ExperimentName(model, experiment string) string {
 	if other, name, ok := s.recordedAs(model, experiment); ok {
 		return other.ExperimentName(model, name)

@@ -64,7 +64,7 @@ type Node struct {
 	narrow map[string]*task.Set // parts of Tasks for nodes with tasks of their own, by task names
 
 	Validation *HeldOut // questions that judge a bandit's splits; nil: no bandit
-	Selection  *HeldOut // questions that the best weights are chosen by; nil where none are kept
+	Selection  *HeldOut // questions that choose the best weights; nil: no best weights are kept
 
 	Mode Mode // how the node departs from Algorithm 1
 

@@ -40,7 +40,7 @@ def weights(shape, seed):
     def normal(*size, std=0.02):
         return torch.empty(size).normal_(0, std, generator=generator)
 
-    # Token vectors have length 1 at any width, so that the table works alike at every size.
+    # Token vectors have length 1 at any width, so that the table works equally at every size.
     out = {"wte.weight": normal(shape.vocabulary, d, std=d**-0.5), "wpe.weight": normal(shape.context, d, std=0.001)}
     for layer in range(shape.layers):
         for name, tensor in {

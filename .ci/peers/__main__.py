@@ -27,7 +27,7 @@ class Row(NamedTuple):
     name: str  # of the module
     packages: Tuple[str, ...]  # of the peers
     limit: int  # seconds
-    fast: bool  # whether `make test` runs it where the environment is there
+    fast: bool  # whether `make test` runs it, if the environment is complete
 
 
 ROWS = (

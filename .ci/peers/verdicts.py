@@ -34,8 +34,8 @@ def expected(a, b):
     """What the peers say of two samples."""
     test = stats.ttest_ind(a, b, equal_var=False)
     interval = test.confidence_interval(0.95)
-    # The test uses the absolute difference. SciPy's own two-sided p-value doubles the smaller tail, which is another
-    # test if the samples differ in size.
+    # The test uses the absolute difference. SciPy's own two-sided p-value doubles the smaller tail, which is a
+    # different test if the samples differ in size.
     exact = stats.permutation_test(
         (a, b), lambda x, y: abs(numpy.mean(x) - numpy.mean(y)), alternative="greater", permutation_type="independent", n_resamples=numpy.inf
     )

@@ -70,7 +70,7 @@ const (
 	pastEvaluated = 64 // maximum nodes of a run whose evaluations are read: the database returns all of them at once
 )
 
-// History returns the history of a node. The first call reads the past, and later calls read what is new.
+// History returns the history of a node. The first call reads all of it, and later calls read only new entries.
 func (v *View) History(ctx context.Context, node string) (terminal.NodeHistory, error) {
 	status := v.Latest()
 	v.pastMu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// mpsClients is the most client processes of one MPS server (NVIDIA's MPS documentation, since Volta; CUDA 13 raises
-// it to 60).
+// mpsClients is the maximum number of client processes of one MPS server (NVIDIA's MPS documentation, since Volta; CUDA
+// 13 raises it to 60).
 const mpsClients = 48
 
 // reserve returns the bytes of a GPU that a plan leaves free. The driver and torch's libraries use memory beside

@@ -119,7 +119,8 @@ type Measured struct {
 	Time       float64 // Unix seconds
 }
 
-// smallModel is the most parameters that --device auto trains on a CPU: guide 4 found GPT-2 200 times slower there.
+// smallModel is the maximum number of parameters that --device auto trains on a CPU: guide 4 found GPT-2 200 times
+// slower there.
 const smallModel = 50_000_000
 
 // check sets defaults and returns the requested number of nodes, 0 for auto and max.

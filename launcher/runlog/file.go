@@ -227,8 +227,8 @@ func (l *logFile) advance() (bool, error) {
 		now.Close()
 		return l.cut()
 	}
-	// First comes what was written between the last look and the rotation, and a complete log that came and went
-	// meanwhile.
+	// Read first the lines that were written between the last look and the rotation, and any complete log that was
+	// rotated away meanwhile.
 	l.queue = append(l.queue, l.missed(now)...)
 	l.queue = append(l.queue, now)
 	return true, nil

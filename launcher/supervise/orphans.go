@@ -41,8 +41,8 @@ type Orphan struct {
 // another PID namespace, whose launcher may be alive. It identifies processes by pid, start time and boot, never by
 // pid alone.
 //
-// Each node gets SIGTERM, and SIGKILL after term. Then what the node had started gets SIGKILL. The folders are
-// handled in parallel. With an error, SweepOrphans returns the orphans found so far. The error names those that did
+// Each node gets SIGTERM, and SIGKILL after term. Then the processes that the node had started get SIGKILL. The folders
+// are handled in parallel. With an error, SweepOrphans returns the orphans found so far. The error names those that did
 // not die and what could not be read.
 func SweepOrphans(ctx context.Context, dir string, term time.Duration) ([]Orphan, error) {
 	records, failure := findRecords(ctx, dir)

@@ -66,7 +66,7 @@ type finish struct {
 	begun    bool // a node has all its rounds
 }
 
-// finisher is what is known about a node's progress to the end.
+// finisher holds the known progress of a node towards its last round.
 type finisher struct {
 	recorded int
 	moved    time.Time // when recorded last grew

@@ -17,8 +17,8 @@ const (
 	AlarmFrom   = 20
 	AlarmTo     = 60
 
-	AlarmFirst = AlarmTo + AlarmWindow // rounds before it is judged for the first time: the windows are apart
-	AlarmQuiet = 20                    // rounds for which it must be false before it is raised again
+	AlarmFirst = AlarmTo + AlarmWindow // rounds before the first judgment, so that the windows do not overlap
+	AlarmQuiet = 20                    // rounds in which the rule must not hold before the alarm is raised again
 )
 
 // alarmLeast is the share of a window's rounds that must have a finite gradient norm.
@@ -27,7 +27,7 @@ const alarmLeast = 0.5
 // GradientGrowth compares a run's newest gradient norms with its early ones. Both are means over rounds of the mean
 // over nodes; NaN: too few rounds have one.
 type GradientGrowth struct {
-	Round             int // from 0: the newest that was judged
+	Round             int // the newest judged round, from 0
 	Recent, Reference float64
 }
 
@@ -42,7 +42,7 @@ type CollapseAlarm struct {
 	rounds int       // that were added
 	early  []float64 // of the rounds from AlarmFrom to before AlarmTo
 	recent []float64 // of the newest AlarmWindow rounds
-	raised bool      // and not yet false for AlarmQuiet rounds
+	raised bool      // the alarm is raised, and the rule has not yet been false for AlarmQuiet rounds
 	quiet  int       // rounds for which the rule has been false
 }
 

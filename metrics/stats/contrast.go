@@ -47,7 +47,7 @@ func newContrasts(j Judgment) []StudyContrast {
 	}
 	tested := slices.Clone(ps)
 	for i, p := range tested {
-		if math.IsNaN(p) { // planned and not yet run: it counts with p = 1, so that its arrival turns no decision
+		if math.IsNaN(p) { // planned and not yet run: it counts with p = 1, so that running it later changes no decision
 			tested[i] = 1
 		}
 	}

@@ -92,7 +92,7 @@ func (s *screen) events() int {
 	return 0
 }
 
-// fitted cuts lines to width cells and their number to height.
+// fitted cuts each line to width cells, and returns at most height lines.
 func fitted(lines []string, width, height int) []string {
 	lines = lines[:max(0, min(len(lines), height))]
 	for i, line := range lines {

@@ -60,7 +60,8 @@ func verdict(p stats.Pair) string {
 	return ""
 }
 
-// Test returns the name of the test that decides, with a space to stand before its p-value. It is empty if none does.
+// Test returns the name of the test that decides, followed by a space, as a prefix of its p-value. It is empty if none
+// does.
 func Test(decidedBy string) string {
 	switch decidedBy {
 	case stats.DecidedByPermutation:

@@ -24,7 +24,7 @@ def join(invitation=None, shared=None, experiment=None, node_id=None, home=None,
         raise SwarmError("an invitation and shared= exclude each other", USAGE, "one of them")
     home, environment = program.home_folder(home), {}
     if invitation:
-        environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # otherwise the predecessor's folder would win
+        environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # otherwise rl-swarm's folder would win
     found = _here(home, experiment, flags.get("name") or node_id) if attach else None
     if found:
         return found

@@ -36,9 +36,9 @@
 // The file lock is locked (flock) for the milliseconds of each change. It contains the next number and the number of
 // changes that waiting tickets may react to. Each ticket has NUMBER.json, replaced atomically, and NUMBER.alive,
 // which its owner keeps locked. The kernel releases that lock with the process, in any pid namespace, so a reused pid
-// can't be mistaken for the owner. The next process that looks sweeps dead tickets. A claim of a dead owner stays
-// while a process that it recorded still runs, because that process still holds memory. Nothing needs to survive a
-// reboot, so nothing is synced. Entries of other hosts, in a shared home, are left alone.
+// can't be mistaken for the owner. The next process that reads the folder removes dead tickets. A claim of a dead owner
+// stays while a process that it recorded still runs, because that process still holds memory. Nothing needs to survive
+// a reboot, so nothing is synced. Entries of other hosts, in a shared home, are left alone.
 package queue
 
 import (

@@ -34,7 +34,7 @@ type Shortfall struct {
 	Holders []string // names of the first few tickets with claims there
 }
 
-// namesShown is the most earlier tickets that a verdict names.
+// namesShown is the maximum number of earlier tickets that a verdict names.
 const namesShown = 3
 
 // pass counts an earlier ticket.

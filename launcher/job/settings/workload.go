@@ -87,7 +87,8 @@ func (r *workloadReader) read(v configs.WorkloadValue, texts []string) (out conf
 	return out
 }
 
-// expand returns the single places. It stores the first error in missing.
+// expand returns the places that each name one file: it resolves braces and globs. It stores the first error in
+// missing.
 func (r *workloadReader) expand(texts []string, missing *string) (places []Place) {
 	for _, text := range texts {
 		p, err := ParsePlace(text)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxTracebacks is the most processes with an incomplete traceback.
+// maxTracebacks is the maximum number of processes with an incomplete traceback.
 const maxTracebacks = 256
 
 // traceback is the known part of a Python traceback that a process is printing.

@@ -15,7 +15,7 @@ import (
 // GB card.
 const near = 0.03
 
-// maxGPUs is the most GPUs that train together.
+// maxGPUs is the maximum number of GPUs that train together.
 const maxGPUs = 1024
 
 // Request is the input of Recommend.
