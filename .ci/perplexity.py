@@ -3,7 +3,7 @@
     python perplexity.py engine FOLDER < ids.json          # swarm's engine; needs torch
     python perplexity.py transformers MODEL.gguf < ids.json   # transformers' own reading of the file
 
-ids.json is a list of token ids. The first has no surprise, because nothing stands before it.
+ids.json is a list of token ids. The first has no surprise, because no token precedes it.
 """
 
 import json
@@ -29,7 +29,7 @@ def by_engine(folder, ids):
 
 
 def by_transformers(path, ids):
-    """The same of transformers."""
+    """The same from transformers."""
     import transformers
 
     folder, name = os.path.split(path)

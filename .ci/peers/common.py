@@ -1,4 +1,4 @@
-"""What the rows share: the program, the engine of this tree, and the form of an answer."""
+"""Shared by all rows: the program, the engine of this tree, and the form of an answer."""
 
 import json
 import os
@@ -11,7 +11,7 @@ PROGRAM = os.environ.get("SWARM_PROGRAM", os.path.join(ROOT, "bin", "swarm"))
 
 
 def swarm(*arguments, text=None, timeout=240):
-    """What `swarm ARGUMENTS` prints. text is its input."""
+    """Returns the output of `swarm ARGUMENTS`. text is its input."""
     done = subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise OSError(f"swarm {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -68,12 +68,12 @@ def make_state(agent, completions):
 
 
 def others(rights):
-    """Questions of the other agent, of which so many completions are right."""
+    """Questions of the other agent, each with the given number of right completions."""
     return {f"what is {i} + {7 - i}?": [RIGHT] * n + [WRONG, NONE, NONE, NONE][: GENERATIONS - n] for i, n in enumerate(rights)}
 
 
 def draw(scratch, rights, transplants):
-    """How many completions are right of each group that the data manager draws, best first; and the state after."""
+    """Returns the number of right completions of each group that the data manager draws, best first, and the state afterwards."""
     state, _ = make_state(0, OWN)
     other, questions = make_state(1, others(rights))
     shared = {0: state.get_latest_communication()[0], 1: other.get_latest_communication()[1]}
@@ -88,7 +88,7 @@ def draw(scratch, rights, transplants):
 
 
 def subscriptable(shared):
-    """The same payloads, of a class that has fields as items too, as GenRL's had before 0.3.0."""
+    """The same payloads, in a class whose fields are also items, as in GenRL before 0.3.0."""
     from genrl.communication import Payload
 
     class Item(Payload):
@@ -142,7 +142,7 @@ def train(scratch, folder, minibatch):
 
 
 def by_engine(folder, inputs, advantages):
-    """The engine's update of the same ids, without what is masked."""
+    """The engine's update of the same ids, without the masked ones."""
     config, _ = architecture.read_config(folder)
     model = architecture.make_model(config)
     weights.load(model, folder)
@@ -153,7 +153,7 @@ def by_engine(folder, inputs, advantages):
 
 
 def facts(kept, tokenizer):
-    """What was logged and encoded, as {fact: whether it is as docs/ALGORITHM.md says}."""
+    """Checks what was logged and encoded: {fact: whether it agrees with docs/ALGORITHM.md}."""
     own = [r for groups in kept["rewards"][0].values() for rewards in groups for r in rewards]
     every = [r for agent in kept["rewards"].values() for groups in agent.values() for rewards in groups for r in rewards]
     mean = lambda values: sum(values) / len(values)

@@ -1,7 +1,7 @@
 """Advantages, clipped loss and gradient of one batch beside TRL's GRPOTrainer.
 
 TRL runs one real training step: its sampler, its rewards and advantages, its loss, its backward pass. Only the
-completions are given (rollout_func), and for the cases with old log-probabilities these. The engine gets the same
+completions are given (rollout_func), and in the cases with old log-probabilities also these. The engine gets the same
 weights, completions, advantages and log-probabilities. Advantages are compared in Go, where the program computes them.
 """
 
@@ -83,7 +83,7 @@ def old_logprobs(model, prompts, groups):
 
 
 class Watched(GRPOTrainer):
-    """Keeps what the loss was computed of, and the gradient before the optimizer's step."""
+    """Keeps the inputs of the loss, and the gradient before the optimizer's step."""
 
     given = None  # old log-probabilities by completion; None: ratio 1
 

@@ -1,4 +1,4 @@
-"""What `accelerate estimate-memory` says of a training of GPT-2's size, beside `swarm plan` and what the engine takes."""
+"""Compares `accelerate estimate-memory` for a training of GPT-2's size with `swarm plan` and the engine's use."""
 
 import json
 import os

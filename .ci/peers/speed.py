@@ -39,7 +39,7 @@ def make_weights(name, folder):
 
 
 def batch(vocabulary):
-    """Prompts, completions in order, and advantages, of which no group's are all 0."""
+    """Returns prompts, completions in order, and advantages. No group's advantages are all 0."""
     rng = random.Random(5)
     draw = lambda n: [rng.randrange(3, vocabulary) for _ in range(n)]
     prompts = [draw(PROMPT_TOKENS) for _ in range(PROMPTS)]

@@ -1,6 +1,6 @@
-"""What a user does and waits for, beside TRL and the usual trackers: eight trainings at once, a comparison, an installation.
+"""Compares the waiting times of a user with TRL and the usual trackers: eight trainings at once, a comparison, an installation.
 
-Everything runs with the same Python and torch, except where the row says Debian.
+Everything runs with the same Python and torch, unless the row says Debian.
 """
 
 import json
@@ -129,7 +129,7 @@ def megabytes(folder):
 
 
 def debian_megabytes():
-    """Of the packages that an installation of the program needs: PyTorch, NumPy and their libraries."""
+    """Returns the megabytes of the packages that the program needs: PyTorch, NumPy and their libraries."""
     form = "${Package} ${Status} ${Installed-Size}\n"
     names = ["python3-torch", "libtorch*", "python3-numpy", "libopenblas0*", "python3-typing-extensions", "libgloo*", "libprotobuf*", "libonnx*"]
     done = subprocess.run(["dpkg-query", "-W", "-f", form, *names], capture_output=True, text=True)

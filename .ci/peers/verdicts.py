@@ -31,7 +31,7 @@ def values(path):
 
 
 def expected(a, b):
-    """What the peers say of two samples."""
+    """Returns the peers' results for two samples."""
     test = stats.ttest_ind(a, b, equal_var=False)
     interval = test.confidence_interval(0.95)
     # The test uses the absolute difference. SciPy's own two-sided p-value doubles the smaller tail, which is a

@@ -52,7 +52,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 			"--node evaluates a checkpoint of that node now: the newest, or that of --round, where 0 is the\n" +
 			"initial model. A FOLDER (of `swarm model save`, or in Hugging Face layout) evaluates that model, on\n" +
 			"the tasks and with the sampling of --config and --set. --model names the preset for tokenizer and\n" +
-			"tasks if the folder does not tell. Nothing is recorded, and a running run is not disturbed: on a GPU\n" +
+			"tasks if the folder does not say. Nothing is recorded, and a running run is not disturbed: on a GPU\n" +
 			"it must leave enough memory free (exit code 3).\n\n" +
 			"Only evaluations of the same set are comparable: equal tasks, prompt limits and sampling, whatever\n" +
 			"the seed.",

@@ -38,8 +38,8 @@ func newImportCommand(g *globals) *cobra.Command {
 		Long: "import FILE reads the finished runs of another home, from the file of `swarm export --format sqlite`\n" +
 			"or from its swarm.db. report and compare then show them beside this home's, a study's verdict counts\n" +
 			"both, and a sweep does not repeat what is done. So several machines can do one study. Importing\n" +
-			"again changes nothing, or updates a run that has continued there. Weights and journals do not come\n" +
-			"along, so an imported run cannot continue here.\n\n" +
+			"again changes nothing, or updates a run that has continued there. Weights and journals are not\n" +
+			"imported, so an imported run cannot continue here.\n\n" +
 			"import FOLDER reads an experiment's folder of rl-swarm on Google Drive\n" +
 			"(rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and cumulative_metrics.jsonl, config.yaml,\n" +
 			"peers, state, progress), or all experiments in FOLDER or FOLDER/experiments. Each becomes a run.\n" +

@@ -22,7 +22,7 @@ func newPruneCommand(g *globals) *cobra.Command {
 		Use:   "prune [EXPERIMENT...] --keep N | --older-than AGE",
 		Short: "Remove old runs, by number or age",
 		Long: "prune removes runs that are done, of all experiments or of those named. --keep keeps the newest N of\n" +
-			"each experiment. --older-than removes those that ended before. With both, a run must be beyond both.\n" +
+			"each experiment. --older-than removes those that ended before. With both, both must apply to a run.\n" +
 			"It shows what it would remove and asks. Runs that could continue (stopped, crashed, lost, failed)\n" +
 			"stay unless --state names them. Imported runs always stay, because they have no files. --files frees\n" +
 			"the disk and keeps the records: compare, curve and report still show the runs.",

@@ -30,7 +30,7 @@ func newResumeCommand(g *globals) *cobra.Command {
 			"command that began the run, its variables and its folder from the database, so it works from any\n" +
 			"folder. Other flags of `swarm up` may be added and override these. Secrets of the command are in the\n" +
 			"run's folder, which must still exist.\n\n" +
-			"A run that is done prints its summary, and --rounds N prolongs it. A run of a sweep continues with\n" +
+			"A run that is done prints its summary, and --rounds N extends it. A run of a sweep continues with\n" +
 			"that sweep: resume prints its command.",
 		Example: `  swarm resume
   swarm resume 4loc4ext-1 --detach
@@ -83,7 +83,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 		return err
 	}
 	if run := s.Run; run.State == store.RunDone && len(extra) == 0 {
-		fmt.Fprintf(g.stdout, "%s has done all its %s. To prolong it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
+		fmt.Fprintf(g.stdout, "%s has done all its %s. To extend it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
 			g.invocation(), run.Run, 2*run.Rounds)
 		return g.viewer().Summarise(reader, run)
 	}

@@ -33,9 +33,9 @@ func newRunCommand(g *globals) *cobra.Command {
 		Short: "Run any training on the best GPU, again with less memory if needed",
 		Long: "run picks the GPU with most free memory, or waits for one, runs the command there and passes on its\n" +
 			"output and exit code. If memory runs out (torch, JAX, TensorFlow, CUDA, the host's OOM killer), it\n" +
-			"halves the batch and doubles the accumulation, so that the effective batch stays, then turns on\n" +
-			"gradient checkpointing, then offload, then tries another GPU, then the CPU if --cpu allows it. It\n" +
-			"never repeats other failures. What fitted is remembered for this command and GPU.\n\n" +
+			"halves the batch and doubles the accumulation, so that the effective batch stays the same, then\n" +
+			"turns on gradient checkpointing, then offload, then tries another GPU, then the CPU if --cpu allows\n" +
+			"it. It never repeats other failures. What fitted is remembered for this command and GPU.\n\n" +
 			"The values reach the command through its arguments, --env or --set: {batch_size} {accumulate}\n" +
 			"{effective_batch} {gradient_checkpointing} {offload} {device} {gpu}. {{batch_size}} is that text\n" +
 			"itself. A file that --set changes is restored afterwards.\n\n" +

@@ -44,8 +44,8 @@ func newUpCommand(g *globals) *cobra.Command {
 			"the last of type summary.\n\n" +
 			"The same command continues a run that was stopped, crashed or lost its machine: the newest run of\n" +
 			"the experiment with the same seed, with its nodes. It refuses settings that would make it another\n" +
-			"experiment. --fresh begins a new run and keeps the old one. More --rounds prolong a run that is\n" +
-			"done." +
+			"experiment. --fresh begins a new run and keeps the old one. A higher --rounds extends a finished\n" +
+			"run." +
 			"\n\nCONFIG is the same as --config CONFIG: a preset (" + strings.Join(configs.Experiments(), ", ") + "),\nor a YAML file.",
 		Example: `  swarm up 4loc4ext
   swarm up 8loc0ext --rounds 40 --device cpu --model nano

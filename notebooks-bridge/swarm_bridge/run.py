@@ -58,7 +58,7 @@ class Run:
         return status
 
     def stop(self, now=False):
-        """Stops the run in order, after a checkpoint (now: without one), and returns the document of `swarm down -o
+        """Stops the run cleanly, after a checkpoint (now: without one), and returns the document of `swarm down -o
         json`. The same up() resumes it. Stopping a run that isn't running does nothing.
         """
         done = program.document(["down", self.name] + ["--now"] * now, self.home)

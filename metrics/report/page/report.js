@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  swarmCharts.utc = true; // like the report's tables: it is read anywhere
+  swarmCharts.utc = true; // like the report's tables, because readers may be in any time zone
   const all = JSON.parse(document.getElementById("charts").textContent);
   const waiting = new Set(document.querySelectorAll("[data-chart]"));
   const drawn = new Map(); // element -> chart
@@ -24,7 +24,7 @@
     }
   }
 
-  // experiments draws a line an experiment, with a chooser of the axis and switches for bands and single runs.
+  // experiments draws one line per experiment, with a chooser of the axis and switches for bands and single runs.
   function experiments(el, chart) {
     const make = swarmCharts.make, axes = chart.axes || [];
     const tools = make("p", "switch"), place = make("div");

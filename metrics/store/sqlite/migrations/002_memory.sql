@@ -1,4 +1,4 @@
--- What a node takes of a GPU by phase, what memory ran out and what was done, GPUs as their driver sees them, and measured
+-- A node's GPU memory by phase, memory shortages and the steps against them, the driver's figures for GPUs, and measured
 -- footprints. Names, units and formulas: docs/METRICS.md.
 
 ALTER TABLE nodes ADD COLUMN resident_bytes INTEGER NOT NULL DEFAULT 0;

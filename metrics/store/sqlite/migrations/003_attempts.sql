@@ -1,4 +1,5 @@
--- A run's attempts and its price, what was replayed, and a coordinator's exact identity. Names, units and formulas: docs/METRICS.md.
+-- A run's attempts and its price, replayed updates, and the exact identity of a coordinator's process. Names, units and
+-- formulas: docs/METRICS.md.
 
 ALTER TABLE runs DROP COLUMN pid_started;                            -- it rested on the clock
 ALTER TABLE runs ADD COLUMN start_ticks    INTEGER NOT NULL DEFAULT 0;  -- of /proc/PID/stat; with pid and boot_id exactly one process
@@ -19,7 +20,7 @@ CREATE TABLE attempts (
   PRIMARY KEY (run, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- Of a run before this schema only the newest attempt is known.
+-- For a run from before this schema, only the newest attempt is known.
 INSERT INTO attempts (run, attempt, started, seen, ended, state, message, host, pid)
 SELECT run, attempts, resumed,
   max(resumed, coalesce(ended, 0.0), coalesce((SELECT max(last_event) FROM nodes WHERE nodes.run = runs.run), 0.0)),

@@ -1,4 +1,4 @@
--- Nodes of other hosts: who brought them, since when, whether they are there, and up to where their events were delivered. Names, units and
+-- Nodes of other hosts: their worker, first round and presence, and the delivered part of their events. Names, units and
 -- formulas: docs/METRICS.md.
 
 ALTER TABLE nodes ADD COLUMN worker        TEXT    NOT NULL DEFAULT ''; -- '': of the coordinator's own host
@@ -39,7 +39,7 @@ CREATE TABLE deliveries (
   PRIMARY KEY (run, worker, outbox)
 ) STRICT, WITHOUT ROWID;
 
--- What two workers say in one instant are two rows: their names belong to the key.
+-- Reports of two workers with the same time are two rows: the worker's name is part of the key.
 CREATE TABLE events_6 (
   id        INTEGER PRIMARY KEY,
   run       TEXT    NOT NULL REFERENCES runs ON DELETE CASCADE,

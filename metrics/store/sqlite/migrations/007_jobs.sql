@@ -1,4 +1,4 @@
--- What `swarm run` did: jobs, and each start of their commands. Names, units and formulas: docs/METRICS.md.
+-- Records of `swarm run`: jobs, and each start of their commands. Names, units and formulas: docs/METRICS.md.
 
 CREATE TABLE jobs (
   job         TEXT    PRIMARY KEY,

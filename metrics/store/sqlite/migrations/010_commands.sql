@@ -1,4 +1,4 @@
--- What was typed to begin each attempt. Secrets are masked before they come here. Names, units and formulas: docs/METRICS.md.
+-- The command that began each attempt. Secrets are masked before they are recorded. Names, units and formulas: docs/METRICS.md.
 
 CREATE TABLE commands (
   run         TEXT    NOT NULL,

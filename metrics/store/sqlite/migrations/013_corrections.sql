@@ -1,4 +1,4 @@
--- What the correction of others' completions does. Names, units and formulas: docs/METRICS.md.
+-- Effects of the correction of others' completions. Names, units and formulas: docs/METRICS.md.
 
 ALTER TABLE rounds ADD COLUMN external_clip_ratio REAL; -- NULL: no correction, nothing of others' computed, or not known
 ALTER TABLE rounds ADD COLUMN external_dropped    REAL;

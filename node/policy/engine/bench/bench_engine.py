@@ -1,4 +1,4 @@
-"""Measures the engine against the processor's peak and against its predecessor's way of sampling.
+"""Measures the engine against the processor's peak and against rl-swarm's way of sampling.
 
     python3 node/policy/engine/bench/bench_engine.py
 
