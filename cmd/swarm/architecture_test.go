@@ -61,7 +61,7 @@ func TestDependenciesHaveAReason(t *testing.T) {
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), "\n## Dependencies\n")
 	require.True(t, found)
-	taken, refused, found := strings.Cut(section, "\nLooked at, and not taken:\n")
+	taken, refused, found := strings.Cut(section, "\nConsidered and rejected:\n")
 	require.True(t, found)
 	refused, _, _ = strings.Cut(refused, "\n## ")
 	first := func(text string) (names []string) {

@@ -46,23 +46,23 @@ var ownGroups = map[string][]usage.Group{
 		group("What to measure", "--model gpt2 --sizes 1,2,4", "sizes"),
 	},
 	"join": {
-		group("Which swarm", "--url-file invitation.txt", "url-file", "shared", "experiment", "name", "node-id", "wait", "ca-file", "nats-creds", "compat"),
+		group("Swarm", "--url-file invitation.txt", "url-file", "shared", "experiment", "name", "node-id", "wait", "ca-file", "nats-creds", "compat"),
 		group("What to train", "", "model", "nodes", "generate-only", "fresh"),
 	},
 	"run": {
 		group("Batch and memory", "--batch-size 128 -- python train.py batch={batch_size}", "batch-size", "accumulate", "min-batch-size", "max-retries", "gradient-checkpointing", "offload", "set", "env", "forget"),
-		group("Which GPU, and when", "--wait-for-gpu 60m -- python train.py", "gpu", "cpu", "memory", "min-gpu-memory", "wait-for-gpu", "gpu-check-interval"),
+		group("GPU selection and waiting", "--wait-for-gpu 60m -- python train.py", "gpu", "cpu", "memory", "min-gpu-memory", "wait-for-gpu", "gpu-check-interval"),
 		group("The process", "", "name", "detach", "grace", "output"),
 	},
 	"tune": {
-		group("Which training, on which GPU", "--workload naics-embedder --gpu-memory 24", "workload", "list", "dir", "auto", "gpu", "gpu-memory", "devices"),
-		group("Which values", "--auto --target-effective-batch 256", "target-effective-batch", "safety-margin", "set"),
+		group("Training and GPU", "--workload naics-embedder --gpu-memory 24", "workload", "list", "dir", "auto", "gpu", "gpu-memory", "devices"),
+		group("Values", "--auto --target-effective-batch 256", "target-effective-batch", "safety-margin", "set"),
 		group("Measure", "--auto --profile -- python train.py --batch {batch_size}", "profile", "profile-seconds"),
 		group("Write", "--auto --dry-run", "apply", "dry-run", "undo", "force", "output"),
 	},
 	"compare": {
-		group("Which runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),
-		group("By what", "--measure pass --target 0.3", "measure", "per", "at", "target", "window", "despite", "tasks"),
+		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),
+		group("Measure", "--measure pass --target 0.3", "measure", "per", "at", "target", "window", "despite", "tasks"),
 		group("Output", "--columns experiment,runs,verdict --csv -", "columns", "csv", "min", "top", "gate", "output"),
 	},
 }
@@ -70,8 +70,8 @@ var ownGroups = map[string][]usage.Group{
 // everydayGroups are the flags that most users of training and planning commands need.
 var everydayGroups = []usage.Group{
 	group("What to train", "4loc4ext --model nano --seed 7", "config", "model", "models", "num-train-samples", "num-transplant-trees", "num-generations", "external-correction", "paper", "learning-rate", "seed", "name", "set"),
-	group("Where", "4loc4ext --nodes 8 --device cuda", "nodes", "device", "precision", "share", "gpu-memory", "wait-for-gpu"),
-	group("How long", "4loc4ext --rounds 300 --price 1.29/h --on-complete 'sudo shutdown -h now'", "rounds", "fresh", "price", "on-complete", "webhook", "on-alarm"),
+	group("Devices", "4loc4ext --nodes 8 --device cuda", "nodes", "device", "precision", "share", "gpu-memory", "wait-for-gpu"),
+	group("Length and cost", "4loc4ext --rounds 300 --price 1.29/h --on-complete 'sudo shutdown -h now'", "rounds", "fresh", "price", "on-complete", "webhook", "on-alarm"),
 	group("Sharing with others", "4loc4ext --listen :4222", "listen", "shared", "nats", "sync"),
 	group("Watching", "4loc4ext --detach --dashboard", "detach", "dashboard", "output", "eval-every", "eval-questions", "yes"),
 }

@@ -55,7 +55,7 @@ func TestEveryFlagIsInAGroup(t *testing.T) {
 
 func TestHelpOfUpShowsTheEverydayFlags(t *testing.T) {
 	everyday, all := helpOf(t, "up", "--help"), helpOf(t, "up", "--help-all")
-	for _, heading := range []string{"What to train:", "Where:", "How long:", "Sharing with others:", "Watching:"} {
+	for _, heading := range []string{"What to train:", "Devices:", "Length and cost:", "Sharing with others:", "Watching:"} {
 		require.Contains(t, everyday, "\n"+heading+"\n  swarm up ")
 	}
 	flags := func(text string) int { return len(regexp.MustCompile(`(?m)^ +(-\w, )?--`).FindAllString(text, -1)) }
