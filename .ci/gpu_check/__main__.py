@@ -10,7 +10,7 @@ Part engine: card and driver; test_cuda.py and test_graphs.py; parity and self-t
 without graphs; a profile of decoding and update; costs of single operations; forced out-of-memory; memory and speed
 over micro-batches; the engine's other tests.
 Part swarm: card; plans; runs by way of sharing, without the engine host, with 24 nodes, under a 15 GB cap, by
-micro-batch and precision; the predecessor's way.
+micro-batch and precision; rl-swarm's way.
 
 It needs neither Go nor network, nor GPT-2's weights: it uses random weights of GPT-2's shape. A section that fails or
 hangs does not stop the others. Each section is written to --out when it ends: gpu-check.txt, gpu-check.json, and the

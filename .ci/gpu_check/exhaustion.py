@@ -55,7 +55,7 @@ def tell(work, ours):
 
     try:
         work()
-    except Exception as error:  # noqa: BLE001 - that is what is looked at
+    except Exception as error:  # noqa: BLE001 - the exception is the result
         kinds = type(error).__mro__
         facts.tell("class", f"{kinds[0].__module__}.{kinds[0].__qualname__} < {kinds[1].__qualname__}")
         facts.tell("text", str(error)[:1000])

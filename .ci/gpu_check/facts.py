@@ -30,7 +30,7 @@ def step(name):
     print(f"gpu-check: {name}", file=sys.stderr, flush=True)
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next step may work
+    except Exception as error:  # noqa: BLE001 - the next step may work
         traceback.print_exc(file=sys.stderr)
         why = (str(error).strip().splitlines() or ["no message"])[0]
         print(json.dumps({"failed": name, "why": f"{type(error).__name__}: {why}"[:300]}), flush=True)

@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--fast", action="store_true", help=f"only the rows that make test runs, in {FAST_SECONDS} s at most; downloads nothing")
     parser.add_argument("--json", default="", help="also write the rows to this file")
     o = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the row that runs is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the running row is ended too
     names = [name for name in o.only.split(",") if name]
     for name in names:
         if name not in [row.name for row in ROWS]:

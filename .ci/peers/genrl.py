@@ -49,7 +49,7 @@ def make_manager(scratch, transplants):
     with open(path, "w", encoding="utf-8") as file:
         file.write("seed: 1\nsize: 8\ndatasets:\n- name: basic_arithmetic\n  weight: 1.0\n  config: {}\n")
     manager = ReasoningGymDataManager(yaml_config_path=path, num_train_samples=2, num_evaluation_samples=0, seed=1, num_transplant_trees=transplants)
-    manager.system_prompt = ""  # prompts are the questions, all as long
+    manager.system_prompt = ""  # prompts are the questions, all of equal length
     return manager
 
 

@@ -193,8 +193,8 @@ func (p Plan) Ungoverned(reason string) Plan {
 	return p
 }
 
-// Environment returns the variables that the process of node index needs, beside the parent's environment, to see
-// only its own GPUs, as cuda:0 and up. It returns nil on a CPU and for a hypothetical card.
+// Environment returns the variables that the process of node index needs, in addition to the parent's environment, to
+// see only its own GPUs, as cuda:0 and up. It returns nil on a CPU and for a hypothetical card.
 func (p Plan) Environment(index int) []string {
 	if index >= len(p.Placement) || p.Placement[index].GPU == nil {
 		return nil

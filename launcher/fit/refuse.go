@@ -14,7 +14,7 @@ type rung struct {
 	apply func(*Request)
 }
 
-// rungs returns the part of the ladder (DESIGN section 7) that settings control.
+// rungs returns the part of the ladder (docs/MEMORY.md, "When memory runs out") that settings control.
 func rungs() []rung {
 	return []rung{
 		{"auto_batch_size", "--auto-batch-size", func(r *Request) { r.Settings.AutoBatchSize = true }},

@@ -132,7 +132,7 @@ type Loaded struct {
 	ReplaySeconds      float64 `json:"replay_seconds"`  // duration of the replay, without waiting for leases
 }
 
-// Round is one round of one node (DESIGN §5), keyed by (run, node, round): sending it again changes nothing.
+// Round is one round of one node, keyed by (run, node, round): sending it again changes nothing.
 type Round struct {
 	Round int `json:"round"` // from 0
 
@@ -232,7 +232,7 @@ type Memory struct {
 	BudgetBytes   int64 `json:"budget_bytes"`   // the node's memory limit; 0: no budget
 }
 
-// MemoryStep is one step of the ladder that a node descends when memory runs out (DESIGN §7).
+// MemoryStep is one step of the ladder that a node descends when memory runs out (docs/MEMORY.md).
 type MemoryStep struct {
 	Round      int    `json:"round"`
 	Phase      string `json:"phase"`                 // load, generate, update

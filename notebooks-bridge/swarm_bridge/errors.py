@@ -7,7 +7,7 @@ DONE, FAILED, USAGE, NO_ROOM, LOST = 0, 1, 2, 3, 4
 class SwarmError(Exception):
     """A failure in one line, with its remedy if there is one.
 
-    code is the program's exit code, or that of the command it stands for: 1 failed, 2 bad usage or configuration, 3
+    code is the program's exit code, or that of the command it stands for: 1 failed, 2 invalid usage or configuration, 3
     not enough memory or GPU, 4 some nodes gave up, 130/143 stopped by a signal. remedy is the fix, "" if unknown.
     output is the program's stderr, "" if no program ran.
     """

@@ -61,7 +61,7 @@ class Task:
 
     def __init__(self, function, arguments):
         self._function, self._arguments = function, arguments
-        # The owner decides: the thread to run the function, or the caller to run without it.
+        # Who takes this lock first decides: the thread runs the function, or the caller gives up on the thread.
         self._claim = _thread.allocate_lock()
         self._busy = _thread.allocate_lock()  # held until the function has returned; releasing a lock needs no memory
         self._busy.acquire()

@@ -51,7 +51,7 @@ class Decoder:
     """
 
     def __init__(self, model, prompts, generations, first_row, steps, padded=0):
-        """steps is the most tokens of any completion. padded is the length of a prompt's keys from
+        """steps is the maximum number of tokens of a completion. padded is the length of a prompt's keys from
         `padding`.
         """
         self.model = model

@@ -2,7 +2,7 @@
 
 OpenBLAS falls back to its oldest kernels (SSE2, about a fifth of the speed) on a processor newer than itself.
 torch 1.13 uses AVX2 even where AVX-512 is possible. Environment variables select better kernels for both.
-OpenMP's threads spin while they wait, on cores that other nodes, or the one busy thread, need.
+Waiting OpenMP threads spin, on cores that other nodes or a busy thread need.
 """
 
 import ctypes

@@ -88,7 +88,7 @@ def run(steps, decoder, draws):
 
 
 class ExactSteps:
-    """Steps over exactly the positions decoded so far, for a CPU, where rows and positions take the time."""
+    """Steps over exactly the positions decoded so far, for a CPU, where time grows with rows and positions."""
 
     look = 1  # tokens between two checks for finished rows
     compact_below = 0.75
@@ -164,8 +164,8 @@ class _StaticSteps:
         decoder.written += 1
 
     def compact(self, alive):
-        """Does nothing. Finished rows continue, because they cost little where the number of kernels
-        takes the time.
+        """Does nothing. Finished rows continue, because on a GPU the time depends on the number of kernels more than
+        on the number of rows.
         """
 
 

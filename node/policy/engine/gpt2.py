@@ -66,7 +66,7 @@ class Config:
     def name_of(self, stored):
         """The parameter name of a file's tensor, None for a tensor to skip.
 
-        Skipped are the buffers of the attention mask, and the head, which is the embedding.
+        It skips the buffers of the attention mask, and the head, which is the embedding.
         """
         if stored.endswith((".attn.bias", ".attn.masked_bias")) or stored == "lm_head.weight":
             return None

@@ -74,7 +74,7 @@ class Graphs:
     def _capture(self, kind, function):
         try:
             self._graphs[kind] = self._captured(function)
-        except Exception as error:  # noqa: BLE001 - whatever it is, decoding can go on without graphs
+        except Exception as error:  # noqa: BLE001 - decoding can continue without graphs
             for found in (error, error.__context__):  # the end of a failed capture raises its own error
                 if is_out_of_memory(found):
                     raise found

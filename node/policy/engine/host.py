@@ -81,7 +81,7 @@ class Host:
                 key.data()
 
     def _end(self):
-        """stdin is readable, so the host's owner is gone: it never writes to it."""
+        """Ends the host. The owner never writes to stdin, so a readable stdin means that the owner is gone."""
         os._exit(0)
 
     def _request(self):

@@ -135,7 +135,7 @@ class Config:
     def name_of(self, stored):
         """The parameter name of a file's tensor, None for a tensor to skip.
 
-        Skipped are the frequencies in old files, and an explicit tied head.
+        It skips the frequencies in old files, and the head if it is tied to the embedding.
         """
         if stored.endswith("rotary_emb.inv_freq") or (self.tied and stored == HEAD):
             return None

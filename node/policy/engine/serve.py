@@ -79,7 +79,7 @@ def _answer(session, line):
     except RankLost as error:
         # The ranks must not wait for each other again, so nothing is freed.
         return number, _error(INTERNAL, f"{error}; the engine ends"), True
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent gets an answer
+    except Exception as error:  # noqa: BLE001 - the parent must get an answer
         text = f"{type(error).__name__}: {shortage.first_line(error)}"
         if shortage.is_out_of_memory(error):
             problem = _error(OUT_OF_MEMORY, text, _described(session, error))

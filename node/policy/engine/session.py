@@ -60,7 +60,7 @@ class Session:
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
         if self._load is not None:
-            # Not at the first load: collecting the objects that the engine host froze would copy every page that
+            # At the first load this would collect the objects that the engine host froze, and so copy every page that
             # forks share.
             memory.thaw()
         self._forget()
@@ -334,7 +334,7 @@ def set_threads(count):
         library.openblas_set_num_threads(count)
 
 
-BLAS_BUFFER = 128 << 20  # bytes, with its AVX-512 kernels; others need less
+BLAS_BUFFER = 128 << 20  # bytes that OpenBLAS's AVX-512 kernels need; its other kernels need less
 _warm = False
 
 
