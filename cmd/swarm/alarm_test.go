@@ -74,7 +74,7 @@ func TestAnAlarmIsRecordedAndShown(t *testing.T) {
 	require.Contains(t, swarm(t, home, "report", "--out", "-").stdout, grown)
 }
 
-// With --on-alarm stop the run stops in order and can go on, which the same alarm does not stop again.
+// With --on-alarm stop the run stops cleanly. A resumed run is not stopped by the same alarm again.
 func TestAnAlarmStopsARunThatCanGoOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

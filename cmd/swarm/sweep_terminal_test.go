@@ -36,7 +36,7 @@ func onTerminal(t *testing.T, home string, live bool, args []string) (*sweeping,
 
 const ctrlC = "\x03"
 
-// The terminal sends Ctrl-C to the sweep and to its run. It counts once, and the run stops in order.
+// The terminal sends Ctrl-C to the sweep and to its run. It counts once, and the run stops cleanly.
 func TestCtrlCCountsOnce(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

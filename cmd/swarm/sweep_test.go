@@ -260,7 +260,7 @@ func awaitRounds(t *testing.T, home string, rounds int) stats.Status {
 	return s
 }
 
-// A signal to the sweep reaches its run once, and the run stops in order. The same command then resumes it.
+// A signal to the sweep reaches its run once, and the run stops cleanly. The same command then resumes it.
 func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 	t.Parallel()
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One request may send two signals, as from timeout(1) or to a whole process group. It stops the run in order.
+// One request may send two signals, as from timeout(1) or to a whole process group. It stops the run cleanly.
 func TestAnEchoedSignalStopsInOrder(t *testing.T) {
 	t.Parallel()
 	ctx, i := Notify(t.Context(), io.Discard, "")

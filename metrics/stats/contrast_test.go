@@ -41,7 +41,7 @@ func TestThreeSeedsDecideNoPlannedComparison(t *testing.T) {
 	require.Equal(t, OutcomeUndecided, c.Outcome)
 }
 
-// A planned comparison without runs counts as a test, so that its arrival turns no decision.
+// A planned comparison without runs counts as a test, so that running it later changes no decision.
 func TestPlannedComparisonsCountBeforeTheyAreRun(t *testing.T) {
 	c := contrastsOf(map[string][]float64{"a": {1, 1.1, 1.2, 1.3, 1.4}, "b": {0, 0.1, 0.2, 0.3, 0.4}}, [2]string{"a", "b"}, [2]string{"a", "c"})
 	require.InDelta(t, 2*2.0/252, *c[0].PValueHolm, 1e-12)
