@@ -42,8 +42,8 @@ type Process struct {
 	// Patience bounds the time between the end of stdout and the end of the process; 0: 5 s. It also bounds,
 	// together with drainLimit, the time for reading a dead child's pipes, which other processes may hold open.
 	Patience time.Duration
-	// StopLimit is how long the child may be suspended, as by SIGSTOP, before it is continued, and then again
-	// before it is condemned; 0: 5 s.
+	// StopLimit is how long the child may be suspended, as by SIGSTOP, before it is continued, and then again before it
+	// is killed; 0: 5 s.
 	StopLimit time.Duration
 	// Files are inherited, starting with descriptor 3.
 	Files []*os.File
