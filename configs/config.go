@@ -238,11 +238,12 @@ func (c Config) ResolvedPrecision(cuda bool) string {
 
 // Tasks is the source of questions: a built-in task set, or a file of items.
 type Tasks struct {
-	Set          string     `mapstructure:"set" yaml:"set" json:"set"`                                 // paper, nano
-	File         string     `mapstructure:"file" yaml:"file,omitempty" json:"file,omitempty"`          // JSON lines of question, answer, metadata; replaces set
-	Words        string     `mapstructure:"words" yaml:"words,omitempty" json:"words,omitempty"`       // a word list for bf, one word a line
-	SystemPrompt string     `mapstructure:"system_prompt" yaml:"system_prompt" json:"system_prompt"`   // one of default, simple, direct, ..., none
-	Mixture      []TaskSpec `mapstructure:"mixture" yaml:"mixture,omitempty" json:"mixture,omitempty"` // the set's tasks, filled in when resolved; or the user's own
+	Set          string     `mapstructure:"set" yaml:"set" json:"set"`                                    // paper, nano
+	File         string     `mapstructure:"file" yaml:"file,omitempty" json:"file,omitempty"`             // JSON lines of question, answer, metadata; replaces set
+	Words        string     `mapstructure:"words" yaml:"words,omitempty" json:"words,omitempty"`          // a word list for bf, one word a line
+	SystemPrompt string     `mapstructure:"system_prompt" yaml:"system_prompt" json:"system_prompt"`      // one of default, simple, direct, ..., none
+	Examples     int        `mapstructure:"examples" yaml:"examples,omitempty" json:"examples,omitempty"` // solved questions of the same task before each question
+	Mixture      []TaskSpec `mapstructure:"mixture" yaml:"mixture,omitempty" json:"mixture,omitempty"`    // the set's tasks, filled in when resolved; or the user's own
 }
 
 // TaskSpec is one task of a mixture. Params has the library's parameter names.

@@ -228,6 +228,7 @@ var usages = sync.OnceValue(func() map[string]string {
 		"tasks.file":                  "`file` of questions (JSON lines of question, answer, metadata) in place of a task set",
 		"tasks.words":                 "`file` of words for the task bf, one a line",
 		"tasks.system_prompt":         "system `prompt`: " + strings.Join(systemPrompts(), ", "),
+		"tasks.examples":              "solved questions of the same task that precede each question, 0-8, with answers in <answer> tags",
 		"tasks.mixture":               "tasks, weights and parameters",
 		"nodes.generate_only":         "nodes, from node_0 on, that share rollouts and do not train: teachers",
 		"nodes.tasks":                 "`tasks` that each node draws, in turn, such as bf+arc_1d,base_conversion (default: all)",

@@ -74,6 +74,7 @@ func checks(c Config) []check {
 		{"tasks.file", c.Tasks.File, !strings.ContainsFunc(c.Tasks.File, isControl), "a file's path"},
 		{"tasks.words", c.Tasks.Words, !strings.ContainsFunc(c.Tasks.Words, isControl), "a file's path"},
 		oneOf("tasks.system_prompt", c.Tasks.SystemPrompt, systemPrompts()),
+		whole("tasks.examples", int64(c.Tasks.Examples), 0, 8),
 		whole("nodes.generate_only", int64(c.Nodes.GenerateOnly), 0, int64(max(0, c.SwarmSize-1))),
 		real("temperature", c.Temperature, 0, 100, false, true),
 		whole("top_k", int64(c.TopK), 0, 1_000_000),

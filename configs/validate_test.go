@@ -45,6 +45,8 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.Precision = "int8" }, `bad precision "int8": allowed: auto, fp32, tf32, bf16, fp16`},
 		{func(c *Config) { c.Tasks.Set = "big" }, `bad tasks.set "big": allowed: nano, paper`},
 		{func(c *Config) { c.Tasks.SystemPrompt = "rude" }, `bad tasks.system_prompt "rude": allowed: default, simple, direct, chain_of_draft, DeepSeekZero, none`},
+		{func(c *Config) { c.Tasks.Examples = -1 }, `bad tasks.examples "-1": allowed: a whole number from 0 to 8`},
+		{func(c *Config) { c.Tasks.Examples = 9 }, `bad tasks.examples "9": allowed: a whole number from 0 to 8`},
 		{func(c *Config) { c.Temperature = 0 }, `bad temperature "0": allowed: a number above 0, at most 100`},
 		{func(c *Config) { c.Temperature = math.NaN() }, `bad temperature "NaN": allowed: a number above 0, at most 100`},
 		{func(c *Config) { c.Temperature = math.Inf(1) }, `bad temperature "+Inf": allowed: a number above 0, at most 100`},

@@ -10,10 +10,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// Prompt returns the token ids of a question as a node of this configuration gives them to its model: with the
-// system prompt, and in the chat template if the tokenizer has one.
-func Prompt(c configs.Config, tokens tokenizer.Tokenizer, question string) []int {
-	return asking{config: c, tokens: tokens}.prompt(question)
+// Prompt returns the token ids of an item's question as a node of this configuration gives them to its model: with the
+// system prompt and the examples, and in the chat template if the tokenizer has one.
+func Prompt(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, item task.Item) []int {
+	return asking{config: c, tasks: tasks, tokens: tokens}.prompt(item)
 }
 
 // Completion is one answer of a model to a question.

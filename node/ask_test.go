@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
@@ -16,7 +17,7 @@ func TestAsk(t *testing.T) {
 	require.NoError(t, err)
 	c := configs.Default()
 	c.Tasks.SystemPrompt = "direct"
-	prompt := Prompt(c, tokens, "2+2?")
+	prompt := Prompt(c, nil, tokens, task.Item{Question: "2+2?"})
 	require.Equal(t, "Write the answer between <answer> and </answer> and nothing else.\n\n2+2?", tokens.Decode(prompt))
 
 	params := policy.GenerateParams{Prompts: [][]int{prompt}, NumGenerations: 2, MaxNewTokens: 8}

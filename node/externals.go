@@ -25,7 +25,7 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 	if task.HeldOut(g.item) || n.heldOut(r.Question) { // metadata may disagree with the text
 		return g, errors.New("its question belongs to the held-out set")
 	}
-	if g.prompt = n.prompt(r.Question); !n.fits(g.prompt) {
+	if g.prompt = n.prompt(item); !n.fits(g.prompt) {
 		return g, errors.New("its question does not fit the context")
 	}
 	for _, c := range r.Completions {

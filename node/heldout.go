@@ -74,7 +74,7 @@ func OpenSelection(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer
 func drawHeldOut(
 	c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, purpose sapo.Purpose, but *HeldOut,
 ) (*HeldOut, error) {
-	asks := asking{c, tokens, contextLength}
+	asks := asking{c, tasks, tokens, contextLength}
 	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
 		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
 		EOSTokenID: tokens.EOS(),
@@ -82,10 +82,10 @@ func drawHeldOut(
 	}}
 	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, purpose, index) }
 	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool {
-		return asks.fits(asks.prompt(item.Question)) && !but.Holds(item.Question)
+		return asks.fits(asks.prompt(item)) && !but.Holds(item.Question)
 	})
 	for _, item := range h.items {
-		h.prompts = append(h.prompts, asks.prompt(item.Question))
+		h.prompts = append(h.prompts, asks.prompt(item))
 		h.questions[item.Question] = true
 	}
 	var err error
@@ -96,9 +96,13 @@ func drawHeldOut(
 // name is a short hash of everything that two evaluations must share to be comparable.
 func (h *HeldOut) name(c configs.Config) (string, error) {
 	system, _ := task.SystemPrompt(c.Tasks.SystemPrompt)
-	data, err := json.Marshal([]any{
-		"held-out set v1", h.items, c.EvalGenerations, c.Temperature, c.TopK, c.TopP, c.MaxCompletionLength, system,
-	})
+	parts := []any{"held-out set v1", h.items, c.EvalGenerations, c.Temperature, c.TopK, c.TopP, c.MaxCompletionLength, system}
+	if c.Tasks.Examples > 0 {
+		for _, item := range h.items {
+			parts = append(parts, h.tasks.Turns(item))
+		}
+	}
+	data, err := json.Marshal(parts)
 	if err != nil {
 		return "", fmt.Errorf("name the held-out set: %w", err)
 	}

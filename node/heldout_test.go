@@ -83,6 +83,7 @@ func TestHeldOutSetIsTheSameForAllThatCompare(t *testing.T) {
 		{"top_p", func(c *configs.Config) { c.TopP = 0.9 }, false},
 		{"completions", func(c *configs.Config) { c.MaxCompletionLength = 128 }, false},
 		{"system prompt", func(c *configs.Config) { c.Tasks.SystemPrompt = "simple" }, false},
+		{"examples", func(c *configs.Config) { c.Tasks.Examples = 1 }, false},
 		{"tasks", func(c *configs.Config) { c.Tasks.Mixture = c.Tasks.Mixture[1:] }, false},
 		{"parameters", func(c *configs.Config) { c.Tasks.Mixture[1].Params = map[string]any{"max_digits": 1} }, false},
 	}

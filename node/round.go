@@ -104,7 +104,7 @@ func (n *Node) sampleBatch(round, own int) ([]group, error) {
 			if err != nil {
 				return nil, fmt.Errorf("draw a question: %w", err)
 			}
-			groups[i] = group{item: item, prompt: n.prompt(item.Question)}
+			groups[i] = group{item: item, prompt: n.prompt(item)}
 			found = n.fits(groups[i].prompt) && !n.heldOut(item.Question)
 		}
 		if !found {

@@ -78,7 +78,7 @@ var everydayGroups = []usage.Group{
 
 // restGroups are all other flags.
 var restGroups = []usage.Group{
-	group("Experiment and tasks", "", "preset", "experiment", "swarm-size", "tasks-set", "tasks-file", "tasks-words", "nodes-tasks", "nodes-generate-only", "tasks-system-prompt", "ignore-rl-swarm-env", "max-prompt-length", "max-completion-length"),
+	group("Experiment and tasks", "", "preset", "experiment", "swarm-size", "tasks-set", "tasks-file", "tasks-words", "nodes-tasks", "nodes-generate-only", "tasks-system-prompt", "tasks-examples", "ignore-rl-swarm-env", "max-prompt-length", "max-completion-length"),
 	group("Sampling", "", "temperature", "top-k", "top-p"),
 	group("Loss and optimizer", "", "loss-type", "scale-rewards", "epsilon", "epsilon-high", "beta", "num-iterations", "adam-beta1", "adam-beta2", "adam-epsilon", "weight-decay", "max-grad-norm"),
 	group("Others' rollouts", "", "external-sampling", "external-advantage", "external-filter", "external-filter-threshold", "external-divergence", "external-lag", "zero-advantage-filter", "max-peers", "max-staleness", "split", "split-alpha", "split-ema", "split-every"),

@@ -108,7 +108,7 @@ func sameRate(a, b configs.Config) bool {
 	of := func(c configs.Config) any {
 		return [...]any{
 			c.Model, c.Precision, c.MaxPromptLength, c.MaxCompletionLength, c.GradientCheckpointing, c.OptimizerOffload, c.ParamOffload,
-			c.GPUsPerNode, c.Tasks.Set, c.Tasks.File, c.Tasks.SystemPrompt,
+			c.GPUsPerNode, c.Tasks.Set, c.Tasks.File, c.Tasks.SystemPrompt, c.Tasks.Examples,
 		}
 	}
 	return of(a) == of(b) && a.Models == "" && !a.Adaptive()

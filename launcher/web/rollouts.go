@@ -211,7 +211,7 @@ func (t *runText) externals(dir string, round int, trained *journal.Trained) (li
 
 // learnt converts a peer's rollout as node.external does: into this model's ids, cut to the length limit.
 func (t *runText) learnt(from string, r exchange.Rollout) learnt {
-	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
+	l := learnt{from: from, rollout: r, prompt: t.prompt(task.Item{Question: r.Question, Metadata: r.Metadata})}
 	l.rollout.Completions = nil
 	for _, c := range r.Completions {
 		decoded := c.Decode(t.tokens, t.config.MaxCompletionLength)
@@ -225,13 +225,13 @@ func (l learnt) is(prompt []int, ids [][]int) bool {
 	return slices.Equal(l.prompt, prompt) && slices.EqualFunc(l.ids, ids, slices.Equal[[]int])
 }
 
-// prompt returns the token ids of a question as the model got it.
-func (t *runText) prompt(question string) []int {
+// prompt returns the token ids of an item's question as the model got it.
+func (t *runText) prompt(item task.Item) []int {
 	system, _ := task.SystemPrompt(t.config.Tasks.SystemPrompt)
 	if chat, ok := t.tokens.(tokenizer.Chat); ok {
-		return chat.Prompt(system, question)
+		return chat.Prompt(system, t.tasks.Turns(item)...)
 	}
-	return t.tokens.Encode(task.Prompt(system, question))
+	return t.tokens.Encode(task.Prompt(system, t.tasks.Turns(item)...))
 }
 
 func completionsOf(update policy.UpdateParams, prompt int) [][]int {

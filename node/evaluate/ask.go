@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
 )
 
 // Answers holds the completions of a question.
@@ -64,7 +65,11 @@ func (s Sampling) apply(c *configs.Config) {
 // Prepare applies the question and the sampling options to the model's configuration, from which the caller plans
 // memory. It returns the question's tokens. It warns if a limit shortens the completions.
 func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Writer) ([]int, error) {
-	prompt := node.Prompt(m.Config, m.tokens, q.Text)
+	item := task.Item{Question: q.Text}
+	if q.Item != nil {
+		item = *q.Item
+	}
+	prompt := node.Prompt(m.Config, m.tasks, m.tokens, item)
 	trained := m.Config.MaxPromptLength
 	s.apply(&m.Config)
 	c := &m.Config

@@ -50,7 +50,7 @@ func (m *Model) heldOut(seed, index int64) (task.Item, error) {
 		if err != nil {
 			return item, err
 		}
-		if n := len(node.Prompt(m.Config, m.tokens, item.Question)); n > 0 && n <= m.Config.MaxPromptLength {
+		if n := len(node.Prompt(m.Config, m.tasks, m.tokens, item)); n > 0 && n <= m.Config.MaxPromptLength {
 			return item, nil
 		}
 	}

@@ -6,12 +6,7 @@
 // the gradient of the log-likelihood.
 package pretrain
 
-import (
-	"encoding/json"
-	"math/rand/v2"
-
-	"github.com/sapo-swarm/swarm/node/task"
-)
+import "math/rand/v2"
 
 // phrasing is a way to state an answer without tags.
 type phrasing struct{ before, after string }
@@ -32,19 +27,4 @@ func phrase(rng *rand.Rand, answer string, tagShare float64) string {
 		p = phrasings[rng.IntN(len(phrasings))]
 	}
 	return p.before + answer + p.after
-}
-
-// key returns an item's answer as text. For propositional_logic, which has no answer, it returns the conclusion
-// that its generator found.
-func key(item task.Item) (string, bool) {
-	if item.Answer != nil {
-		return *item.Answer, *item.Answer != ""
-	}
-	var meta struct {
-		Example string `json:"example_answer"`
-	}
-	if err := json.Unmarshal(item.Metadata, &meta); err != nil || meta.Example == "" {
-		return "", false
-	}
-	return meta.Example, true
 }

@@ -202,7 +202,7 @@ func batch(opts Options, step, contextLength int) (policy.UpdateParams, error) {
 		if err != nil {
 			return params, fmt.Errorf("draw a question: %w", err)
 		}
-		answer, ok := key(item)
+		answer, ok := item.Solution()
 		if !ok {
 			continue
 		}

@@ -228,28 +228,6 @@ func TestPhraseShares(t *testing.T) {
 	}
 }
 
-func TestKey(t *testing.T) {
-	text := func(s string) *string { return &s }
-	cases := []struct {
-		item task.Item
-		want string
-		ok   bool
-	}{
-		{task.Item{Answer: text("7")}, "7", true},
-		{task.Item{Answer: text("")}, "", false},
-		{task.Item{Metadata: []byte(`{"example_answer":"p"}`)}, "p", true},
-		{task.Item{Metadata: []byte(`{}`)}, "", false},
-		{task.Item{Metadata: []byte(`[`)}, "", false},
-	}
-	for _, c := range cases {
-		got, ok := key(c.item)
-		require.Equal(t, c.ok, ok)
-		if ok {
-			require.Equal(t, c.want, got)
-		}
-	}
-}
-
 // The rate warms up, stays constant and falls. Until the fall it is the same in a longer run.
 func TestRate(t *testing.T) {
 	short, long := configs.Recipe{Steps: 4000, LearningRate: 0.01}, configs.Recipe{Steps: 8000, LearningRate: 0.01}

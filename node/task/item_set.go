@@ -25,6 +25,8 @@ type Set struct {
 	weights []float64
 	// train and heldOut are the parts of a list of items; empty in a mixture.
 	train, heldOut []Item
+	examples       int
+	solved         map[string][]solved // by task, see show; nil without examples
 	// scorers has all nine tasks, because peers may send items of any. Tasks of the mixture have its parameters.
 	scorers map[string]Task
 }
@@ -108,7 +110,7 @@ func (s *Set) addScorers() error {
 // Only returns the part of a mixture that has these tasks, with their weights. It scores the answers of all tasks, as s
 // does. A name that the mixture lacks is left out.
 func (s *Set) Only(names []string) *Set {
-	part := &Set{scorers: s.scorers}
+	part := &Set{scorers: s.scorers, examples: s.examples, solved: s.solved}
 	for i, t := range s.tasks {
 		if slices.Contains(names, t.Name()) {
 			part.tasks, part.weights = append(part.tasks, t), append(part.weights, s.weights[i])

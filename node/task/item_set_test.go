@@ -280,6 +280,8 @@ func TestPrompts(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "Why?", Prompt(none, "Why?"))
 	require.Equal(t, "Be brief.\n\nWhy?", Prompt("Be brief.\n", "Why?"))
+	require.Equal(t, "Be brief.\n\n1?\n2\n\n3?\n4\n\nWhy?", Prompt("Be brief.", "1?", "2", "3?", "4", "Why?"))
+	require.Equal(t, "1?\n2\n\nWhy?", Prompt("", "1?", "2", "Why?"))
 	_, ok = SystemPrompt("other")
 	require.False(t, ok)
 }

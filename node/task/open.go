@@ -25,6 +25,7 @@ func Open(cfg configs.Tasks) (*Set, error) {
 		if err != nil {
 			return nil, &configs.Error{Key: "tasks.file", Value: cfg.File, Allowed: err.Error()}
 		}
+		set.show(cfg.Examples)
 		return set, nil
 	}
 	var words []string
@@ -45,6 +46,7 @@ func Open(cfg configs.Tasks) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tasks.mixture: %w", err)
 	}
+	set.show(cfg.Examples)
 	return set, nil
 }
 

@@ -23,11 +23,18 @@ func SystemPrompt(name string) (string, bool) {
 	return text, ok
 }
 
-// Prompt returns the text for the model: the system prompt, an empty line and the question, or only the question
-// without a system prompt.
-func Prompt(system, question string) string {
-	if system == "" {
-		return question
+// Prompt returns the text for a model without a chat template: the system prompt if there is one, each solved question
+// with its answer on the next line, and the question, with empty lines between them. For turns see Set.Turns.
+func Prompt(system string, turns ...string) string {
+	var text strings.Builder
+	if system != "" {
+		text.WriteString(strings.TrimRight(system, "\n") + "\n\n")
 	}
-	return strings.TrimRight(system, "\n") + "\n\n" + question
+	for i, turn := range turns {
+		if i > 0 {
+			text.WriteString([]string{"\n\n", "\n"}[i%2])
+		}
+		text.WriteString(turn)
+	}
+	return text.String()
 }

@@ -8,10 +8,10 @@ import (
 // Chat is a tokenizer of a model that was trained on conversations.
 type Chat interface {
 	Tokenizer
-	// Prompt returns the ids of a conversation with the system prompt and the user's question, up to the start of the
-	// assistant's answer. If system is empty, Prompt uses the template's default. Text in system and question never
-	// becomes a special token.
-	Prompt(system, question string) []int
+	// Prompt returns the ids of a conversation with the system prompt and turns, in which user and assistant alternate
+	// and the user has the first and the last, up to the start of the assistant's answer. If system is empty, Prompt
+	// uses the template's default. Text in system and turns never becomes a special token.
+	Prompt(system string, turns ...string) []int
 }
 
 // Special tokens with which ChatML marks turns (https://huggingface.co/docs/transformers, "Chat templates"). Qwen and
@@ -66,15 +66,20 @@ func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	return c, true
 }
 
-func (c *chatML) Prompt(system, question string) []int {
+// roles are the names of the sides whose turns alternate.
+var roles = []string{"user", "assistant"}
+
+func (c *chatML) Prompt(system string, turns ...string) []int {
 	if system == "" {
 		system = c.system
 	}
-	ids := make([]int, 0, (len(system)+len(question))/3+16)
+	var ids []int
 	if system != "" {
 		ids = c.appendTurn(ids, "system", system)
 	}
-	ids = c.appendTurn(ids, "user", question)
+	for i, text := range turns {
+		ids = c.appendTurn(ids, roles[i%2], text)
+	}
 	return c.appendText(append(ids, c.start), "assistant\n")
 }
 

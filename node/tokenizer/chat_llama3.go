@@ -54,16 +54,18 @@ func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	return c, true
 }
 
-func (c *llama3Chat) Prompt(system, question string) []int {
-	system, question = strings.TrimSpace(system), strings.TrimSpace(question)
-	ids := append(make([]int, 0, (len(system)+len(question))/3+64), c.begin)
+func (c *llama3Chat) Prompt(system string, turns ...string) []int {
+	system = strings.TrimSpace(system)
+	ids := []int{c.begin}
 	if c.dates {
 		system = llama3Dates + system
 	}
 	if system != "" {
 		ids = c.appendTurn(ids, "system", system)
 	}
-	ids = c.appendTurn(ids, "user", question)
+	for i, text := range turns {
+		ids = c.appendTurn(ids, roles[i%2], strings.TrimSpace(text))
+	}
 	return c.appendHeader(ids, "assistant", "")
 }
 

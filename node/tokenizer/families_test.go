@@ -137,7 +137,18 @@ func TestChatPromptsOfLlamaAndSmolLM(t *testing.T) {
 	if got := smol.Prompt("", "1 + 1?"); !slices.Equal(got, want) {
 		t.Errorf("SmolLM2: %v, want %v", got, want)
 	}
+	want = join(smol, imStart, "system\nBe brief.", imEnd, "\n", imStart, "user\n1 + 1?", imEnd, "\n", imStart, "assistant\n2", imEnd, "\n",
+		imStart, "user\n2 + 2?", imEnd, "\n", imStart, "assistant\n")
+	if got := smol.Prompt("Be brief.", "1 + 1?", "2", "2 + 2?"); !slices.Equal(got, want) {
+		t.Errorf("SmolLM2 after an example: %v, want %v", got, want)
+	}
 	llama := mustOpen(t, NameHuggingFace, writeLlama3(t)).(Chat)
+	want = join(llama, llamaBegin, llamaStartHeader, "system", llamaEndHeader, "\n\n"+llama3Dates, llamaTurn,
+		llamaStartHeader, "user", llamaEndHeader, "\n\n1 + 1?", llamaTurn, llamaStartHeader, "assistant", llamaEndHeader, "\n\n2", llamaTurn,
+		llamaStartHeader, "user", llamaEndHeader, "\n\n2 + 2?", llamaTurn, llamaStartHeader, "assistant", llamaEndHeader, "\n\n")
+	if got := llama.Prompt("", "1 + 1?", " 2\n", "2 + 2?"); !slices.Equal(got, want) {
+		t.Errorf("Llama 3 after an example: %v, want %v", got, want)
+	}
 	for system, said := range map[string]string{"": llama3Dates, " Be brief.\n": llama3Dates + "Be brief."} {
 		want := join(llama, llamaBegin, llamaStartHeader, "system", llamaEndHeader, "\n\n"+said, llamaTurn,
 			llamaStartHeader, "user", llamaEndHeader, "\n\n1 + 1?", llamaTurn, llamaStartHeader, "assistant", llamaEndHeader, "\n\n")
