@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A run with examples learns from its peers' rollouts, goes on after a kill to what verify repeats bit for bit, and does
-// not go on with another number of examples. Its evaluations are another set than those without.
+// A run with examples learns from its peers' rollouts, goes on after a kill to what verify repeats bit for bit, and
+// does not go on with another number of examples. Its evaluations are another set than those without.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
