@@ -55,14 +55,14 @@ func TestTurns(t *testing.T) {
 			turns := set.Turns(item)
 			require.Len(t, turns, 7, item.Task())
 			require.Equal(t, item.Question, turns[6])
-			require.Equal(t, 1, count(turns, item.Question))
+			require.Equal(t, 1, times(turns, item.Question))
 			require.Equal(t, turns, again.Turns(item))
 			require.Equal(t, turns, part.Turns(item))
 
 			// A question that is an example is asked after others.
 			first := set.Turns(Item{Question: turns[0], Metadata: item.Metadata})
 			require.Len(t, first, 7)
-			require.Equal(t, 1, count(first, turns[0]))
+			require.Equal(t, 1, times(first, turns[0]))
 		}
 		require.Len(t, asked, 9)
 		for task := range set.solved {
@@ -79,7 +79,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func count(turns []string, text string) (n int) {
+func times(turns []string, text string) (n int) {
 	for _, turn := range turns {
 		if turn == text {
 			n++
