@@ -59,7 +59,7 @@ type StudyExperiment struct {
 	Config             string         `yaml:"config"` // experiment preset
 	Set                map[string]any `yaml:"set"`
 	Nodes              int            `yaml:"nodes"`                // 0: the study's
-	Models             []string       `yaml:"models"`               // of the nodes, in turn; replaces the study's model
+	Models             []string       `yaml:"models"`               // of the nodes, in turn; replaces the study's model. Nodes that only generate may have a folder
 	LearningRateFactor float64        `yaml:"learning_rate_factor"` // multiplies the model's own rate; 0: 1
 }
 
@@ -183,6 +183,43 @@ func (s Study) With(model string) Study {
 
 // NodesOf returns an experiment's number of nodes; 0: as many as fit.
 func (s Study) NodesOf(e StudyExperiment) int { return cmp.Or(e.Nodes, s.Nodes) }
+
+// Trained returns the models of an experiment's nodes that train, each once; nil: the study's model. The first nodes may
+// only generate (nodes.generate_only).
+func (s Study) Trained(e StudyExperiment) (models []string) {
+	for node := max(0, s.teachers(e)); len(e.Models) > 0 && node < max(s.NodesOf(e), len(e.Models)); node++ {
+		if name := e.Models[node%len(e.Models)]; !slices.Contains(models, name) {
+			models = append(models, name)
+		}
+	}
+	return models
+}
+
+// teachers returns an experiment's number of nodes that only generate.
+func (s Study) teachers(e StudyExperiment) (nodes int) {
+	for _, set := range []map[string]any{s.Set, e.Set} {
+		values, _ := PresetValues(set) // check refuses what it can't read
+		if n, ok := values["nodes.generate_only"].(int); ok {
+			nodes = n
+		}
+	}
+	return nodes
+}
+
+// Folders returns the models of the study's experiments that are folders. They are relative to the current directory.
+func (s Study) Folders() (folders []string) {
+	for _, e := range s.Experiments {
+		for _, name := range e.Models {
+			if isFolder(name) && !slices.Contains(folders, name) {
+				folders = append(folders, name)
+			}
+		}
+	}
+	return folders
+}
+
+// isFolder tells whether a study's model is a folder rather than a preset.
+func isFolder(name string) bool { return strings.HasPrefix(name, ".") || filepath.IsAbs(name) }
 
 // FixesModels tells whether the study's experiments name their models. Such a study accepts no --model.
 func (s Study) FixesModels() bool {

@@ -91,10 +91,17 @@ func (s Study) checkExperiment(e StudyExperiment) error {
 	if e.LearningRateFactor < 0 || e.LearningRateFactor > 1e6 {
 		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a number above 0")
 	}
+	trained := s.Trained(e)
+	if len(e.Models) > 0 && len(trained) == 0 {
+		return s.refuse(e.Name+".models", strings.Join(e.Models, ", "), "the model of a node that trains")
+	}
 	if e.LearningRateFactor > 0 && len(e.Models) > 1 {
 		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a factor for one model only, because each model has its own rate")
 	}
 	for _, model := range e.Models {
+		if isFolder(model) && !slices.Contains(trained, model) {
+			continue // of a node that only generates: it is looked for when a run is planned
+		}
 		if _, err := LoadModel(model); err != nil {
 			return err
 		}

@@ -43,10 +43,12 @@ func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 	return all, nil
 }
 
-// settings returns an experiment's values, and the layers below them: the program's defaults and its model's.
+// settings returns an experiment's values, and the layers below them: the program's defaults and its model's. If the
+// first nodes only generate, the values begin with the defaults of the first model that trains: a swarm takes the
+// defaults of its first node's model.
 func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]any, err error) {
-	if len(e.Models) > 0 {
-		if m, err = LoadModel(e.Models[0]); err != nil {
+	if trained := s.Trained(e); len(trained) > 0 {
+		if m, err = LoadModel(trained[0]); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -61,13 +63,17 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	if len(e.Models) > 1 {
 		own["models"] = strings.Join(e.Models, ",")
 	}
+	taught := map[string]any{}
+	if s.teachers(e) > 0 && len(e.Models) > 0 {
+		own["model"], taught = e.Models[0], m.Defaults
+	}
 	if below, err = stack(Values(Default()), m.Defaults); err != nil {
 		return nil, nil, err
 	}
 	if rate, ok := below["learning_rate"].(float64); ok && e.LearningRateFactor > 0 {
 		own["learning_rate"] = round6(rate * e.LearningRateFactor)
 	}
-	values, err = stack(map[string]any{}, preset, own, s.Set, e.Set)
+	values, err = stack(map[string]any{}, taught, preset, own, s.Set, e.Set)
 	return below, values, err
 }
 

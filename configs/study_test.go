@@ -14,7 +14,7 @@ import (
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
 		"paper", "adaptive", "collapse", "control", "corrected", "corrections", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
-		"sparse", "sparse-tags", "specialists", "swarm-size",
+		"sparse", "sparse-tags", "specialists", "swarm-size", "teacher",
 	}, Studies())
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -175,6 +175,7 @@ func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 		"pool":       {"external_lag"},
 		"sparse":     {"external_correction", "num_train_samples", "num_transplant_trees"},
 		"swarm-size": {"swarm_size"}, "mixed-models": nil,
+		"teacher": {"external_correction", "nodes.generate_only", "num_train_samples", "num_transplant_trees", "swarm_size"},
 	} {
 		s, err := LoadStudy(name)
 		require.NoError(t, err)
@@ -183,7 +184,7 @@ func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 		settings, err := s.Settings("", nano)
 		require.NoError(t, err)
 		require.Equal(t, compared, Compared(settings), name)
-		require.Equal(t, name == "swarm-size", s.ComparesNodes(), name)
+		require.Equal(t, name == "swarm-size" || name == "teacher", s.ComparesNodes(), name)
 		for i, values := range settings {
 			for key := range settings[0] {
 				require.Contains(t, values, key, "%s: %s", name, s.Experiments[i].Name)
@@ -213,9 +214,8 @@ func TestAStudySaysHowManyNodes(t *testing.T) {
 		for _, e := range s.Experiments {
 			require.Positive(t, s.NodesOf(e), "%s: %s", name, e.Name)
 		}
-		if name != "swarm-size" {
-			require.Equal(t, 8, s.NodesOf(s.Experiments[0]), name)
-		}
+		want := map[string]int{"swarm-size": 2, "teacher": 7}[name]
+		require.Equal(t, cmp.Or(want, 8), s.NodesOf(s.Experiments[0]), name)
 	}
 	s, err := parseStudy("good", []byte(goodStudy))
 	require.NoError(t, err)
@@ -235,6 +235,7 @@ experiments:
   - {name: a, config: 8loc0ext}
   - {name: b, config: 4loc4ext, nodes: 4, learning_rate_factor: 2, set: {tasks: {system_prompt: none}}}
   - {name: c, config: 4loc4ext, models: [nano, gpt2]}
+  - {name: d, config: 4loc4ext, models: [./teacher, nano], set: {nodes: {generate_only: 1}}}
 `
 
 func TestABadStudyIsRefused(t *testing.T) {
@@ -262,7 +263,10 @@ func TestABadStudyIsRefused(t *testing.T) {
 		"system_prompt: none => system_prmpt: none":               "unknown key",
 		"[nano, gpt2] => [nano, gpt3]":                            `unknown model "gpt3"`,
 		"[nano, gpt2]} => [nano, gpt2], learning_rate_factor: 3}": "for one model only",
-		"baseline: a => baseline: z":                              `unknown experiment of study bad "z": allowed: a, b, c`,
+		"[nano, gpt2]} => [nano, ./mine]}":                        `unknown model "./mine"`,
+		"generate_only: 1 => generate_only: 2":                    `bad d.models "./teacher, nano" (study bad): allowed: the model of a node that trains`,
+		"generate_only: 1 => generate_only: -1":                   `unknown model "./teacher"`,
+		"baseline: a => baseline: z":                              `unknown experiment of study bad "z": allowed: a, b, c, d`,
 		goodStudy + " => []":                                      "cannot unmarshal",
 		goodStudy + " => question: why?\nmeasure: pass\nseeds: 1\nrounds: 1\nbaseline: a": "bad experiments",
 	} {
@@ -272,6 +276,30 @@ func TestABadStudyIsRefused(t *testing.T) {
 		var mistake *Error
 		require.ErrorAs(t, err, &mistake, change)
 		require.ErrorContains(t, err, want, change)
+	}
+}
+
+// The nodes of a swarm with a teacher that train have the same settings as those of one without, whatever the teacher's
+// model is.
+func TestATeachersModelChangesNoSettingOfTheOthers(t *testing.T) {
+	s, err := LoadStudy("teacher")
+	require.NoError(t, err)
+	require.Equal(t, []string{"./teacher"}, s.Folders())
+	nano, err := LoadModel(NanoModel)
+	require.NoError(t, err)
+	settings, err := s.Settings("", nano)
+	require.NoError(t, err)
+	taught := settings[2]
+	require.Equal(t, []any{"./teacher", "./teacher,nano,nano,nano,nano,nano,nano,nano", 1, 8}, []any{taught["model"], taught["models"], taught["nodes.generate_only"],
+		s.NodesOf(s.Experiments[2])})
+	require.Equal(t, []any{"nano", 1e-4, 48, "none"}, []any{taught["tasks.set"], taught["learning_rate"], taught["max_completion_length"], taught["tasks.system_prompt"]})
+	for key, value := range settings[1] {
+		if !slices.Contains([]string{"experiment", "model", "nodes.generate_only", "swarm_size"}, key) {
+			require.Equal(t, value, taught[key], key)
+		}
+	}
+	for i, want := range [][]string{{"nano"}, {"nano"}, {"nano"}} {
+		require.Equal(t, want, s.Trained(s.Experiments[i]))
 	}
 }
 

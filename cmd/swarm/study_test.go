@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"syscall"
 	"testing"
@@ -33,53 +34,76 @@ func flagsOf(t *testing.T, args ...string) (plan.Options, *pflag.FlagSet) {
 func TestEveryStudyCanBeRun(t *testing.T) {
 	t.Parallel()
 	for _, name := range configs.Studies() {
+		design, err := configs.LoadStudy(name)
+		require.NoError(t, err)
 		for _, model := range []string{"", "gpt2"} {
+			if len(design.Folders()) > 0 {
+				continue // TestTheTeachersStudyCanBeRun
+			}
 			t.Run(name+"/"+model, func(t *testing.T) {
 				t.Parallel()
-				given := []string{"--eval-questions", "27"}
-				if model != "" {
-					given = append(given, "--model", model)
-				}
-				user, _ := flagsOf(t, given...)
-				design, err := configs.LoadStudy(name)
-				require.NoError(t, err)
-				loaded, err := study.Load(name, &user.Config, false)
-				if model != "" && design.FixesModels() {
-					require.Error(t, err)
-					return
-				}
-				require.NoError(t, err)
-				sources, err := loaded.Sources()
-				require.NoError(t, err)
-				own, err := configs.LoadModel(cmp.Or(model, configs.NanoModel))
-				require.NoError(t, err)
-				settings, err := loaded.Settings(model, own)
-				require.NoError(t, err)
-				environ := []string{"NUM_TRAIN_SAMPLES=3", "NUM_TRANSPLANT_TREES=1", "NUM_GENERATIONS=2", "SWARM_SWARM_SIZE=9"}
-				for _, key := range configs.Compared(settings) { // if it has an effect, every experiment equals the last
-					found, err := configs.FindKey(key)
-					require.NoError(t, err)
-					environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
-				}
-				for _, source := range sources {
-					here := study.OptionsOf(user, source, false)
-					c, _, _, err := configSources(nil, true).Config(&here.Config)
-					require.NoError(t, err, source.Name)
-					require.Equal(t, source.Name, c.Experiment)
-					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
-					same, _, _, err := configSources(environ, true).Config(&here.Config)
-					require.NoError(t, err)
-					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.Name)
-
-					args := study.UpArguments("/h", source, c.Seed, 0, given, false)
-					there, _ := flagsOf(t, args[2:]...)
-					child, _, _, err := configSources(nil, true).Config(&there.Config)
-					require.NoError(t, err)
-					require.Equal(t, c, child, source.Name)
-					require.Equal(t, here.Nodes, there.Nodes)
-				}
+				studyCanBeRun(t, design, model)
 			})
 		}
+	}
+}
+
+// The study teacher needs a model in ./teacher.
+func TestTheTeachersStudyCanBeRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	design, err := configs.LoadStudy("teacher")
+	require.NoError(t, err)
+	o := swarm(t, t.TempDir(), "plan", "--study", "teacher")
+	require.Equal(t, 2, o.code, o.stdout)
+	require.Contains(t, o.stderr, "study teacher needs a model in ./teacher: make it first: swarm model save RUN NODE ./teacher")
+	require.NoError(t, os.Mkdir("teacher", 0o755))
+	require.NoError(t, os.WriteFile("teacher/config.json",
+		[]byte(`{"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 257}`), 0o600))
+	studyCanBeRun(t, design, "")
+	studyCanBeRun(t, design, "gpt2")
+}
+
+func studyCanBeRun(t *testing.T, design configs.Study, model string) {
+	t.Helper()
+	given := []string{"--eval-questions", "27"}
+	if model != "" {
+		given = append(given, "--model", model)
+	}
+	user, _ := flagsOf(t, given...)
+	loaded, err := study.Load(design.Name, &user.Config, false)
+	if model != "" && design.FixesModels() {
+		require.Error(t, err)
+		return
+	}
+	require.NoError(t, err)
+	sources, err := loaded.Sources()
+	require.NoError(t, err)
+	own, err := configs.LoadModel(cmp.Or(model, configs.NanoModel))
+	require.NoError(t, err)
+	settings, err := loaded.Settings(model, own)
+	require.NoError(t, err)
+	environ := []string{"NUM_TRAIN_SAMPLES=3", "NUM_TRANSPLANT_TREES=1", "NUM_GENERATIONS=2", "SWARM_SWARM_SIZE=9"}
+	for _, key := range configs.Compared(settings) { // if it has an effect, every experiment equals the last
+		found, err := configs.FindKey(key)
+		require.NoError(t, err)
+		environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
+	}
+	for _, source := range sources {
+		here := study.OptionsOf(user, source, false)
+		c, _, _, err := configSources(nil, true).Config(&here.Config)
+		require.NoError(t, err, source.Name)
+		require.Equal(t, source.Name, c.Experiment)
+		require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
+		same, _, _, err := configSources(environ, true).Config(&here.Config)
+		require.NoError(t, err)
+		require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.Name)
+
+		args := study.UpArguments("/h", source, c.Seed, 0, given, false)
+		there, _ := flagsOf(t, args[2:]...)
+		child, _, _, err := configSources(nil, true).Config(&there.Config)
+		require.NoError(t, err)
+		require.Equal(t, c, child, source.Name)
+		require.Equal(t, here.Nodes, there.Nodes)
 	}
 }
 

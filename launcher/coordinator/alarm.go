@@ -204,6 +204,9 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 	}
 	lowers := r.c.p.Config.OnAlarm == configs.AlarmLower
 	watch := newAlarmWatch(r.c.nodeIDs)
+	if r.c.p.Config.OnAlarm == configs.AlarmStop {
+		watch.alarm.Factor = stats.StopFactor
+	}
 	raised, recorded, err := watch.restore(ctx, r.c.reader, r.c.run)
 	if err != nil {
 		if lowers {

@@ -65,6 +65,12 @@ func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store
 	if err != nil {
 		return stats.Choice{}, err
 	}
+	untrained := func(node string) bool {
+		return slices.ContainsFunc(snapshot.Nodes, func(n store.Node) bool { return n.Node == node && n.GenerateOnly })
+	}
+	if trained := slices.DeleteFunc(slices.Clone(known), untrained); len(trained) > 0 {
+		known = trained // nodes that only generate have no weights of their own
+	}
 	return stats.BestNode(known, evals, snapshot.Recent), nil
 }
 

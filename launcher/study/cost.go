@@ -166,14 +166,16 @@ func evaluationCount(c configs.Config) int {
 }
 
 // rateOfModels is rateOf for a swarm of one or more models. For several models it returns the mean, weighted by
-// their numbers of nodes. It returns nil if one rate is unknown.
+// their numbers of nodes. It returns nil if one rate is unknown. Nodes that only generate count as the first node that
+// trains, although they do not update.
 func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if len(p.Config.Members) == 0 {
 		return rateOf(ctx, reader, p)
 	}
+	counted := func(node int) int { return max(node, p.Config.Nodes.GenerateOnly) }
 	nodes := map[string]int{}
 	for k := range p.Plan.Nodes {
-		nodes[p.Config.ModelOf(k)]++
+		nodes[p.Config.ModelOf(counted(k))]++
 	}
 	out := rate{work: roundWork(p.Config, p.Plan.Nodes), nodes: fullest(p.Plan)}
 	var paces []fit.Pace
@@ -181,7 +183,7 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 	var from []string
 	for k := range p.Plan.Nodes {
 		of := p
-		of.Config = p.Config.OfNode(k)
+		of.Config = p.Config.OfNode(counted(k))
 		if nodes[of.Config.Model] == 0 {
 			continue
 		}
@@ -200,6 +202,9 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 		}
 	}
 	out.pace, out.from = fit.Mean(paces, shares), strings.Join(from, "; ")
+	if p.Config.Nodes.GenerateOnly > 0 {
+		out.from += "; nodes that only generate count like the others"
+	}
 	return &out, nil
 }
 

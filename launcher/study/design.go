@@ -18,7 +18,7 @@ func Design(study configs.Study, model string) *stats.StudyDesign {
 	}
 	for _, e := range study.Experiments {
 		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name), Nodes: e.Nodes,
-			Models: len(slices.Compact(slices.Sorted(slices.Values(e.Models))))})
+			Models: len(study.Trained(e))})
 	}
 	return d
 }
@@ -40,7 +40,7 @@ func Keys(study configs.Study, model string) ([]string, error) {
 	}
 	keys = append(keys, "model", "models", "weights")
 	for _, e := range study.Experiments {
-		for _, name := range e.Models {
+		for _, name := range study.Trained(e) {
 			m, err := configs.LoadModel(name)
 			if err != nil {
 				return nil, err

@@ -24,10 +24,13 @@ type Power struct {
 	Deviation *float64   `json:"deviation"` // standard deviation between seeds, pooled over experiments; null: too few recorded runs
 	Freedom   int        `json:"freedom"`   // its degrees of freedom
 	From      string     `json:"from"`      // study of the recorded runs
-	Level     float64    `json:"level"`     // of each test: 0.05 shared by the study's pairs
+	Level     float64    `json:"level"`     // of each test: 0.05 shared by the planned comparisons, or without these by all pairs
 	Pairs     int        `json:"pairs"`
 	Least     int        `json:"least_seeds"` // per experiment: fewer cannot decide a planned comparison, or without these one of all pairs
 	Rows      []PowerRow `json:"differences"`
+
+	tests   int  // that share the level
+	planned bool // they are the study's planned comparisons
 }
 
 // PowerRow is the number of seeds for one difference.
@@ -47,9 +50,10 @@ var (
 func (s *Study) newPower(ctx context.Context, reader *store.Reader) (Power, error) {
 	arms := len(s.Experiments)
 	out := Power{Measure: s.Measure, Pairs: arms * (arms - 1) / 2, Level: 1 - sample.Confidence, Rows: []PowerRow{}}
+	out.tests, out.planned = cmp.Or(len(s.Contrasts), out.Pairs), len(s.Contrasts) > 0
 	if out.Pairs > 0 {
-		out.Level /= float64(out.Pairs)
-		out.Least = sample.SeedsToDecide(cmp.Or(len(s.Contrasts), out.Pairs), 0, 0)
+		out.Level /= float64(out.tests)
+		out.Least = sample.SeedsToDecide(out.tests, 0, 0)
 	}
 	if reader == nil {
 		return out, nil
@@ -73,7 +77,7 @@ func (s *Study) newPower(ctx context.Context, reader *store.Reader) (Power, erro
 		for _, d := range out.differences(groups) {
 			row := PowerRow{Difference: d}
 			if n, ok := sample.SampleSize(d, deviation, out.Level); ok {
-				n = max(n, sample.SeedsToDecide(out.Pairs, 0, 0))
+				n = max(n, out.Least)
 				row.Seeds = &n
 			}
 			out.Rows = append(out.Rows, row)
@@ -119,6 +123,14 @@ func (p Power) tooFew(seeds int) string {
 	return fmt.Sprintf("          %s cannot decide, however large the difference: plan at least %d (--seeds %d)\n", units.Plural(seeds, "seed"), p.Least, p.Least)
 }
 
+// comparison returns the noun for the tests that share the level.
+func (p Power) comparison() string {
+	if p.planned {
+		return "planned comparison"
+	}
+	return "comparison"
+}
+
 // line formats p on one line.
 func (p Power) line() string {
 	if p.Deviation == nil {
@@ -133,5 +145,5 @@ func (p Power) line() string {
 		parts = append(parts, fmt.Sprintf("%.3g takes %s", r.Difference, seeds))
 	}
 	return fmt.Sprintf("seeds     to show a difference with a chance of 80 %%: %s an experiment (standard deviation between seeds %.3g, %d degrees of freedom, "+
-		"from study %s; level 0.05 for %s)", strings.Join(parts, ", "), *p.Deviation, p.Freedom, p.From, units.Plural(p.Pairs, "comparison"))
+		"from study %s; level 0.05 for %s)", strings.Join(parts, ", "), *p.Deviation, p.Freedom, p.From, units.Plural(p.tests, p.comparison()))
 }

@@ -131,6 +131,12 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, folder := range study.Folders() {
+		if _, err := model.Find(folder); err != nil {
+			return nil, &configs.Error{Problem: fmt.Sprintf("study %s needs a model in %s", name, folder),
+				Remedy: "make it first: swarm model save RUN NODE " + folder}
+		}
+	}
 	s := &Study{Study: study, named: l.Text("model")}
 	switch {
 	case l.Text("models") != "":

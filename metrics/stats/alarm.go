@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -8,11 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above AlarmFactor times that of
-// the rounds from AlarmFrom to before AlarmTo, counted from 0. The rule was found afterwards in 22 recorded runs
-// (docs/RESULTS.md, "The alarm") and is not confirmed on fresh runs that collapse.
+// The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above a factor times that of the
+// rounds from AlarmFrom to before AlarmTo, counted from 0. The rule and its factors were found afterwards in recorded
+// runs (docs/RESULTS.md, "The alarm") and are not confirmed on fresh runs that collapse.
 const (
-	AlarmFactor = 1.6
+	AlarmFactor = 1.6  // of a warning: early, and raised by some runs that do not collapse
+	StopFactor  = 2.25 // of a stop: later, and reached by no recorded run that did not collapse
 	AlarmWindow = 20
 	AlarmFrom   = 20
 	AlarmTo     = 60
@@ -31,14 +33,16 @@ type GradientGrowth struct {
 	Recent, Reference float64
 }
 
-// Alarming reports whether the rule holds. It returns false if a mean is missing or the reference is 0.
-func (g GradientGrowth) Alarming() bool {
-	return g.Reference > 0 && units.Finite(g.Recent) && g.Recent > AlarmFactor*g.Reference
+// Above reports whether the rule holds with a factor. It returns false if a mean is missing or the reference is 0.
+func (g GradientGrowth) Above(factor float64) bool {
+	return g.Reference > 0 && units.Finite(g.Recent) && g.Recent > factor*g.Reference
 }
 
-// CollapseAlarm judges a run round by round. Its results depend only on the values passed to Add. The zero value has
-// judged no round.
+// CollapseAlarm judges a run round by round. Its results depend only on Factor and the values passed to Add. The zero
+// value has judged no round.
 type CollapseAlarm struct {
+	Factor float64 // 0: AlarmFactor
+
 	rounds int       // that were added
 	early  []float64 // of the rounds from AlarmFrom to before AlarmTo
 	recent []float64 // of the newest AlarmWindow rounds
@@ -63,7 +67,7 @@ func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
 	if a.rounds++; a.rounds < AlarmFirst {
 		return g, false
 	}
-	if !g.Alarming() {
+	if !g.Above(cmp.Or(a.Factor, AlarmFactor)) {
 		if a.quiet++; a.quiet >= AlarmQuiet {
 			a.raised = false
 		}
@@ -77,10 +81,10 @@ func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
 // Rounds returns the number of added rounds.
 func (a *CollapseAlarm) Rounds() int { return a.rounds }
 
-// Alarms returns the rounds of a series at which the alarm is raised. norms is the mean gradient norm over nodes by
-// round.
-func Alarms(norms []float64) (list []GradientGrowth) {
-	var a CollapseAlarm
+// Alarms returns the rounds of a series at which the alarm with a factor is raised. norms is the mean gradient norm over
+// nodes by round.
+func Alarms(norms []float64, factor float64) (list []GradientGrowth) {
+	a := CollapseAlarm{Factor: factor}
 	for _, norm := range norms {
 		if g, raised := a.Add(norm); raised {
 			list = append(list, g)

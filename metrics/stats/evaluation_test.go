@@ -76,6 +76,9 @@ func TestEvaluations(t *testing.T) {
 	chosen := NewEvaluations(store.Run{}, evals, 3, 8)
 	require.Equal(t, 3, chosen.Rows[1].Pass[0].K)
 	require.Len(t, chosen.Rows[1].Pass, 1, "of 8 completions nothing is known")
+	teacher := store.NodeEval{Node: "node_2", GenerateOnly: true, Eval: event.Eval{Round: 0, Set: "s", Generations: 4, Questions: evals[1].Questions}}
+	require.Equal(t, x, NewEvaluations(store.Run{Run: "r", Experiment: "e", NumTrainSamples: 4}, append(evals, teacher)), "it does not train")
+	require.Len(t, NewEvaluations(store.Run{}, []store.NodeEval{teacher}).Rows, 1, "no node trains")
 	text, err := json.Marshal(NewEvaluations(store.Run{}, nil))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"rows":[],"tasks":[]`)

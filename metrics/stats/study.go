@@ -64,6 +64,7 @@ type Study struct {
 
 	Judgment *Judgment    `json:"-"` // comparison on which all of this is based
 	Unequal  []Inequality `json:"-"` // facts that all runs of a study should share, and do not
+	Teachers []string     `json:"-"` // arms whose runs have nodes that only generate
 }
 
 // Inequality is one fact in which runs differ: its values, ascending, and the arms with each value.

@@ -104,6 +104,16 @@ func (d StudyDesign) unequal(runs []store.Totals) (out []Inequality) {
 	return out
 }
 
+// teachers lists the arms whose runs have nodes that only generate, in the study's order.
+func (d StudyDesign) teachers(runs []store.Totals) (arms []string) {
+	for _, a := range d.Arms {
+		if slices.ContainsFunc(runs, func(r store.Totals) bool { return r.Experiment == a.Experiment && r.Teachers > 0 }) {
+			arms = append(arms, a.Name)
+		}
+	}
+	return arms
+}
+
 // Experiments returns the recorded names of the study's experiments, in its order.
 func (d StudyDesign) Experiments() []string {
 	names := make([]string, len(d.Arms))

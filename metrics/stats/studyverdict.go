@@ -210,7 +210,7 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models, decided.Design.modelPairs())
 	}
 	s.Beside = newStudyBeside(rounds, beside)
-	s.Judgment, s.Unequal = &decided, decided.Design.unequal(runs.counted)
+	s.Judgment, s.Unequal, s.Teachers = &decided, decided.Design.unequal(runs.counted), decided.Design.teachers(runs.counted)
 	return s
 }
 

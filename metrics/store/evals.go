@@ -79,15 +79,17 @@ func (m *missing) note(name string, v float64) {
 
 // NodeEval is a held-out evaluation of a node's weights. Non-finite figures are NaN.
 type NodeEval struct {
-	Node string
-	Time float64 // Unix seconds
+	Node         string
+	Time         float64 // Unix seconds
+	GenerateOnly bool    // the node does not train, according to its newest round
 	event.Eval
 }
 
 // Evals returns every held-out evaluation of a run, by round and then by node as text: node_10 before node_2.
 func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 	var evals []NodeEval
-	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
+	there, shared, err := r.evalSchema(ctx)
+	if err != nil || !there {
 		return nil, err
 	}
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -99,11 +101,12 @@ func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 		var x NodeEval
 		var questions int
 		err := rows.Scan(&x.Node, &x.Time, &x.Round, &x.Set, &questions, &x.Generations, (*number)(&x.Temperature), (*number)(&x.FormatRate),
-			(*number)(&x.MeanLength), (*number)(&x.Seconds))
+			(*number)(&x.MeanLength), (*number)(&x.Seconds), &x.GenerateOnly)
 		x.Questions = make([]event.EvalQuestion, 0, questions)
 		evals = append(evals, x)
 		return err
-	}, `SELECT node, time, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, seconds
+	}, `SELECT node, time, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, seconds,
+  NOT `+trainedEvalSQL(shared, "evals")+`
 FROM evals WHERE run = ? ORDER BY round, node`, run)
 	if err != nil {
 		return nil, sqlite.Explain(r.path, err)
@@ -158,7 +161,8 @@ type EvalTotal struct {
 
 // NewestEvals returns the newest held-out evaluation of every run, by its key. It chooses the highest round that all
 // expected nodes have evaluated: nodes that are present, had joined by then, and train. A mean over only the fastest
-// nodes would not represent the swarm. If there is no such round, it chooses the highest round.
+// nodes would not represent the swarm. If there is no such round, it chooses the highest round. Evaluations of nodes
+// that only generate do not count.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
 	there, shared, err := r.evalSchema(ctx)
@@ -182,7 +186,7 @@ func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error
 		return nil, err
 	}
 	totals, err := lastOfRounds(ctx, r.db, run, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals AS e ON e.run = runs.run WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
+FROM runs CROSS JOIN evals AS e ON e.run = runs.run AND `+trainedEvalSQL(shared, "e")+` WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`)
 	return totals, sqlite.Explain(r.path, err)
 }
@@ -199,7 +203,7 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 // The set of the most nodes comes last and counts, as in stats.NewEvaluations.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL(shared) + `
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedEvalSQL(shared, "evals") + ` AND round = ` + newestEvalSQL(shared) + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
 }
 
@@ -209,6 +213,14 @@ func newestEvalSQL(shared bool) string {
 	return `coalesce(
   (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round HAVING ` + wholeEvalSQL(shared) + ` ORDER BY round DESC LIMIT 1),
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
+}
+
+// trainedEvalSQL tests whether a row of evals, by its alias, is of a node that trains. The node's newest round decides.
+func trainedEvalSQL(shared bool, alias string) string {
+	if !shared {
+		return "true"
+	}
+	return `NOT EXISTS (SELECT 1 FROM nodes AS own WHERE own.run = ` + alias + `.run AND own.node = ` + alias + `.node AND own.generate_only)`
 }
 
 // wholeEvalSQL tests whether all expected nodes of runs.run have evaluated a round of evals AS e.
@@ -244,7 +256,7 @@ func lastOfRounds(ctx context.Context, tx sqlite.Rows, run, text string) ([]Eval
 // If a round has several sets, the last counts, as in newestEvalsSQL.
 func edgeEvalsSQL(shared bool) string {
 	return `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN (
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedEvalSQL(shared, "evals") + ` AND round IN (
   (SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL(shared) + `)
 WHERE runs.run = ?1
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`

@@ -15,6 +15,10 @@ func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]
 	if err != nil || !there {
 		return newest, err
 	}
+	trained := ""
+	if shared {
+		trained = " AND NOT own.generate_only"
+	}
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x EvalTotal
 		var model string
@@ -26,7 +30,7 @@ func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]
 		return err
 	}, `SELECT runs.run, own.model, round, question_set, generations, count(*) AS made, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = `+newestEvalSQL(shared)+`
-JOIN nodes AS own ON own.run = evals.run AND own.node = evals.node
+JOIN nodes AS own ON own.run = evals.run AND own.node = evals.node`+trained+`
 GROUP BY runs.run, own.model, question_set, generations ORDER BY made, question_set, generations`)
 	return newest, sqlite.Explain(r.path, err)
 }

@@ -20,6 +20,7 @@ type Filter struct {
 type Totals struct {
 	Run
 	NodesSeen        int // nodes that finished a round
+	Teachers         int // of these, nodes that only generate
 	NodeRounds       int // recorded rounds, sum over nodes
 	RoundsDone       int // recorded rounds of the slowest node; of other hosts' nodes only present ones count, by their position in the run
 	RoundsReached    int // position of the fastest node in the run
@@ -39,24 +40,25 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	slowest, worker := `coalesce(min(from_round + rounds_done) FILTER (WHERE rounds_done > 0 AND absent = ''),
-      min(rounds_done) FILTER (WHERE rounds_done > 0))`, "nullif(worker, '')"
+	slowest, worker, teachers := `coalesce(min(from_round + rounds_done) FILTER (WHERE rounds_done > 0 AND absent = ''),
+      min(rounds_done) FILTER (WHERE rounds_done > 0))`, "nullif(worker, '')", "generate_only"
 	if !shared {
-		slowest, worker = "min(rounds_done) FILTER (WHERE rounds_done > 0)", "NULL"
+		slowest, worker, teachers = "min(rounds_done) FILTER (WHERE rounds_done > 0)", "NULL", "0"
 	}
 	where, args := f.sql()
 	var runs []Totals
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
-		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward, &t.Restarts,
+		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.Teachers, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward, &t.Restarts,
 			&t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
 		runs = append(runs, t)
 		return err
-	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(fastest, 0), coalesce(total, 0.0),
+	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(teachers, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(fastest, 0), coalesce(total, 0.0),
   coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0), max(resumed, coalesce(heard, 0.0), coalesce(ended, 0.0)),
   coalesce(workers_seen, 0), coalesce(worker_nodes, 0), coalesce(models, '')
 FROM runs LEFT JOIN (
-  SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
+  SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen,
+    count(*) FILTER (WHERE rounds_done > 0 AND %s) AS teachers, sum(rounds_done) AS node_rounds,
     %s AS slowest, max(last_round) + 1 AS fastest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
     sum(replayed_rounds) AS replayed, count(DISTINCT %s) AS workers_seen,
     count(%s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
@@ -64,7 +66,7 @@ FROM runs LEFT JOIN (
 LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active, max(coalesce(ended, seen)) AS heard
   FROM attempts GROUP BY run)
   ON tried = run
-%s ORDER BY started, run`, runColumns, slowest, worker, worker, where), args...)
+%s ORDER BY started, run`, runColumns, teachers, slowest, worker, worker, where), args...)
 	return runs, sqlite.Explain(r.path, err)
 }
 

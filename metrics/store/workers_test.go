@@ -286,3 +286,36 @@ func TestNewestEvalDoesNotWaitForTheAbsent(t *testing.T) {
 	round, _ = newest()
 	require.Equal(t, 30, round, "what never trains is not waited for")
 }
+
+// A teacher is evaluated before its first round. Its result is recorded, and no mean counts it.
+func TestEvaluationsOfNodesThatOnlyGenerateDoNotCount(t *testing.T) {
+	s := startedStore(t, Options{})
+	eval := func(node string, round, correct int) event.Event {
+		return event.Event{Type: event.TypeEval, Run: testRun, Node: node, Time: float64(1000 + round),
+			Eval: &event.Eval{Round: round, Set: "s", Generations: 1, Questions: []event.EvalQuestion{{Task: "t", Correct: correct, RewardSum: float64(correct)}}}}
+	}
+	taught := aRound("node_0", 0, 1001, 0.9)
+	taught.Round.GenerateOnly = true
+	record(t, s, eval("node_0", 0, 1), eval("node_1", 0, 0), taught, aRound("node_1", 0, 1001, 0.1), eval("node_1", 1, 1))
+	r := readerOf(t, s)
+
+	totals, err := r.EvalTotals(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, []EvalTotal{{Run: testRun, Set: "s", Generations: 1, Nodes: 1, Questions: 1},
+		{Run: testRun, Round: 1, Set: "s", Generations: 1, Nodes: 1, Questions: 1, Correct: 1, RewardSum: 1}}, totals)
+	snapshot, err := r.Snapshot(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, totals, snapshot.Evals)
+	newest, err := r.NewestEvals(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, totals[1], newest[testRun])
+	byModel, err := r.NewestEvalsByModel(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, totals[1], byModel[testRun][nodeOf(t, s, "node_1").Model])
+	evals, err := r.Evals(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, false, false}, []bool{evals[0].GenerateOnly, evals[1].GenerateOnly, evals[2].GenerateOnly})
+	runs, err := r.Runs(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 1}, []int{runs[0].NodesSeen, runs[0].Teachers})
+}

@@ -37,8 +37,8 @@ func alarmLine(e event.Event) string {
 // selected warns about means that leave out the runs that the alarm stopped.
 const selected = "The mean of the others is too high: it leaves out the runs that seemed to collapse."
 
-// alarmLines returns a line with the number of runs of each arm that the alarm stopped, or nil if there are none.
-func alarmLines(runs []stats.StudyRun) []string {
+// alarmed says how many runs of each arm the alarm stopped. It returns an empty text if there are none.
+func alarmed(runs []stats.StudyRun) string {
 	var arms []string
 	stopped := map[string]int{}
 	for _, r := range runs {
@@ -55,7 +55,7 @@ func alarmLines(runs []stats.StudyRun) []string {
 		parts = append(parts, fmt.Sprintf("%s of %s", units.Plural(stopped[arm], "run"), arm))
 	}
 	if parts == nil {
-		return nil
+		return ""
 	}
-	return []string{"The alarm stopped " + strings.Join(parts, ", ") + ". " + selected}
+	return "But the alarm stopped " + units.List(parts, "and") + ". " + selected
 }

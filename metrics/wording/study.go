@@ -29,6 +29,9 @@ func study(s *stats.Study) {
 	if text := unequal(s.Unequal, s.Per.EqualRounds()); text != "" {
 		s.Lines[0] += " " + text
 	}
+	if text := alarmed(s.Unfinished); text != "" {
+		s.Lines[0] += " " + text
+	}
 	s.Verdict = s.Lines[0]
 }
 
@@ -67,12 +70,12 @@ func (j judgment) lines(s stats.Study) []string {
 			most, j.Design.Seeds, j.freshSweep()))
 	}
 	lines = append(lines, besideLine(s)...)
+	lines = append(lines, teacherLine(s.Teachers)...)
 	lines = append(lines, paperLines(s.Paper, s.Measure)...)
 	lines = append(lines, j.besideStudied()...)
 	lines = append(lines, j.unvalued()...)
 	lines = append(lines, runsLine("Failed, not in any mean: ", s.Failed)...)
 	lines = append(lines, runsLine("Unfinished, not in any mean: ", s.Unfinished)...)
-	lines = append(lines, alarmLines(s.Unfinished)...)
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 

@@ -398,7 +398,7 @@ func TestStudyTellsOfRunsThatTheAlarmStopped(t *testing.T) {
 	s, _ := studyOf(t, runs, paperDesign())
 	text := strings.Join(s.Lines, "\n")
 	require.Contains(t, text, "Unfinished, not in any mean: 4loc4ext seed 3 (stopped by the alarm).")
-	require.Contains(t, text, "The alarm stopped 1 run of 4loc4ext. The mean of the others is too high: it leaves out the runs that seemed to collapse.")
+	require.Contains(t, s.Verdict, " But the alarm stopped 1 run of 4loc4ext. The mean of the others is too high: it leaves out the runs that seemed to collapse.")
 	require.InDelta(t, 0.2015, *s.Arms[2].Value, 1e-9)
 	c := worded(t, runs.Runs, stats.CompareOptions{})
 	require.Contains(t, strings.Join(c.Notes, "\n"),
@@ -409,6 +409,18 @@ func TestStudyTellsOfRunsThatTheAlarmStopped(t *testing.T) {
 	c = worded(t, runs.Runs, stats.CompareOptions{})
 	require.Contains(t, strings.Join(s.Lines, "\n"), "4loc4ext seed 3 (stopped).")
 	require.NotContains(t, strings.Join(s.Lines, "\n")+strings.Join(c.Notes, "\n"), "too high")
+}
+
+// A study says what the nodes that only generate count for.
+func TestStudyTellsOfTeachers(t *testing.T) {
+	var runs studyRuns
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.9)
+	s, _ := studyOf(t, runs, paperDesign())
+	require.NotContains(t, strings.Join(s.Lines, "\n"), "only generate")
+	runs.set("paper-4loc4ext-3", func(r *store.Totals) { r.Teachers = 1 })
+	s, _ = studyOf(t, runs, paperDesign())
+	require.Contains(t, s.Lines, "Held-out pass@1 leaves out the nodes of 4loc4ext that only generate. Rewards, completions, tokens, times and money include them.")
 }
 
 func TestStudySaysWhereTheMeasuresDisagree(t *testing.T) {

@@ -50,6 +50,15 @@ func modelLine(m stats.StudyModel) string {
 	return text + ": " + verdict(m.Pair) + "."
 }
 
+// teacherLine says what the nodes that only generate count for.
+func teacherLine(arms []string) []string {
+	if arms == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("Held-out pass@1 leaves out the nodes of %s that only generate. Rewards, completions, tokens, times and money include them.",
+		units.List(arms, "and"))}
+}
+
 // besideLine describes the study's outcome by the measure that does not decide.
 func besideLine(s stats.Study) []string {
 	b := s.Beside
