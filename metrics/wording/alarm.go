@@ -3,7 +3,6 @@ package wording
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
