@@ -184,8 +184,8 @@ func (s Study) With(model string) Study {
 // NodesOf returns an experiment's number of nodes; 0: as many as fit.
 func (s Study) NodesOf(e StudyExperiment) int { return cmp.Or(e.Nodes, s.Nodes) }
 
-// Trained returns the models of an experiment's nodes that train, each once; nil: the study's model. The first nodes may
-// only generate (nodes.generate_only).
+// Trained returns the models of an experiment's nodes that train, each once; nil: the study's model. The first nodes
+// may only generate (nodes.generate_only).
 func (s Study) Trained(e StudyExperiment) (models []string) {
 	for node := max(0, s.teachers(e)); len(e.Models) > 0 && node < max(s.NodesOf(e), len(e.Models)); node++ {
 		if name := e.Models[node%len(e.Models)]; !slices.Contains(models, name) {

@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above a factor times that of the
-// rounds from AlarmFrom to before AlarmTo, counted from 0. The rule and its factors were found afterwards in recorded
-// runs (docs/RESULTS.md, "The alarm") and are not confirmed on fresh runs that collapse.
+// The collapse alarm's rule: the mean gradient norm of the newest AlarmWindow rounds is above a factor times that of
+// the rounds from AlarmFrom to before AlarmTo, counted from 0. The rule and its factors were found afterwards in
+// recorded runs (docs/RESULTS.md, "The alarm") and are not confirmed on fresh runs that collapse.
 const (
 	AlarmFactor = 1.6  // of a warning: early, and raised by some runs that do not collapse
 	StopFactor  = 2.25 // of a stop: later, and reached by no recorded run that did not collapse
@@ -81,8 +81,8 @@ func (a *CollapseAlarm) Add(norms ...float64) (g GradientGrowth, raised bool) {
 // Rounds returns the number of added rounds.
 func (a *CollapseAlarm) Rounds() int { return a.rounds }
 
-// Alarms returns the rounds of a series at which the alarm with a factor is raised. norms is the mean gradient norm over
-// nodes by round.
+// Alarms returns the rounds of a series at which the alarm with a factor is raised. norms is the mean gradient norm
+// over nodes by round.
 func Alarms(norms []float64, factor float64) (list []GradientGrowth) {
 	a := CollapseAlarm{Factor: factor}
 	for _, norm := range norms {

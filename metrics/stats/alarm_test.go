@@ -109,8 +109,8 @@ func TestAlarmIsAFunctionOfTheValues(t *testing.T) {
 	require.Equal(t, 400, one.Rounds())
 }
 
-// The recorded studies, on which the rule rests: docs/RESULTS.md, "The alarm", has these rounds. The superseded runs are
-// not among those by which the factors were chosen.
+// The recorded studies, on which the rule rests: docs/RESULTS.md, "The alarm", has these rounds. The superseded runs
+// are not among those by which the factors were chosen.
 func TestAlarmOfTheRecordedStudies(t *testing.T) {
 	t.Parallel()
 	for study, alarms := range map[string]map[string][2][]int{

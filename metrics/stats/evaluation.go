@@ -53,8 +53,8 @@ type TaskEvaluation struct {
 
 // NewEvaluations builds the document from a run's evaluations, in any order. Rows have pass@k for each of ks between 1
 // and the completions per question; the default is 1, 2, 4 …. If nodes answered different questions in one round, each
-// set makes its own row. Evaluations without questions or completions are omitted, and those of nodes that only generate
-// unless no node trains.
+// set makes its own row. Evaluations without questions or completions are omitted, and those of nodes that only
+// generate unless no node trains.
 func NewEvaluations(run store.Run, evals []store.NodeEval, ks ...int) Evaluations {
 	out := Evaluations{
 		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
