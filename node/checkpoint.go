@@ -43,13 +43,13 @@ type checkpoints struct {
 	pause   float64   // seconds that the pending save blocked the node
 }
 
-// begin starts to write a checkpoint after round rounds, in the background if the engine can. In that case it
+// begin starts to write a checkpoint after this number of rounds, in the background if the engine can. In that case it
 // returns nil, and collect returns the result. No other save may be pending.
 func (c *checkpoints) begin(ctx context.Context, engine Saver, round int) (*event.Checkpoint, error) {
 	return c.write(ctx, engine, round, true)
 }
 
-// save writes a checkpoint after round rounds and waits for it.
+// save writes a checkpoint after this number of rounds and waits for it.
 func (c *checkpoints) save(ctx context.Context, engine Saver, round int) (event.Checkpoint, error) {
 	done, err := c.write(ctx, engine, round, false)
 	if err != nil {

@@ -74,10 +74,10 @@ func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 	return nil
 }
 
-// evaluate answers the held-out questions if an evaluation is due after rounds rounds and has not been made. A
-// generate-only node is evaluated only at its first round. evaluate stores the result before it reports it. It
-// also answers the validation questions, and keeps the weights if they are the best so far. On a stop it returns
-// ErrStopped after at most one engine call, and stores nothing.
+// evaluate answers the held-out questions if an evaluation is due after this number of rounds and has not been made. A
+// generate-only node is evaluated only at its first round. evaluate stores the result before it reports it. It also
+// answers the validation questions, and keeps the weights if they are the best so far. On a stop it returns ErrStopped
+// after at most one engine call, and stores nothing.
 func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From {
 		return nil
@@ -122,8 +122,8 @@ func (l *attempt) keepBest(ctx context.Context, n *Node, rounds int) error {
 	return l.best.Take(ctx, l.model, best.NewJudged(eval))
 }
 
-// Evaluate answers the held-out questions with the node's weights after rounds rounds. The set must not be empty.
-// Each engine call takes its own lease, so that other nodes can compute in between. On a stop it returns
+// Evaluate answers the held-out questions with the node's weights after this number of rounds. The set must not be
+// empty. Each engine call takes its own lease, so that other nodes can compute in between. On a stop it returns
 // ErrStopped.
 func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
 	return n.answer(ctx, n.HeldOut, rounds)

@@ -120,7 +120,7 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	return nil
 }
 
-// evaluates reports whether weights after rounds rounds are due for evaluation: the initial ones (before round
+// evaluates reports whether weights after this number of rounds are due for evaluation: the initial ones (before round
 // first), after every eval_every-th round, and after the last round.
 func evaluates(c configs.Config, first, rounds int) bool {
 	if c.EvalQuestions == 0 {

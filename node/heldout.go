@@ -119,9 +119,9 @@ func (h *HeldOut) Holds(question string) bool { return h != nil && h.questions[q
 // sampler makes one engine call that samples completions.
 type sampler func(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 
-// Evaluate answers all questions, call by call, with weights after rounds rounds, and scores the answers. It uses
-// no random numbers of training. Equal weights give equal evaluations, in any round and on any node, so that two
-// evaluations differ by their weights and not by chance. Before every call, progress receives the number of
+// Evaluate answers all questions, call by call, with the weights after this number of rounds, and scores the answers.
+// It uses no random numbers of training. Equal weights give equal evaluations, in any round and on any node, so that
+// two evaluations differ by their weights and not by chance. Before every call, progress receives the number of
 // questions done. It may be nil.
 func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
 	out := event.Eval{

@@ -52,8 +52,8 @@ type measure struct {
 	first bool // includes memory that stays: an update's moments on a CPU, a generation's caches on a GPU
 }
 
-// observe records the engine's memory report at the end of a phase's call with size sequences at a time. most is
-// the size of a full call of the phase.
+// observe records the engine's memory report at the end of a phase's call. size is the number of sequences that the
+// call computed at a time, most that of a full call of the phase.
 func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,8 +204,8 @@ func highest(seen []measure, size int) int64 {
 	return most
 }
 
-// holds reports whether the budget has room for a call of a phase with size sequences at a time, at spare times the
-// prediction. Without a budget or a measurement it returns unknown.
+// holds reports whether the budget has room for a call of a phase that computes size sequences at a time and needs
+// spare times the predicted memory. Without a budget or a measurement it returns unknown.
 func (m *meter) holds(phase string, size int, spare float64, unknown bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,7 +39,7 @@ func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.L
 	return chosen.round, nil
 }
 
-// RestoreRound is RestoreNewest for the checkpoint after rounds rounds.
+// RestoreRound is RestoreNewest for the checkpoint after this number of rounds.
 func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, logger *slog.Logger) error {
 	c := &checkpoints{dir: dir, logger: logger}
 	list, _ := c.list()
@@ -142,7 +142,7 @@ func intact(path, sum string) bool {
 	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
 }
 
-// dropAbove removes the unreadable checkpoints and those after more than round rounds.
+// dropAbove removes the unreadable checkpoints, and those after more than this number of rounds.
 func (c *checkpoints) dropAbove(round int) {
 	list, unreadable := c.list()
 	for name := range unreadable {

@@ -79,12 +79,12 @@ func (l *attempt) report(report event.Round) error {
 	return l.journal.Done(report.Round, journal.Done{Event: e})
 }
 
-// due reports whether a checkpoint is due after rounds rounds.
+// due reports whether a checkpoint is due after this number of rounds.
 func (l *attempt) due(rounds int) bool {
 	return rounds > l.saved && rounds%l.model.config.CheckpointEvery == 0
 }
 
-// beginCheckpoint starts to write the state after rounds rounds while training continues. It also starts a new
+// beginCheckpoint starts to write the state after this number of rounds, while training continues. It also starts a new
 // segment of the journal, unless the last segment already has records of the next round.
 func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
 	if err := l.collect(ctx, true); err != nil {
@@ -104,7 +104,7 @@ func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) 
 	return nil
 }
 
-// checkpoint makes sure that a checkpoint after rounds rounds is on disk.
+// checkpoint makes sure that a checkpoint after this number of rounds is on disk.
 func (l *attempt) checkpoint(ctx context.Context, rounds int) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err

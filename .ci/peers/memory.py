@@ -42,7 +42,7 @@ def by_function(folder):
 
 
 def by_plan():
-    """Bytes of a node's update and of what it holds between phases, beyond Python with torch, by `swarm plan`."""
+    """Bytes of a node's resident memory and of its update, beyond Python with torch, as `swarm plan` estimates them."""
     lengths = ["--set", f"max_prompt_length={PROMPT_TOKENS}", "--set", f"max_completion_length={NEW_TOKENS}", "--set", f"micro_batch={SEQUENCES}"]
     node = common.swarm_json("plan", "4loc4ext", "--model", "gpt2", "--device", "cpu", "--nodes", "1", *lengths)["per_node"]
     return node["resident_bytes"] - node["context_bytes"] + node["update_bytes"]

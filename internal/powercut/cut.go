@@ -42,7 +42,7 @@ type nameChange struct {
 	set map[string]int // 0: removed
 }
 
-// Cut simulates a power cut after the first n changes. It writes what survives into the empty folder to.
+// Cut simulates a power cut after the first n changes. It writes the surviving files into to, an empty folder.
 func (l Log) Cut(n int, fate Fate, to string) error {
 	d := &disk{fate: fate, nodes: map[int]*contents{root: {mode: os.ModeDir | 0o700, names: map[string]int{}}}}
 	for _, c := range l.Changes[:n] {

@@ -26,7 +26,7 @@ const (
 	forgotten                 // unsynced changes of Node are lost because a sync of it failed
 )
 
-// change is a change or a sync. Nodes are numbered from 1, the root.
+// change is one logged operation of the file system: a modification or a sync. Nodes are numbered from 1, the root.
 type change struct {
 	Kind          kind
 	Node          int

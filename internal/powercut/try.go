@@ -16,7 +16,7 @@ type Trial struct {
 	Journaled bool   // try only file systems with a journal; for third-party programs that do not sync folders
 }
 
-// Try cuts the power at many places and calls check with a temporary folder of what survives. Every second cut
+// Try cuts the power at many places and calls check with a temporary folder of the surviving files. Every second cut
 // keeps some unsynced changes.
 func (l Log) Try(t *testing.T, trial Trial, check func(t *testing.T, changes int, dir string)) {
 	t.Helper()

@@ -60,8 +60,8 @@ func wrap(line string, width, hang int) []string {
 	return append(lines, strings.TrimRight(b.String(), " "))
 }
 
-// together reports whether before and the first word of after must stay on one line: a number and its unit, or -o
-// and its value.
+// together reports whether a word and the first word of the text after it must stay on one line: a number and its unit,
+// or -o and its value.
 func together(before, after string) bool {
 	next, _, _ := strings.Cut(after, " ")
 	switch {

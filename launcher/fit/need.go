@@ -53,7 +53,7 @@ func (n need) least() configs.AtOnce {
 // at returns the footprint for these sizes.
 func (n need) at(sizes configs.AtOnce) Footprint { return Sum(n.parts(sizes)) }
 
-// parts returns the components of at.
+// parts returns the memory components of a node for these sizes, which at sums up.
 func (n need) parts(sizes configs.AtOnce) []Component {
 	parts := n.partsOf(n.request.Model, n.request.Measured, sizes)
 	for _, c := range n.request.Companions {

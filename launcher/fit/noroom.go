@@ -1,7 +1,7 @@
 package fit
 
-// NoRoom returns err as an ErrDoesNotFit, with its exit code but without its text. Use it when no plan was made that
-// could fit or not.
+// NoRoom returns err as an ErrDoesNotFit, with its exit code but without its text. Use it for a failure before there is
+// a plan.
 func NoRoom(err error) error { return &noRoom{err} }
 
 type noRoom struct{ err error }

@@ -7,8 +7,8 @@
 // its shortest wait. The work in front of a request bounds its wait: while a request waits, the running leases use
 // more than the capacity minus the largest request.
 //
-// golang.org/x/sync/semaphore does not fit. It has one weight instead of two limits, a fixed size, and no names to
-// find a dead node's share by. Its callers enter the queue only from goroutines of their own, in whatever order these
+// golang.org/x/sync/semaphore does not fit. It has one weight instead of two limits, its size is fixed, and its leases
+// have no names by which to release those of a dead node. Its callers queue in the order in which their goroutines
 // happen to run.
 package lease
 

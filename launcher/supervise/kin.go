@@ -78,7 +78,7 @@ func (k *kin) has(id Identity) bool {
 	return slices.Contains(k.record.Also, id)
 }
 
-// adopt records a process and its descendants, except those in the group of process of.
+// adopt records a process and its descendants, except those in the process group of the process of.
 func (k *kin) adopt(of, pid int) error {
 	var found []Identity
 	for _, p := range family(pid) {

@@ -168,8 +168,8 @@ func newestPID() int {
 	return pid
 }
 
-// descends reports whether process from has started pid, directly or indirectly, as far as all processes between
-// them are still running.
+// descends reports whether the process from has started pid, directly or indirectly. It needs all processes between
+// them to be still running.
 func descends(pid, from int) bool {
 	for range 32 { // generations
 		stat, err := ReadStat(pid)
@@ -184,7 +184,7 @@ func descends(pid, from int) bool {
 	return false
 }
 
-// fedBy reports whether a process's stdin is a pipe whose other end process from holds.
+// fedBy reports whether a process's stdin is a pipe, and the process from holds its other end.
 func fedBy(pid, from int) bool {
 	stdin, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", "0"))
 	if err != nil || !strings.HasPrefix(stdin, "pipe:") {

@@ -74,8 +74,8 @@ type finisher struct {
 
 // over reports whether the run is done: the database has all rounds of one node, and all rounds of every other node
 // that is present and making progress. A node counts as through only if it also shared its last round. A worker can
-// invent rounds, but cannot share the last one before the swarm gets there. If no node shared it, the run is done
-// once no node lacks a round.
+// invent rounds, but cannot share the last one before the swarm gets there. If no node shared its last round, the run
+// is done once no node lacks a round.
 func (f *finish) over(now time.Time, recorded map[string]int, nodes []membership.NodeStatus) bool {
 	through, working, lacking := false, false, false
 	f.begun = false

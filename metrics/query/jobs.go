@@ -18,8 +18,8 @@ func (o JobOptions) describe(j store.Job) jobstats.Job {
 	return jobstats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
 }
 
-// RecentJobs reads running jobs, and at most limit of the newest jobs that ended or were last heard of after since, in
-// Unix seconds. Newest jobs come first.
+// RecentJobs reads running jobs and the newest other jobs, at most limit of them. These ended, or were last heard of,
+// after the time since, in Unix seconds. Newest jobs come first.
 func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]jobstats.Job, error) {
 	found, err := reader.Jobs(ctx, store.JobFilter{Since: since})
 	if err != nil {

@@ -37,8 +37,8 @@ type digest struct {
 	err  error
 }
 
-// startDigests starts computing the checksums of runs of from. all is an extract of all runs, and labels holds the
-// names of GPUs and hosts in it. Further extracts are written to dir. The caller must call close.
+// startDigests starts to compute the checksums of runs in the database from. all is an extract of all runs, and labels
+// holds the names of GPUs and hosts in it. Further extracts are written to dir. The caller must call close.
 func startDigests(ctx context.Context, from, all *Reader, labels extract.Labels, dir string, runs []Totals) *digests {
 	ctx, stop := context.WithCancel(ctx)
 	d := &digests{of: map[string]*digest{}, stop: stop}

@@ -110,7 +110,7 @@ func Read(dir string) (Weights, error) {
 	return b, nil
 }
 
-// Folder returns the name of the folder for weights after round rounds.
+// Folder returns the name of the folder for weights after this number of rounds.
 func Folder(round int) string { return fmt.Sprintf("best-%08d", round) }
 
 // Keeper keeps a node's best weights in its folder. Its methods are called from one goroutine.

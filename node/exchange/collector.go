@@ -75,7 +75,8 @@ func (c *Collector) Done(elapsed time.Duration, looked bool) (bool, error) {
 	return false, nil
 }
 
-// Next returns how long after elapsed the result of Done can change although no batch arrives.
+// Next returns the time from elapsed until the result of Done can change without a new batch: until the next time
+// limit.
 func (c *Collector) Next(elapsed time.Duration) time.Duration {
 	next := time.Duration(1<<63 - 1)
 	for _, at := range []time.Duration{c.barrier.Deadline, c.barrier.Limit, lookLimit} {

@@ -8,11 +8,11 @@ import (
 	"sort"
 )
 
-// Rounds reads a journal's rounds in order, starting at round from, up to the last one. If it can't continue, it ends
-// with an error. ErrDamaged reports that the rest of that segment is lost or that rounds are missing. The caller may
-// then continue with a later segment's round. Three cases are no error: a torn record at the end of the journal, a lost
-// Done before a later segment, and a folder without a journal. Rounds may run while another process writes the journal.
-// It holds one round in memory.
+// Rounds reads a journal's rounds in order, from the given one to the last. If it can't continue, it ends with an
+// error. ErrDamaged reports that the rest of that segment is lost or that rounds are missing. The caller may then
+// continue with a later segment's round. Three cases are no error: a torn record at the end of the journal, a lost Done
+// before a later segment, and a folder without a journal. Rounds may run while another process writes the journal. It
+// holds one round in memory.
 func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	return func(yield func(Round, error) bool) {
 		list, err := segments(dir)
@@ -123,8 +123,8 @@ func (r *reader) turn(round int) error {
 	return nil
 }
 
-// complete reports whether everything needed before the segment that begins with round until has been read. Then the
-// damage cost at most the last round's Done, or bytes of no record.
+// complete reports whether all records needed before a segment have been read. until is the first round of that
+// segment. Then the damage cost at most the last round's Done, or bytes of no record.
 func (r *reader) complete(until int) bool {
 	return r.open && r.round.Round == until-1 && r.round.Generated != nil && r.round.Trained != nil
 }

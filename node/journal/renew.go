@@ -82,7 +82,7 @@ func (j *Journal) frames(from int64) func(func(frame, error) bool) {
 	}
 }
 
-// restore continues a damaged segment after its first size bytes, which are intact. It sets the damaged file aside and
+// restore continues a damaged segment after its intact beginning, of size bytes. It sets the damaged file aside and
 // puts a copy of those bytes in its place.
 func (j *Journal) restore(s segment, size int64, next int) error {
 	data := make([]byte, size)

@@ -152,7 +152,7 @@ func (j *Journal) begin(round int) error {
 	return nil
 }
 
-// appendTo continues a segment after its first size bytes, which hold no record of round next.
+// appendTo continues a segment after its beginning, of size bytes, which holds no record of round next.
 func (j *Journal) appendTo(s segment, size int64, next int) error {
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {

@@ -211,9 +211,10 @@ type UpdateResult struct {
 	ClipLow  float64 `json:"clip_ratio_low"`
 	ClipHigh float64 `json:"clip_ratio_high"`
 
-	// These cover the first iteration of ExternalTokens tokens: the computed ones of External sequences with
-	// OldLogprobs. ExternalClipRatio is the share with a clipped weight. ExternalESS is the effective sample size
-	// of the weights, as a share of the tokens. Both are 0 without such tokens.
+	// These fields are about the first iteration, and the tokens that it computes of External sequences with
+	// OldLogprobs. ExternalTokens is the number of these tokens. ExternalClipRatio is the share with a clipped weight.
+	// ExternalESS is the effective sample size of the weights, as a share of the tokens. Both are 0 without such
+	// tokens.
 	ExternalClipRatio float64 `json:"external_clip_ratio"`
 	ExternalESS       float64 `json:"external_ess"`
 	ExternalDropped   int     `json:"external_dropped"` // sequences that CorrectionFTIS dropped

@@ -184,7 +184,7 @@ func (m *measurement) generate(ctx context.Context, size int) (policy.Memory, er
 	return result.Memory, err
 }
 
-// update takes one step with two forward passes of size sequences each. The second pass runs while the first one's
+// update takes one step with two forward passes, each of size sequences. The second pass runs while the first one's
 // gradient is in memory, as in a real update.
 func (m *measurement) update(ctx context.Context, size int) (policy.Memory, error) {
 	o := m.options

@@ -71,9 +71,9 @@ type SplitBandit struct {
 	Arm     int        `json:"arm"`     // current arm
 }
 
-// NewSplitBandit returns a bandit with the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and the J of first. It tries
-// first, then every other arm once, in an order that depends on the seed. Nodes with different seeds begin with
-// different arms.
+// NewSplitBandit returns a bandit with the arms J = 0, 1/4, 1/2 and 3/4 of the budget, and first's J. It tries first,
+// then every other arm once, in an order that depends on the seed. Nodes with different seeds begin with different
+// arms.
 func NewSplitBandit(first Split, seed uint64) SplitBandit {
 	budget := first.Own + first.External
 	others := []int{0, budget / 4, budget / 2, 3 * budget / 4}

@@ -2,7 +2,7 @@ package task
 
 import "slices"
 
-// arcBlock is a run of length cells from cell at.
+// arcBlock is a run of cells of one block: at is the first cell, length their number.
 type arcBlock struct{ at, length int }
 
 // paintBiggestBlock recolors the longest of several blocks.

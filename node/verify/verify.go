@@ -32,7 +32,7 @@ type Engine interface {
 
 // Records gives access to the run's records in the database. Run calls its methods from several goroutines.
 type Records interface {
-	// Rounds returns at most limit recorded rounds of a node, in order, starting at round from.
+	// Rounds returns at most limit recorded rounds of a node, in order, from the given one on.
 	Rounds(ctx context.Context, node string, from, limit int) ([]event.Round, error)
 	// Hashes returns the weight hashes of a node's recorded checkpoints, by the number of completed rounds.
 	Hashes(ctx context.Context, node string) (map[int]string, error)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// decide returns the claim of ticket number on devices at a time. entries are all tickets in order of their numbers.
-// The claim is valid if the verdict is Granted. decide has no side effects.
+// decide returns the claim that the ticket with this number gets on one of the devices, as of now. entries are all
+// tickets in order of their numbers. The claim is valid if the verdict is Granted. decide has no side effects.
 func decide(entries []Entry, number uint64, devices []Device, now time.Duration) (Claim, Verdict) {
 	accounts := make([]*account, 0, len(devices))
 	for _, r := range devices {

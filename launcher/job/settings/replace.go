@@ -19,8 +19,8 @@ import (
 // reached is called between the steps of a change. A test kills the process there.
 var reached = func(step string, file int) {}
 
-// stage writes and syncs data to a new file with the mode and the owner of like, and with its modification time if
-// times is set.
+// stage writes and syncs data to a new file. The file gets the mode and the owner of the file like, and its
+// modification time if times is set.
 func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -40,8 +40,8 @@ func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
 	return err
 }
 
-// keepOwner gives the file the owner and the group of like. Without root, only a change to one of the user's groups
-// is possible.
+// keepOwner gives a file the owner and the group of another file, like. Without root, only a change to one of the
+// user's groups is possible.
 func keepOwner(file *os.File, like fs.FileInfo) error {
 	was, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -100,7 +100,7 @@ func contentOf(path string) string {
 	return sum(data)
 }
 
-// beginsLike reports whether the content of part is a prefix of whole's.
+// beginsLike reports whether the content of the file part is a prefix of that of the file whole.
 func beginsLike(part, whole string) bool {
 	a, _, err := readFile(part, part)
 	if err != nil {

@@ -92,7 +92,7 @@ func pythonNumber(s string) string {
 	return m[1] + cmp.Or(m[2], ".0") + "e" + cmp.Or(m[3], "+") + m[4]
 }
 
-// likeCase returns true or false in the letter case of like.
+// likeCase returns the text "true" or "false" in the letter case of the text like.
 func likeCase(s, like string) string {
 	s = strings.ToLower(s)
 	switch {

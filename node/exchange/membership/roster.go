@@ -90,8 +90,8 @@ func (l *lineup) find(node string) *assignment { return l.byNode[strings.ToLower
 // first returns the first round of a node that joins now.
 func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
 
-// join makes a node a member, or a member again, with first round from. round is its current round. brings describes
-// its model and device.
+// join makes a node a member, possibly again. from is its first round, round its current one, and brings describes its
+// model and device.
 func (l *lineup) join(node, worker string, from, round int, brings string) *assignment {
 	s := l.find(node)
 	if s == nil {
