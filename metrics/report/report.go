@@ -154,8 +154,8 @@ func (r *Report) readCurves(ctx context.Context, reader *store.Reader, totals []
 	return nil
 }
 
-// drawn reports whether a run has charts of its own. All runs have unless there are more than drawnRuns. Then only the
-// newest finished run of each experiment has, or its newest run if none is finished.
+// drawn reports whether a run has charts of its own. All runs do, unless there are more than drawnRuns. Then only the
+// newest finished run of each experiment does, or its newest run if none is finished.
 func drawn(totals []store.Totals, i int) bool {
 	if len(totals) <= drawnRuns {
 		return true

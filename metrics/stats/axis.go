@@ -15,7 +15,7 @@ type Axis struct {
 	Label string `json:"label"` // of the axis
 	Unit  string `json:"unit"`  // of its values, as the charts name it: number or seconds
 
-	SideBySide bool `json:"-"` // its values compare only runs made side by side on one machine
+	SideBySide bool `json:"-"` // its values are comparable only between runs made in parallel on one machine
 
 	metrics []string // metrics of rounds from which its values are computed
 	places  func(c Curve, s RunSeries) Values

@@ -277,8 +277,8 @@ func (j *Judgment) moreSeeds() *int {
 	return p.MoreSeeds
 }
 
-// LeastSeeds returns how many seeds an arm without any needs so that a test against the highest arm, which exists, can
-// decide.
+// LeastSeeds returns the number of seeds that an arm without seeds needs so that a test against the highest arm can
+// decide. There must be a highest arm.
 func (j *Judgment) LeastSeeds() int {
 	return correction{planned: j.Comparison.planned}.seedsToDecide(j.Ranked[0].Seeds, 0)
 }

@@ -17,9 +17,9 @@ const (
 	MaxSeeds = 1000 // seeds per side, upper bound of SeedsNeeded
 )
 
-// Power returns the probability that a two-sided t-test at a level detects a difference of noncentrality standard
-// errors. This is the mass of the noncentral t-distribution beyond the critical values, integrated over the
-// distribution of the standard deviation.
+// Power returns the probability that a two-sided t-test at a level detects a difference. noncentrality is that
+// difference in standard errors. This is the mass of the noncentral t-distribution beyond the critical values,
+// integrated over the distribution of the standard deviation.
 func Power(noncentrality, freedom, level float64) float64 {
 	critical := Student(freedom).Quantile(1 - level/2)
 	gamma, _ := math.Lgamma(freedom / 2)
