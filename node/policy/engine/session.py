@@ -195,7 +195,7 @@ class Session:
         return self._meter.status()
 
     def trim(self, _):
-        """Frees everything that is not needed until the next call. With param_offload that is everything
+        """Frees everything that the next call can allocate again or move back. With param_offload that is everything
         on the device.
         """
         self._drop_buffers()
