@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -62,6 +63,7 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 		{"runs", full + "/?runs", "#comparison"},
 		{"runs-open", full + "/?open#/?group=none&single=1&x=seconds", "#comparison"},
 		{"runs-chosen", full + "/?chosen#/?sel=study-a-1,study-a-2,study-b-1&x=money&window=1", "#comparison"},
+		{"runs-study", full + "/?study#/?study=sharing/nano&per=completions", ".question"},
 	}
 	for run, base := range map[string]string{"study-a-1": full, "solo-1": full, "wide-1": full, "broken-1": full, "4loc4ext-1": realBase} {
 		for i, section := range []string{"overview", "memory", "charts", "evaluation", "tasks", "events", "rollouts", "setup"} {
@@ -75,6 +77,7 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 			draw(t, ctx, page.address, walkWidths[0], walkSchemes[0])
 			until(t, ctx, fmt.Sprintf(`document.querySelector(%q) !== null`, page.drawn))
 			settlePage(t, ctx)
+			inPage[bool](t, ctx, `([...document.querySelectorAll('[aria-labelledby=study] details')].forEach((d) => { d.open = true }), true)`)
 			var all []string
 			widths := walkWidths
 			if strings.HasSuffix(page.name, "-overview") {
@@ -184,6 +187,8 @@ func walkedSwarm(t *testing.T) *swarm {
 func walkedOptions(o *Options) {
 	o.Alive = func(x store.Snapshot, _ float64) bool { return x.Run.Experiment != "broken" }
 	o.Rollouts = walkedRollouts
+	o.Studies = studies(studied("sharing", stats.MeasurePass, "How many of a round's eight rollouts should come from others, if importance ratios correct them?",
+		"study-a", "study-b-with-quite-a-long-name-as-sweeps-give", "study-c-not-begun"), studied("nodes", stats.MeasureReward, "", "solo", "wide"))
 	o.Logs = func(context.Context, LogQuery) (Logs, error) { return Logs{}, nil }
 }
 

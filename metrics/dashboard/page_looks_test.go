@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // pageLimit bounds the page's own scripts and styles, in bytes.
-const pageLimit = 128_000
+const pageLimit = 134_000
 
 //go:embed testdata/audit.js
 var audit string
@@ -179,6 +180,35 @@ func TestChoosingGroupingAndSortingStayInTheAddress(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
+// TestAStudyIsShownOnAnAxis chooses a study and an axis.
+func TestAStudyIsShownOnAnAxis(t *testing.T) {
+	ctx, said := openChromium(t)
+	draw(t, ctx, walkedSwarm(t).serve(), 1280, "light")
+	const section = `document.querySelector("[aria-labelledby=study]")`
+	choose := func(label, value string) {
+		t.Helper()
+		inPage[bool](t, ctx, fmt.Sprintf(`(() => {
+			const box = [...%s.querySelectorAll("label.choose")].find((l) => l.textContent.startsWith(%q)).control;
+			box.value = %q;
+			return box.dispatchEvent(new Event("change"));
+		})()`, section, label, value))
+	}
+	until(t, ctx, section+`?.querySelector("h2").textContent === "Study nodes nano"`)
+	until(t, ctx, section+`.textContent.includes("solo") && !`+section+`.querySelector(".question")`)
+	choose("Study", "sharing/nano")
+	until(t, ctx, section+`.querySelector(".question")?.textContent.startsWith("How many")`)
+	until(t, ctx, section+`.querySelector(".verdicts [data-verdict=undecided]").textContent.startsWith("Undecided")`)
+	require.Equal(t, 3, inPage[int](t, ctx, section+`.querySelector("tbody").children.length`), "an experiment without runs has a row")
+	require.Equal(t, "baseline", inPage[string](t, ctx, section+`.querySelector(".verdict").textContent`))
+	choose("At equal", "completions")
+	until(t, ctx, section+`.querySelector(".verdicts li").textContent.startsWith("At equal completions (")`)
+	until(t, ctx, `location.hash.includes("study=sharing") && location.hash.includes("per=completions")`)
+	require.Contains(t, inPage[string](t, ctx, section+`.querySelector(".verdicts li:nth-child(2)").textContent`), "Planned: study-b-with")
+	require.Contains(t, inPage[string](t, ctx, section+`.querySelector("details").textContent`), "Not begun: ")
+	require.Contains(t, inPage[string](t, ctx, section+`.textContent`), "Held-out pass@1 by completions generated")
+	require.Empty(t, said.all())
+}
+
 // TestTheOpenPageFollowsTheRun records rounds while the page is open. Focused elements keep the focus.
 func TestTheOpenPageFollowsTheRun(t *testing.T) {
 	ctx, said := openChromium(t)
@@ -219,6 +249,7 @@ func looksSwarm(t *testing.T) *swarm {
 	const nodes = 4
 	s := newSwarm(t, func(o *Options) {
 		o.Alive = func(x store.Snapshot, _ float64) bool { return x.Run.Experiment != "crashed" }
+		o.Studies = studies(studied("base", stats.MeasurePass, hostile, "base", "sapo", "crashed"))
 		o.Rollouts = func(_ context.Context, q RolloutQuery) (Rollouts, error) {
 			answer, right, wrong := hostile, 1.0, 0.25
 			question := Question{Task: "basic_arithmetic", Question: hostile, Answer: &answer,

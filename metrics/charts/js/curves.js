@@ -1,4 +1,5 @@
-// Experiments over each other: one color and dash each, a run's mean over nodes with its band, thin lines for nodes.
+// Overlaid experiments: each has one color and dash. A run is its mean over nodes with a band, and its nodes are thin
+// lines.
 (function (charts) {
   "use strict";
 
@@ -9,7 +10,7 @@
     return found ? found[1] : "number";
   };
 
-  // Places of all curves, ascending: curves have had different ones left out.
+  // The x values of all curves, ascending. Curves may lack different values, because they were thinned.
   function places(curves, where) {
     return [...new Set(curves.flatMap(where))].filter((x) => x !== null).sort((a, b) => a - b);
   }
@@ -55,7 +56,8 @@
     return { ...axis, unit: charts.metricUnit(curves[0]?.metric), ...rest, x, series };
   };
 
-  // Options of charts.lines for experiments: a line and dash each, its band over seeds, thin lines of single runs.
+  // Options of charts.lines for experiments: each has one line and dash, a band over seeds, and thin lines for single
+  // runs.
   charts.experimentsOptions = function (curves, options) {
     const { band = true, single = false, colors, axis, by, ...rest } = options || {};
     const lines = (c) => (single && (c.single || []).length > 1 ? c.single : []);

@@ -1,4 +1,4 @@
-// Numbers as text: the same wording as the terminal's.
+// Numbers as text, in the same form as in the terminal.
 (function (charts) {
   "use strict";
 
@@ -34,7 +34,7 @@
     return Math.floor(s / 86400) + "d" + pad(Math.floor((s % 86400) / 3600)) + "h";
   }
 
-  // Seconds that the clock on the wall is ahead of UTC at a time; 0 where swarmCharts.utc is set.
+  // Seconds by which local time is ahead of UTC at a time; 0 if swarmCharts.utc is set.
   charts.zone = (v) => (charts.utc ? 0 : -60 * new Date(1000 * v).getTimezoneOffset());
 
   function time(v) {
@@ -42,7 +42,7 @@
     return Number.isNaN(d.getTime()) ? unknown : d.toISOString().slice(0, 19).replace("T", " ");
   }
 
-  // Ticks of a time axis: the day where it begins and at the first tick, seconds where ticks are that close.
+  // Ticks of a time axis: the first tick, and the first tick of each day, has the date. Close ticks have seconds.
   charts.timeTicks = function (values, step) {
     let last = "";
     return values.map((v) => {
@@ -74,7 +74,7 @@
     return 9;
   }
 
-  // Axis ticks share one scale and as many decimals as their distance needs.
+  // All ticks of an axis share one unit, and have as many decimals as their distance needs.
   charts.ticks = function (values, step, unit) {
     const largest = Math.max(0, ...values.filter((v) => v !== null).map(Math.abs));
     let divisor = 1, suffix = "";
@@ -87,7 +87,7 @@
     return values.map((v) => (v === null ? "" : (v / divisor).toFixed(digits) + suffix));
   };
 
-  // Distances between ticks; undefined: uPlot's own.
+  // Distances between ticks; undefined: uPlot's default.
   charts.steps = function (unit) {
     if (unit !== "seconds") return undefined;
     return [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800,

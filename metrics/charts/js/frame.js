@@ -1,4 +1,4 @@
-// What stands around every chart: title, buttons, the plot, a line for screen readers, and the table.
+// The frame of every chart: title, buttons, the plot, a line for screen readers, and the table.
 (function (charts) {
   "use strict";
 
@@ -17,7 +17,7 @@
     return b;
   }
 
-  // frame fills el. table is called for a <table> each time that it has to be shown anew; onReset makes a button for it.
+  // frame fills el. It calls table for a new <table> whenever the table is shown. With onReset there is a reset button.
   charts.frame = function (el, { table, onReset }) {
     const root = make("figure", "chart");
     const head = make("figcaption", "chart-head");
@@ -69,7 +69,7 @@
     };
   };
 
-  // empty shows a sentence instead of a plot; "" takes it away.
+  // empty shows a sentence instead of a plot; "" removes it.
   charts.empty = function (frame, text) {
     frame.plot.querySelector(".chart-empty")?.remove();
     frame.plot.classList.toggle("chart-nothing", text !== "");

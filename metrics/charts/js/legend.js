@@ -1,4 +1,5 @@
-// The legend: a button for each series, which shows and hides it, with its value under the cursor, or else its latest.
+// The legend has a button for each series that shows or hides it. The button has the value under the cursor, else the
+// latest value.
 (function (charts) {
   "use strict";
 

@@ -12,13 +12,13 @@
   const axisName = (o) => o.xLabel || (o.xUnit === "time" ? "" : "x");
   const place = (o, x) => (axisName(o) + " " + charts.format(x, o.xUnit)).trim();
 
-  // What an update may change without a new plot: numbers, markers and title.
+  // An update that changes only numbers, markers and title needs no new plot.
   function structure(o) {
     const drawn = o.series.map((s) => [s.label, s.color, s.dash, s.width, s.parent, s.axis, s.overlay, Boolean(s.low && s.high)]);
     return JSON.stringify([drawn, o.xUnit, o.fine, o.unit, o.rightUnit, o.xLabel, o.yLabel, o.yMin, o.yMax, o.stacked, o.sync, o.height]);
   }
 
-  // In words, for those who can't see it: first and latest value of each series.
+  // Text for screen readers: the first and the latest value of each series.
   function words(o) {
     const shown = o.series.filter((s) => !s.parent && lastKnown(s.values) >= 0);
     if (!shown.length) return (o.title || "Chart") + ": " + (o.empty || "no data yet");
@@ -43,7 +43,7 @@
 
   charts.lines = function (el, options) {
     let o, tracks, plot = null, legend, was = "", zoomed = false;
-    const hidden = new Map(); // label -> as its user chose
+    const hidden = new Map(); // label -> whether the user shows it
     const frame = charts.frame(el, { table: () => charts.linesTable(o), onReset: reset });
 
     function take(next) {

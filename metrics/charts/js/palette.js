@@ -1,4 +1,4 @@
-// Colors, dashes and when they have to be looked up again. Every series differs by dash as well as by color.
+// Colors and dashes, and when to read them again. Series differ by dash as well as by color.
 (function (charts) {
   "use strict";
 
@@ -11,13 +11,13 @@
     return "";
   };
 
-  // For an element's style: follows the theme by itself.
+  // For an element's style: a CSS variable, which follows the theme.
   charts.cssColor = function (color) {
     const name = charts.variable(color);
     return name ? "var(" + name + ")" : String(color);
   };
 
-  // For a canvas: the color as it is now.
+  // For a canvas: the current value of the color.
   charts.color = function (el, color) {
     const name = charts.variable(color);
     if (!name) return String(color);
@@ -32,7 +32,7 @@
   const kinds = { good: "--good", bad: "--bad", warn: "--warn", info: "--muted" };
   charts.kindColor = (kind) => kinds[kind] || kinds.info;
 
-  // A short line as it looks in the chart.
+  // A short line in the style that the chart uses.
   charts.swatch = function (color, dash, width) {
     const svg = charts.svg("svg", { class: "chart-swatch", width: 26, height: 10, viewBox: "0 0 26 10", "aria-hidden": "true" });
     const line = charts.svg("line", { x1: 1, y1: 5, x2: 25, y2: 5, stroke: "currentColor", "stroke-width": Math.min(4, 1 + (width || 2)) });
@@ -48,7 +48,8 @@
     return node;
   };
 
-  // Calls back when colors may have changed: another theme, another system scheme, printing. Returns how to stop.
+  // Calls back when colors may have changed: another theme, another system scheme, printing. Returns a function that
+  // stops it.
   charts.onTheme = function (callback) {
     const queries = ["(prefers-color-scheme: dark)", "print"].map((q) => window.matchMedia(q));
     queries.forEach((q) => q.addEventListener("change", callback));

@@ -1,14 +1,14 @@
-// Options of swarmCharts.lines as uPlot wants them: data, series, bands, axes.
+// Converts options of swarmCharts.lines to uPlot's: data, series, bands, axes.
 (function (charts) {
   "use strict";
 
-  // uPlot reads a Date's local fields, whatever the zone that charts show.
+  // uPlot reads a Date's local fields, even if charts show UTC.
   const zoneOf = (t) => -60 * new Date(1000 * t).getTimezoneOffset();
 
   const known = (v) => (v === undefined ? undefined : typeof v === "number" && Number.isFinite(v) ? v : null);
   const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
-  // layout says which of uPlot's series belong to which of o.series: bands first, so that lines lie on them.
+  // layout maps uPlot's series to o.series. Bands come first, so that lines are drawn over them.
   charts.layout = function (o) {
     const tracks = [];
     o.series.forEach((s, i) => {
@@ -18,7 +18,7 @@
     return tracks;
   };
 
-  // data is what uPlot draws: x and every track.
+  // data is uPlot's input: x and every track.
   charts.data = function (o, tracks) {
     const sums = o.x.map(() => 0);
     return [o.x.slice()].concat(tracks.map(({ of, part }) => {
@@ -40,7 +40,7 @@
 
   function series(el, current, tracks) {
     const o = current();
-    // Of a stack the lowest that is shown is filled down to the axis, the others by bands down to the next.
+    // In a stack, the lowest visible series is filled down to the axis, and each other one down to the series below it.
     const fill = (of, color) => () => (stack(current())[0] === of ? withAlpha(el, color, 0.45) : "transparent");
     const sparse = o.stacked ? { show: (u) => u.data[0].length < 3 } : {};
     return tracks.map(({ of, part }) => {
@@ -69,7 +69,7 @@
     return out;
   };
 
-  // A y axis reaches 0 where that is near, and includes the given bounds.
+  // A y axis reaches 0 if that is near, and includes the given bounds.
   function range(least, most) {
     return function (u, low, high) {
       const values = [low, high, least, most].filter((v) => Number.isFinite(v));
@@ -106,7 +106,7 @@
     return out;
   }
 
-  // Vertical lines at o.markers, each with its label where there is room.
+  // Vertical lines at o.markers, each with its label if there is space.
   function drawMarkers(el, u, o) {
     const ctx = u.ctx, ratio = devicePixelRatio || 1;
     let free = -Infinity;
@@ -133,7 +133,7 @@
     ctx.restore();
   }
 
-  // plotOptions returns uPlot's options. current() gives the newest o, for markers may change without a new plot.
+  // plotOptions returns uPlot's options. current() returns the newest o, because markers may change without a new plot.
   charts.plotOptions = function (el, current, tracks, size, hooks) {
     const o = current();
     return {

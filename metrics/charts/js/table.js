@@ -8,7 +8,7 @@
     return node;
   }
 
-  // table makes one of a caption, heads and rows of texts; a row's first text is its head.
+  // table makes a table from a caption, column heads and rows of texts. The first text of a row is its head.
   charts.table = function (caption, heads, rows) {
     const table = charts.make("table", "data");
     const head = charts.make("thead"), body = charts.make("tbody"), top = charts.make("tr");
@@ -24,7 +24,7 @@
     return table;
   };
 
-  // linesTable is the table of options of swarmCharts.lines.
+  // linesTable makes the table for options of swarmCharts.lines.
   charts.linesTable = function (o) {
     const shown = o.series.filter((s) => s.values.some((v) => v !== null && v !== undefined));
     const heads = [o.xLabel || "x"];

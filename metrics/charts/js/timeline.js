@@ -15,7 +15,7 @@
   };
   const look = (kind) => (shapes[kind] ? kind : kinds[kind] || "info");
 
-  // Where the axis has ticks: round times, in the viewer's time zone.
+  // Ticks of the axis: round times, in the viewer's time zone.
   function ticks(from, to, width) {
     const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
     const most = Math.max(2, Math.floor(width / 110));
@@ -28,7 +28,7 @@
 
   const cut = (words, most) => (words.length > most ? words.slice(0, Math.max(1, Math.floor(most) - 1)) + "…" : words);
 
-  // Items of one kind that would lie on each other become one.
+  // Items of one kind that would overlap are drawn as one.
   function gather(items, scale) {
     const out = [];
     const ordered = items.slice().sort((a, b) => a.time - b.time);
@@ -85,7 +85,7 @@
       const words = charts.timeTicks(times, step);
       times.forEach((t, i) => {
         svg.append(charts.svg("line", { x1: scale(t), x2: scale(t), y1: top, y2: height - bottom, class: "tl-grid" }));
-        const half = 3.7 * words[i].length; // of the text, so that none leaves the drawing
+        const half = 3.7 * words[i].length; // of the text, so that it stays within the drawing
         svg.append(text(Math.min(Math.max(scale(t), half), width - half), height - 8, words[i], "tl-text", "middle"));
       });
       marks = [];

@@ -1,6 +1,6 @@
 // The server's JSON. Paths are relative to the page, so that it works behind a proxy's prefix.
 
-// get returns a document, or throws an Error with the server's own line.
+// get returns a document, or throws an Error with the line that the server sent.
 export async function get(path, params, signal) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(params || {})) {
@@ -17,7 +17,7 @@ export async function get(path, params, signal) {
   return body;
 }
 
-// of returns the path of something of a run's.
+// of returns an API path below a run.
 export function of(run, what) {
   return `api/runs/${encodeURIComponent(run)}${what ? `/${what}` : ""}`;
 }

@@ -8,9 +8,9 @@ import { table } from "./table.js";
 
 
 const measures = [["auto", "pass@1, else reward"], ["reward", "own reward"], ["eval", "held-out reward"], ["pass", "held-out pass@1"]];
-const names = { reward: "own reward a node-round", eval: "held-out reward", pass: "held-out pass@1" }; // as stats.MeasureName
+const names = { reward: "own reward per node and round", eval: "held-out reward", pass: "held-out pass@1" }; // as stats.MeasureName
 const short = { reward: "Own reward", eval: "Held-out", pass: "Pass@1" };
-const bases = { cumulative_reward: "cumulative own reward", reward_per_node_round: "own reward a node-round", eval_reward: "held-out reward",
+const bases = { cumulative_reward: "cumulative own reward", reward_per_node_round: "own reward per node and round", eval_reward: "held-out reward",
   eval_pass_1: "held-out pass@1" };
 
 // interval writes a 95 % confidence interval of an improvement.
@@ -19,7 +19,7 @@ function interval(row) {
   return `${f.percent(row.ci_low, true)} … ${f.percent(row.ci_high, true)}`;
 }
 
-// columns of the table; value is of the measure that decides.
+// columns of the table. The value is by the measure that decides.
 const columns = (measure, cut) => [
   { label: "Experiment", text: (r) => r.name },
   { label: "I/J", text: (r) => r.config, minor: true },
@@ -31,7 +31,7 @@ const columns = (measure, cut) => [
   { label: short[measure] || f.words(measure), number: true, title: "mean over seeds of what is compared",
     text: (r) => (r.measure === measure ? "" : `${short[r.measure]} `) + f.reward(r.value), minor: true },
   { label: "Seeds", number: true, text: (r) => f.number(r.seeds) },
-  { label: "Reward", number: true, title: "own, a node's round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round), minor: true },
+  { label: "Reward", number: true, title: "own, per node and round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round), minor: true },
   { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), least: true },
   { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline",
     text: (r) => (typeof r.p_value === "number" ? f.percent(r.probability_of_improvement) : f.none), least: true },
@@ -41,7 +41,7 @@ const columns = (measure, cut) => [
     least: true },
 ].filter((c) => (measure !== "reward" || c.label !== "Reward") && (cut || c.label !== "Compared"));
 
-// sentence says a row's verdict in words.
+// sentence returns a row's verdict as a sentence.
 function sentence(row, baseline) {
   const ci = interval(row);
   const extent = typeof row.improvement === "number"
@@ -52,7 +52,7 @@ function sentence(row, baseline) {
     + differences(row);
 }
 
-// differences names the settings in which a row differs, beside I and J, which have a column.
+// differences names the settings in which a row differs, except I and J, which have a column.
 const shown = ["preset", "tasks.set", "num_train_samples", "num_transplant_trees"];
 const most = 5;
 
@@ -62,7 +62,7 @@ function differences(row) {
   return list.length ? ` Different: ${list.join(", ")}.` : "";
 }
 
-// Compare: set(runs) takes the rows of the runs whose experiments are compared.
+// Compare compares the experiments of the given runs: call set(runs) with rows of api/runs.
 export class Compare {
   constructor(route) {
     this.route = route;

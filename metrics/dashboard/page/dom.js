@@ -1,9 +1,10 @@
-// Elements. Text reaches the page through text nodes alone, so that nothing a run, a node or a model said becomes markup.
+// Elements. All text is inserted through text nodes, so that text from runs, nodes and models never becomes markup.
 
 const svgNames = "http://www.w3.org/2000/svg";
 
-// h makes an element: h("a", {class: "x", href: "#/"}, "text", child, [more]). Attributes that are null, undefined or false are left out; true is
-// an empty one; on* are listeners; style is an object for the CSSOM; null children are skipped.
+// h makes an element: h("a", {class: "x", href: "#/"}, "text", child, [more]). Attributes that are null, undefined or
+// false are left out; true gives an empty attribute; on* are listeners; style is an object for the CSSOM; null children
+// are skipped.
 export function h(name, attributes, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
@@ -30,20 +31,20 @@ function add(el, children) {
   }
 }
 
-// put replaces what an element holds.
+// put replaces an element's content.
 export function put(el, ...children) {
   const kept = children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false);
   el.replaceChildren(...kept.map((c) => (c instanceof Node ? c : String(c))));
   return el;
 }
 
-// say sets text only where it changed: a screen reader then hears changes, and selections stay.
+// say sets text only if it changed. Screen readers then announce only changes, and selections stay.
 export function say(el, text) {
   if (el.textContent !== text) el.textContent = text;
   return el;
 }
 
-// set changes attributes only where they changed; null takes one away.
+// set sets attributes only if they changed. null removes one.
 export function set(el, attributes) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) el.removeAttribute(key);
@@ -52,8 +53,8 @@ export function set(el, attributes) {
   return el;
 }
 
-// keyed makes parent's children those of items, in their order: make(item) an element once a key, change(element, item) each time. Elements that
-// stay keep focus and scroll.
+// keyed gives parent one child per item, in the items' order. It calls make(item) once per key, and change(element,
+// item) each time. Elements that stay keep focus and scroll position.
 export function keyed(parent, items, key, make, change) {
   const old = new Map([...parent.children].map((el) => [el.dataset.key, el]));
   let at = parent.firstElementChild;
@@ -74,7 +75,7 @@ export function keyed(parent, items, key, make, change) {
 
 let ids = 0;
 
-// id returns a name no other element has.
+// id returns a unique element id.
 export function id(prefix) {
   return `${prefix}-${++ids}`;
 }
@@ -86,7 +87,7 @@ export function select(label, options, value, chosen) {
   return { el: h("label", { class: "choose", for: box.id }, h("span", null, label), box), box };
 }
 
-// fillSelect gives a chooser new options, and keeps quiet where they are the old ones.
+// fillSelect gives a chooser new options. It does nothing if they are the same.
 export function fillSelect(box, options, value) {
   const now = JSON.stringify(options);
   if (box.dataset.options !== now) {

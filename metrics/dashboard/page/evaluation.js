@@ -16,7 +16,7 @@ export class Evaluation {
     this.run = route.run;
     this.round = detail.status.round;
     this.course = part("Held-out questions",
-      { note: "Questions no node trains on, the same for every experiment: what decides between experiments." });
+      { note: "No node trains on these questions, and they are the same for every experiment. They decide between experiments." });
     this.tasks = part("By task, newest evaluation");
     this.places = [h("div"), h("div")];
     this.charts = this.places.map(chartIn);
@@ -32,7 +32,7 @@ export class Evaluation {
     this.tasks.el.hidden = !e.tasks?.length;
     if (!e.rows?.length) {
       for (const c of this.charts) c.destroy();
-      put(this.places[0], empty("No held-out evaluation yet. It is made every eval_every rounds and at the end; or now, of a checkpoint:",
+      put(this.places[0], empty("No held-out evaluation yet. Nodes are evaluated every eval_every rounds and at the end. To evaluate a checkpoint now:",
         `swarm eval ${this.run}`));
       return void put(this.rows);
     }

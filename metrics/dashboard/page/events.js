@@ -1,4 +1,4 @@
-// What happened in a run: a timeline by node, and a list whose entries open the log around them.
+// The events of a run: a timeline by node, and a list whose entries open the log around their time.
 import { get, of } from "./api.js";
 import { fillSelect, h, keyed, put, say, select, toggle } from "./dom.js";
 import * as f from "./format.js";
@@ -7,12 +7,12 @@ import { chartIn } from "./overlay.js";
 import { change } from "./route.js";
 
 const atFirst = 200, atMost = 1000; // entries fetched
-const lines = 60; // of a log excerpt
+const lines = 60; // lines of a log excerpt
 const moods = { error: "bad", warning: "warn" };
 const mood = (e) => moods[e.level] || (["run_ended", "loaded", "join"].includes(e.type) ? "good" : "info");
 const who = (e) => e.node || e.worker || "run";
 
-// EventList shows entries, newest first, at most so many. set(all) replaces them, add(one) adds one.
+// EventList shows a bounded number of entries, newest first. set(all) replaces them, add(one) adds one.
 export class EventList {
   constructor(run, { most = atMost, shown = () => true } = {}) {
     Object.assign(this, { run, most, shown });
@@ -24,7 +24,7 @@ export class EventList {
   }
 
   set(all) {
-    const last = all.length ? all[all.length - 1].id : -1; // what came by the stream while this was on its way is newer
+    const last = all.length ? all[all.length - 1].id : -1; // entries that the stream delivered during the request are newer
     this.entries = [...all, ...this.entries.filter((e) => e.id > last)];
     this.draw();
   }
@@ -82,10 +82,10 @@ export class EventList {
   }
 }
 
-// excerpt shows log lines; those after the event are set apart.
+// excerpt shows log lines. Lines after the event look different.
 function excerpt(doc, e) {
   const note = doc.note ? h("p", { class: "small" }, doc.note) : null;
-  if (!doc.lines?.length) return note || h("p", { class: "small" }, "No log line lies around it.");
+  if (!doc.lines?.length) return note || h("p", { class: "small" }, "The log has no lines around this time.");
   return [note, h("pre", { tabindex: "0", "aria-label": `log of ${who(e)} around ${f.clock(e.time)}` }, doc.lines.map((l) =>
     h("span", { class: typeof l.time === "number" && l.time > e.time ? "line later" : "line" },
       typeof l.time === "number" ? `${f.clock(l.time)} ` : "", l.node && !e.node ? `${l.node} ` : "", l.text)))];
@@ -137,7 +137,7 @@ export class Events {
     const lane = (node, label) => ({ label, items: all.filter((e) => e.node === node && this.#shown(e)).map((e) => ({ id: e.id, time: e.time,
       kind: mood(e), label: `${f.words(e.type)}: ${f.clip(e.message, 120)}` })) });
     const lanes = [lane("", "run"), ...nodes.filter((n) => !wanted || n === wanted).map((n) => lane(n, n))]
-      .filter((l, i, every) => every.length <= 12 || l.items.length); // of many nodes those with something to show
+      .filter((l, i, every) => every.length <= 12 || l.items.length); // if there are many nodes, only those with entries
     const last = Math.max(all[all.length - 1].time, s.last_seen);
     this.chart.draw("timeline", { title: "Timeline", from: Math.min(all[0].time, all.length < this.asked ? s.started : all[0].time), to: last, lanes,
       onSelect: (item) => this.list.reveal(item.id) });

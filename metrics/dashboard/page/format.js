@@ -1,4 +1,4 @@
-// How figures are written: as the terminal writes them (metrics/terminal/units.go). Nothing is computed here.
+// Formats figures as the terminal does (metrics/terminal/units.go). It computes nothing.
 
 export const none = "–";
 
@@ -9,7 +9,7 @@ export function reward(v) {
   return known(v) ? v.toFixed(3) : none;
 }
 
-// number: as many digits as are of use.
+// number: only significant digits.
 export function number(v) {
   if (!known(v)) return none;
   const size = Math.abs(v);
@@ -19,7 +19,7 @@ export function number(v) {
   return size >= 0.001 || size === 0 ? v.toFixed(3) : v.toExponential(1);
 }
 
-// bytes: 1 GB is 10^9, as people size memory.
+// bytes: 1 GB is 10^9 bytes.
 export function bytes(v) {
   if (!known(v) || v <= 0) return none;
   if (v < 1e9) return `${Math.round(v / 1e6)} MB`;
@@ -52,7 +52,8 @@ export function p(v) {
   return v < 0.001 ? "< 0.001" : v.toFixed(v < 0.1 ? 3 : 2);
 }
 
-// money in the currency as given, a sign before and letters behind, as internal/units writes it: below a cent two significant digits.
+// money: the currency symbol before or its letters after the amount, as in internal/units. Amounts below a cent have
+// two significant digits.
 export function money(v, currency) {
   if (!known(v)) return none;
   const less = v > 0 && v < 1e-6 ? "<" : "";
@@ -63,12 +64,12 @@ export function money(v, currency) {
   return less + (/^[A-Za-z]/.test(currency) ? `${amount} ${currency}` : `${currency}${amount}`);
 }
 
-// clock: the time of day; when: with its date; ago: how long since.
+// clock: the time of day; when: with the date; ago: the time since then.
 export function clock(unix) {
   return known(unix) && unix > 0 ? new Date(unix * 1000).toLocaleTimeString("en-GB") : none;
 }
 
-// stamp is the time of day, with its date where that isn't today's.
+// stamp is the time of day, with the date unless it is today.
 export function stamp(unix) {
   const d = new Date(unix * 1000);
   const today = d.toDateString() === new Date().toDateString();
@@ -87,12 +88,12 @@ export function count(n, noun) {
   return `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-// words of a name on the wire: given_up -> given up.
+// words converts a name of the API to words: given_up -> given up.
 export function words(name) {
   return String(name ?? "").replaceAll("_", " ");
 }
 
-// clip bounds a text for a heading or a cell.
+// clip shortens a text for a heading or a cell.
 export function clip(text, most) {
   const one = String(text ?? "").replace(/\s+/g, " ").trim();
   return one.length > most ? `${one.slice(0, most - 1)}…` : one;

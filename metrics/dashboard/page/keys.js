@@ -1,17 +1,18 @@
-// Shortcuts, and the list of them under "?".
+// Keyboard shortcuts, and their list, which "?" opens.
 import { h, put } from "./dom.js";
 import { format, sections } from "./route.js";
 
 const list = [
   ["?", "this list"], ["g then r", "runs"], ["1 … 8", `parts of a run: ${sections.join(", ")}`],
     ["j / k", "next / previous run, node, event or rollout"],
-  ["/", "filter the runs"], ["t", "light, dark, or as the system"], ["Esc", "close; leave a field"],
+  ["/", "filter the runs"], ["t", "light, dark, or the system's theme"], ["Esc", "close; leave a field"],
   ["← →", "on a chart: move the cursor (with Shift by ten)"], ["+ − 0", "on a chart: zoom in, out, everything"],
 ];
 
 const typing = (el) => el instanceof HTMLElement && (el.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(el.tagName)) && el.type !== "checkbox";
 
-// keys listens for shortcuts. route() is where one is; theme() changes the theme; dialog lists them.
+// keys listens for shortcuts. route() returns the current route, theme() changes the theme, and dialog lists the
+// shortcuts.
 export function keys({ dialog, route, theme }) {
   put(dialog.querySelector("tbody"), list.map(([key, what]) => h("tr", null, h("th", { scope: "row" }, h("kbd", null, key)), h("td", null, what))));
   let before = "";
@@ -51,7 +52,7 @@ function focus(el) {
   return Boolean(el);
 }
 
-// step moves between the things of the view.
+// step moves between the items of the view.
 function step(by) {
   const things = "#runs tbody th a, .nodes .node-links a:first-child, button.event, details.rollout > summary";
   const all = [...document.querySelectorAll(things)].filter((el) => el.offsetParent);

@@ -1,8 +1,10 @@
-// Loading what a part of the page shows: at once, again when poked, not too often, and with what went wrong said where it is missing.
+// Loads the content of a part of the page: at once, and again when poked, but not too often. Errors are shown in that
+// part.
 import { h, id, put } from "./dom.js";
 
-// loader calls load(signal) now and after poke(), at least `every` ms apart, never twice at a time, and not while the page is hidden. Errors are
-// shown in `problem`, an element, with a button. stop() ends it and aborts what is under way.
+// loader calls load(signal) now and after poke(), at least `every` ms apart, never twice at a time, and not while the
+// page is hidden. Errors are shown in the element `problem`, with a button to retry. stop() ends the loader and aborts
+// a request in progress.
 export function loader(problem, load, every = 4000) {
   const abort = new AbortController();
   let timer = 0, busy = false, wanted = false, last = -Infinity;
@@ -23,7 +25,7 @@ export function loader(problem, load, every = 4000) {
   }
 
   function show(error) {
-    const lost = error instanceof TypeError; // fetch's, when nobody answers
+    const lost = error instanceof TypeError; // the error of fetch if the server cannot be reached
     put(problem, h("p", { class: "problem", role: "status" }, lost ? "The server doesn't answer." : `${error.message} `,
       " ", h("button", { type: "button", onclick: now }, "Try again")));
   }
@@ -65,7 +67,7 @@ export function part(title, { level = 2, tools = [], anchor = id("part"), note }
   return { el, body, problem, heading };
 }
 
-// empty says that there is nothing, and what to type.
+// empty shows that there is nothing yet, and a command to type.
 export function empty(text, command) {
   return h("div", { class: "empty" }, h("p", null, text), command ? h("pre", null, h("code", null, command)) : null);
 }

@@ -1,4 +1,4 @@
-// The page: which view is shown, and what the live connection brings to it.
+// The page: it selects the view, and passes the messages of the live connection to it.
 import { get } from "./api.js";
 import { h, put, say } from "./dom.js";
 import * as f from "./format.js";
@@ -10,14 +10,15 @@ import { RunsView } from "./runs.js";
 import { Stream } from "./stream.js";
 import { theme } from "./theme.js";
 
-const hiddenFor = 30_000; // ms out of sight after which the connection is given up until the page is seen again
+const hiddenFor = 30_000; // after this many ms hidden, the page closes the connection until it is visible again
 
 const view = document.getElementById("view"), banner = document.getElementById("banner"), spoken = document.getElementById("spoken");
 const connection = document.getElementById("connection");
 const stream = new Stream();
 let route, shown, runs;
 
-// speak tells a screen reader, politely; what came before isn't cut short, and there is never much of it.
+// speak announces a text to screen readers without interrupting earlier ones. It keeps the number of announcements
+// small.
 function speak(text) {
   spoken.append(h("p", null, f.clip(text, 200)));
   while (spoken.children.length > 4) spoken.firstChild.remove();
@@ -51,7 +52,7 @@ function update() {
   view.dataset.ready = "";
 }
 
-// merge takes rows that changed into the document of all.
+// merge replaces changed rows in the document of all runs.
 function merge(doc) {
   if (doc.full !== false || !runs) return void (runs = doc);
   const rows = new Map(runs.runs.map((r) => [r.run, r]));
@@ -79,7 +80,7 @@ function database() {
   put(banner, bad ? h("p", { class: "banner", "data-banner": "database", role: "status" }, runs.problem) : null);
 }
 
-// connected shows the state of the connection; while it is lost, when it is tried again.
+// connected shows the state of the connection, and the time of the next attempt while it is lost.
 function connected() {
   const state = stream.state;
   document.documentElement.dataset.live = state;
@@ -87,8 +88,8 @@ function connected() {
   if (state === "live") return void database();
   if (state === "lost") {
     put(banner, h("p", { class: "banner", "data-banner": "lost", role: "status" },
-      "Connection lost; what is shown may be old. Trying again … ", h("button", { type: "button", onclick: () => stream.now() }, "Try now")));
-    reload(); // if it answers, it says why
+      "Connection lost. The page may be out of date. Trying again … ", h("button", { type: "button", onclick: () => stream.now() }, "Try now")));
+    reload(); // if the server answers, its error has the reason
   }
 }
 
@@ -122,7 +123,7 @@ const help = document.getElementById("help");
 document.getElementById("help-button").addEventListener("click", () => help.showModal());
 keys({ dialog: help, route: () => route, theme: theme(document.getElementById("theme-button")) });
 document.getElementById("skip").addEventListener("click", (e) => {
-  e.preventDefault(); // the hash is the route's
+  e.preventDefault(); // the hash belongs to the route
   view.focus();
 });
 

@@ -1,4 +1,4 @@
-// Memory: the ledger of the nodes against the card, and its course.
+// Memory: the nodes' memory relative to the GPU's, now and over time.
 import { get, of } from "./api.js";
 import { h, put } from "./dom.js";
 import * as f from "./format.js";
@@ -12,10 +12,10 @@ const kinds = { resident: "resident", transient: "transient", peak: "peak" };
 const notes = {
   ledger: "What each node keeps (resident) and needs for a phase beyond that (transient), against its budget; the mark is its peak.",
   host: "No GPU: resident and transient are the engine's beyond its interpreter, as a GPU would have to hold them; " +
-    "the peak is of the node's processes on the host, as proportional shares (PSS) where the kernel tells them, else resident (RSS).",
+    "the peak is of the node's processes on the host, as proportional shares (PSS) if the kernel reports them, else resident (RSS).",
 };
 
-// gauge is a memory bar with its figures.
+// gauge returns a memory bar with its figures.
 function gauge(options) {
   const bar = memoryBar();
   bar.to(options);
@@ -40,10 +40,10 @@ const columns = (cap, kind) => [
     text: (r) => f.bytes(kind === "pss" ? r.host_bytes : r.rss_bytes) },
 ];
 
-// hostKind is the kind of figure of host memory that is known of every node.
+// hostKind returns the kind of host memory figure that is known for every node.
 const hostKind = (m) => (m.ledger?.every((r) => r.host_kind === "pss" || !r.peak_host_bytes) ? "pss" : "rss");
 
-// alignTimes puts series with times of their own on common ones.
+// alignTimes converts series with different times to common times.
 function alignTimes(all, key) {
   const x = [...new Set(all.flatMap((o) => o.time))].sort((a, b) => a - b);
   const at = new Map(x.map((t, i) => [t, i]));
@@ -54,7 +54,7 @@ function alignTimes(all, key) {
   }) };
 }
 
-// budget is a line where every node has the same one.
+// The budget is a line if every node has the same one.
 function budget(m, x) {
   const all = [...new Set(m.ledger.map((r) => r.budget_bytes))];
   if (all.length !== 1 || !(all[0] > 0) || !(m.card_bytes > 0)) return [];
@@ -87,7 +87,7 @@ export class Memory {
   }
 
   #ledger(m) {
-    if (!m.ledger?.length) return void put(this.ledger.body, empty("No node has told of its memory yet."));
+    if (!m.ledger?.length) return void put(this.ledger.body, empty("No node has reported its memory yet."));
     const most = Math.max(...m.ledger.map((r) => r.peak_bytes));
     const rows = m.ledger.map((r) => ({ ...r, most }));
     put(this.ledger.body, m.card_bytes > 0 ? this.#cardBar(m)
@@ -98,7 +98,7 @@ export class Memory {
   }
 
   #cardBar(m) {
-    const now = m.ledger.some((r) => r.device_bytes > 0), what = now ? "a node, now" : "a node, resident when it last told";
+    const now = m.ledger.some((r) => r.device_bytes > 0), what = now ? "a node, now" : "a node, resident when it last reported";
     const segments = m.ledger.map((r) => ({ kind: `node ${r.node}`, bytes: now ? r.device_bytes : r.resident_bytes }));
     segments.push({ kind: "unattributed", bytes: m.unattributed_bytes });
     const el = gauge({ segments, peakBytes: 0, capBytes: m.card_bytes,
@@ -131,7 +131,7 @@ export class Memory {
         width: 1 }, { label: name(d, "used"), values: used.values[i], color: 2 * i, dash: 0 },
         { label: name(d, "unattributed"), values: rest.values[i], color: 2 * i + 1, dash: 1 }]) });
     const busy = alignTimes(devices, "utilization"), power = alignTimes(devices, "power_watts");
-    this.charts[2].draw("lines", { title: "Utilisation and power", x: busy.x, xUnit: "time", xLabel: "time", unit: "ratio", rightUnit: "watts",
+    this.charts[2].draw("lines", { title: "Utilization and power", x: busy.x, xUnit: "time", xLabel: "time", unit: "ratio", rightUnit: "watts",
       rightLabel: "power", yMin: 0, yMax: 1, height: 220,
       sync: "memory", series: devices.flatMap((d, i) => [{ label: name(d, "utilisation"), values: busy.values[i], color: 2 * i, dash: 0 },
         { label: name(d, "power"), values: power.values[i], color: 2 * i + 1, dash: 1, axis: "right" }]) });

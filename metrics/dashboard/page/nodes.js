@@ -1,11 +1,11 @@
-// The nodes of a run as a grid of cards: state, round, reward, its recent course, memory against its budget, restarts.
+// The nodes of a run as a grid of cards: state, round, reward, recent rewards, memory relative to the budget, restarts.
 import { h, keyed, put, s as svg, say, set } from "./dom.js";
 import * as f from "./format.js";
 import { badge } from "./table.js";
 
 const width = 120, height = 28;
 
-// sparkline draws values, null where unknown, between their own extremes.
+// sparkline draws values, scaled between their extremes. null is unknown.
 export function sparkline() {
   const path = svg("path", { class: "spark-line", fill: "none" });
   const el = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, path);
@@ -18,7 +18,7 @@ export function sparkline() {
       values.forEach((v, i) => {
         if (typeof v !== "number") return void (pen = false);
         const x = (i / Math.max(1, values.length - 1)) * width, y = height - 2 - ((v - low) / span) * (height - 4);
-        d += `${pen ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}${pen ? "" : "h0"}`; // h0: a point alone is a dot
+        d += `${pen ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}${pen ? "" : "h0"}`; // h0: a single point is drawn as a dot
         pen = true;
       });
       path.setAttribute("d", d);
@@ -26,7 +26,7 @@ export function sparkline() {
   };
 }
 
-// memoryBar shows bytes against a cap: [{bytes, kind}] on top of each other, a line for the peak.
+// memoryBar shows the stacked parts [{bytes, kind}] relative to a cap, and the peak as a line.
 export function memoryBar() {
   const fills = h("span", { class: "membar-fills" }), peak = h("span", { class: "membar-peak" });
   const el = h("span", { class: "membar", role: "img" }, fills, peak);
@@ -63,7 +63,7 @@ function card(run) {
       say(round, [`round ${n.round} / ${rounds}`, n.worker && `of ${n.worker}`, n.from > 0 && `from round ${n.from}`,
         n.generate_only && "generates only", n.restarts > 0 && f.count(n.restarts, "restart"),
         n.replayed_rounds > 0 && `${n.replayed_rounds} replayed`].filter(Boolean).join(" · "));
-      memory.el.hidden = !(n.budget_bytes > 0 || n.memory_bytes > 0); // a peak alone has nothing to be against
+      memory.el.hidden = !(n.budget_bytes > 0 || n.memory_bytes > 0); // a peak without a cap has no scale
       const of = n.budget_bytes > 0 ? ` of ${f.bytes(n.budget_bytes)}` : "";
       const cap = n.budget_bytes || n.peak_memory_bytes;
       memory.to({ segments: [{ kind: "used", bytes: n.memory_bytes }], peakBytes: n.peak_memory_bytes, capBytes: cap,
@@ -79,7 +79,7 @@ function card(run) {
   };
 }
 
-// NodeGrid: set(status, curve) shows the nodes; curve, a stats.Curve, gives their course and may be missing.
+// NodeGrid: set(status, curve) shows the nodes. curve, a stats.Curve with their recent rewards, may be missing.
 export class NodeGrid {
   constructor(run) {
     this.el = h("ul", { class: "nodes" });

@@ -1,14 +1,14 @@
-// Curves of experiments over each other: the mean over seeds with its 95 % interval, and single runs on demand.
+// Overlaid curves of experiments: the mean over seeds with its 95 % interval, and single runs on demand.
 import { get } from "./api.js";
 import { fillSelect, h, select, toggle } from "./dom.js";
 import { empty, loader, part } from "./load.js";
 import { change } from "./route.js";
 
 export const windows = [["1", "none"], ["10", "10 rounds"], ["100", "100 rounds (paper)"], ["500", "500 rounds"]];
-export const mostExperiments = 8; // drawn at once: there are as many colors
+export const mostExperiments = 8; // drawn at once, because there are this many colors
 const points = 600;
 
-let known; // promise of api/metrics: the metrics and the axes that there are
+let known; // promise of api/metrics: the available metrics and axes
 
 function tables() {
   known ||= get("api/metrics").catch((error) => {
@@ -18,13 +18,13 @@ function tables() {
   return known;
 }
 
-// metrics are those that curves can be of, with their units.
+// metrics returns the metrics that have curves, with their units.
 export const metrics = () => tables().then((t) => t.metrics);
 
-// unit as swarmCharts knows it.
+// unit in swarmCharts' terms.
 export const chartUnit = (unit) => (["bytes", "seconds", "ratio", "watts", "celsius"].includes(unit) ? unit : "number");
 
-// metricChooser is a chooser of metrics that fills itself.
+// metricChooser returns a chooser that fills itself with the metrics.
 export function metricChooser(value, chosen) {
   const choose = select("Metric", [[value, value.replaceAll("_", " ")]], value, chosen);
   metrics().then((all) => fillSelect(choose.box, all.map((m) => [m.name, m.name.replaceAll("_", " ")]), choose.box.value), () => {});
@@ -48,7 +48,8 @@ export function chartIn(el) {
   };
 }
 
-// Overlay: set(runs, every, what) takes the rows of the runs to draw. Without every, experiments are drawn with the runs that a comparison counts.
+// Overlay: set(runs, every, what) draws the runs of the given rows. Without every, each experiment is drawn with the
+// runs that a comparison counts.
 export class Overlay {
   constructor(route) {
     this.route = route;
@@ -102,7 +103,7 @@ export class Overlay {
         (one ? "With one seed there is no band." : "The band is the 95 % interval of that mean over seeds.") : "";
     if (!curves.length) {
       this.chart.destroy();
-      const missing = all.length && per !== "rounds" ? `Nothing is known of these runs' ${per}.` : "No round is done yet.";
+      const missing = all.length && per !== "rounds" ? `These runs have no known ${per}.` : "No round is done yet.";
       return void this.place.replaceChildren(empty(this.runs.length ? missing : "Choose runs in the table above."));
     }
     const name = metric.replaceAll("_", " ");

@@ -1,5 +1,5 @@
-// The rollouts of a node's round: its own questions with their completions, and those it took from others. All of it is text from models and
-// strangers: it is shown as text.
+// The rollouts of a node's round: its own questions with their completions, and those of other nodes that it used. All
+// texts come from models or other hosts, and are shown as plain text.
 import { get, of } from "./api.js";
 import { fillSelect, h, put, select } from "./dom.js";
 import * as f from "./format.js";
@@ -61,7 +61,7 @@ export class Rollouts {
     put(this.part.body, doc.note ? h("p", { class: "note" }, doc.note) : null,
       h("h3", null, `Its own: ${f.count(own.length, "question")}`), own.map((q, i) => group(q, i === 0)),
       h("h3", null, `Taken from others: ${f.count(others.length, "question")}`),
-      others.length ? others.map((q) => group(q, false)) : h("p", { class: "note" }, "It trained on its own alone."));
+      others.length ? others.map((q) => group(q, false)) : h("p", { class: "note" }, "It trained only on its own rollouts."));
   }
 
   refresh() {
@@ -73,7 +73,7 @@ export class Rollouts {
   }
 }
 
-// group is one question and its completions; the rewards can be seen without opening it.
+// group shows one question and its completions. The rewards are visible without opening it.
 function group(q, open) {
   const all = q.completions || [];
   return h("details", { class: "rollout", open, "data-from": q.from },
@@ -91,7 +91,7 @@ function group(q, open) {
           c.terminated === false ? h("span", { class: "badge warn" }, "cut off at the length limit") : null), long(c.text))))));
 }
 
-// chip is a small square of a reward: full for 1.
+// chip is a small square that shows a reward: full for 1.
 function chip(reward) {
   const known = typeof reward === "number";
   const fill = h("span", { class: "chip-fill" });
@@ -99,7 +99,7 @@ function chip(reward) {
   return h("span", { class: known ? "chip" : "chip unknown", "aria-hidden": "true", title: f.reward(reward) }, fill);
 }
 
-// long shows a text; a very long one in part, until it is asked for.
+// long shows a text. It shows only the beginning of a very long one, with a button for the rest.
 function long(text) {
   const whole = String(text ?? "");
   const pre = h("pre", { class: "said", dir: "auto" }, whole.slice(0, longest) || "(empty)");

@@ -1,4 +1,5 @@
-// Where one is: #/ is the runs, #/runs/RUN/SECTION a run. What is chosen there stands behind a question mark, so that a view can be linked.
+// The current route: #/ is the list of runs, #/runs/RUN/SECTION a run. Choices within a view follow a question mark, so
+// that a view can be linked.
 
 export const sections = ["overview", "memory", "charts", "evaluation", "tasks", "events", "rollouts", "setup"];
 
@@ -10,7 +11,7 @@ const decode = (text) => {
   }
 };
 
-// parse reads a location's hash.
+// parse reads a route from a location's hash.
 export function parse(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const parts = path.split("/").map(decode);
@@ -28,7 +29,8 @@ export function format({ view, run, section, params }) {
   return `#/runs/${encodeURIComponent(run)}${section && section !== "overview" ? `/${section}` : ""}${query}`;
 }
 
-// change sets what is chosen in the view that is shown, and its address with it; empty takes a choice away. It makes no new step to go back to.
+// change sets choices in the current view and in its address. An empty value removes a choice. It adds no entry to the
+// browser's history.
 export function change(route, values) {
   for (const [key, value] of Object.entries(values)) {
     if (value === "" || value === null || value === undefined) route.params.delete(key);
@@ -37,6 +39,6 @@ export function change(route, values) {
   try {
     history.replaceState(null, "", format(route));
   } catch {
-    // some browsers refuse more than so many a minute: the address follows with the next change
+    // browsers limit the number of changes a minute; the next change updates the address
   }
 }

@@ -1,4 +1,4 @@
-// A run's curves: one metric of choice with its nodes, where the time of a round goes, and how training goes.
+// A run's curves: one selectable metric with its nodes, the parts of a round's time, and the metrics of training.
 import { get, of } from "./api.js";
 import { h, select, toggle } from "./dom.js";
 import { empty, loader, part } from "./load.js";
@@ -14,10 +14,10 @@ const times = [
   ["lease_time", "wait for the GPU"], ["journal_time", "journal"], ["step_time", "whole round"],
 ];
 
-// groups are the charts below: metrics of one unit each.
+// groups are the charts below. Each has metrics of one unit.
 const groups = [
   ["Rewards", "number", [["reward", "own completions"], ["training_reward", "training set"]],
-    "The training set is chosen for its advantages, so its reward is not the swarm's; cumulative reward sums own completions."],
+    "Groups of the training set are selected by their advantages, so its reward is not the swarm's. Cumulative reward sums own completions."],
   ["Groups trained on", "number", [["trained_own", "own"], ["trained_external", "from others"]], null],
   ["Shares", "ratio", [["frac_reward_zero_std", "groups without advantage"], ["format_rate", "answers in format"],
     ["completions_clipped_ratio", "completions cut off"]], null],
@@ -25,14 +25,14 @@ const groups = [
   ["Sampler and trainer", "number", [["sampling_logp_difference_max", "largest"], ["sampling_logp_difference_mean", "mean"]],
     "Difference of log-probabilities in nats. Above 0.05 they disagree."],
   ["Others' tokens", "ratio", [["external_clip_ratio", "weight clipped"], ["external_ess", "effective sample size"]],
-    "Where external_correction weighs them. An effective sample size near 0: few of them decide."],
+    "If external_correction weights them. With an effective sample size near 0, few of them decide."],
 ];
 
-// split is shown where the run's isn't fixed.
+// split is shown if the run's split is not fixed.
 const split = ["I and J", "number", [["split_external", "J, others'"], ["split_own", "I, own"]],
-  "What the run's rule chose, round by round. Their sum stays."];
+  "I and J of each round, as the run's rule chose them. Their sum is constant."];
 
-// RunCurve draws one metric of a run: each node thin, their mean, the band. Its chooser can change the metric.
+// RunCurve draws one metric of a run: a thin line per node, their mean, and the band. A chooser changes the metric.
 export class RunCurve {
   constructor(route, { metric, chooser }) {
     this.route = route;
@@ -81,7 +81,8 @@ export class RunCurve {
   }
 }
 
-// align puts means (or another key) with rounds of their own on common ones: undefined where a series has no point, so that its line goes on.
+// align converts means (or another key) of curves with different rounds to common rounds. It uses undefined if a series
+// has no point, so that its line continues.
 export function align(curves, key = "mean") {
   const x = [...new Set(curves.flatMap((c) => c.round))].sort((a, b) => a - b);
   const at = new Map(x.map((round, i) => [round, i]));
@@ -114,7 +115,7 @@ class Group {
       this.chart.destroy();
       return void this.place.replaceChildren(empty("No round is done yet."));
     }
-    this.el.hidden = !curves.some((c) => c.mean.some((v) => v !== null)); // a run may have none of them
+    this.el.hidden = !curves.some((c) => c.mean.some((v) => v !== null)); // a run may have none of these metrics
     if (this.el.hidden) return;
     const { x, values } = align(curves);
     this.chart.draw("lines", { title: "Means over nodes, moving average over 10 rounds", x, xLabel: "round", unit: this.unit, height: 220,
@@ -128,7 +129,8 @@ class Group {
   }
 }
 
-// Split draws how a run's rule chose I and J: means over nodes, with the band from the lowest to the highest. Of a fixed split it shows nothing.
+// Split draws the I and J that a run's rule chose: means over nodes, with a band from the lowest to the highest node.
+// It shows nothing for a fixed split.
 class Split extends Group {
   constructor(run) {
     super(run, split);
@@ -152,7 +154,7 @@ class Split extends Group {
   }
 }
 
-// Charts is the section of all of them.
+// Charts is the section with all of these charts.
 export class Charts {
   constructor(route) {
     this.curve = new RunCurve(route, { metric: "reward", chooser: true });

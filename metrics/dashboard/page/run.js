@@ -1,4 +1,4 @@
-// A run: its header, and the section that is chosen.
+// A run: its header, and the selected section.
 import { get, of } from "./api.js";
 import { h, put, say, set } from "./dom.js";
 import * as f from "./format.js";
@@ -17,7 +17,7 @@ import { Tasks } from "./tasks.js";
 const parts = { overview: Overview, memory: Memory, charts: Charts, evaluation: Evaluation, tasks: Tasks, events: Events, rollouts: Rollouts,
   setup: Setup };
 
-// RunView: status(document), entry(document) and refresh() bring news.
+// RunView: status(document), entry(document) and refresh() update it.
 export class RunView {
   constructor(route) {
     this.route = route;
@@ -108,7 +108,7 @@ export class RunView {
         ["Nodes", part(s.nodes_alive, s.nodes_planned), "alive / planned"],
       ["Workers", s.workers > 0 ? part(s.workers_connected, s.workers) : null, "connected / joined"],
       ["Memory", s.memory_bytes > 0 ? f.bytes(s.memory_bytes) : null, "of its nodes now"], ["Restarts", f.number(s.restarts)],
-        ["Cost", cost, "so far, of what it comes to"],
+        ["Cost", cost, "so far, and the projected total"],
     ].filter(([, v]) => v !== null);
     if (head.figures.children.length !== values.length) {
       put(head.figures, values.map(([name, , title]) => h("div", { title }, h("dt", null, name), h("dd"))));

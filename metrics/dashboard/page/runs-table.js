@@ -1,4 +1,4 @@
-// The table of runs: grouped, sorted, filtered, and with boxes to choose runs for the figures below.
+// The table of runs: grouped, sorted and filtered, with checkboxes to choose runs for the charts below.
 import { h, keyed, put, say, set } from "./dom.js";
 import * as f from "./format.js";
 import { badge, bar, classes } from "./table.js";
@@ -8,7 +8,8 @@ export const groupings = [["", "none"], ["experiment", "experiment"], ["config",
 const text = (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
 const progress = (r) => (r.rounds > 0 ? r.round / r.rounds : 0);
 
-// same is what all runs have, else from the lowest to the highest; sum adds up what is known.
+// same returns the value that all runs share, else the range from the lowest to the highest. sum adds up the known
+// values.
 const same = (values) => {
   const all = [...new Set(values)].sort((a, b) => a - b);
   return all.length < 2 ? all[0] : `${all[0]} … ${all[all.length - 1]}`;
@@ -18,7 +19,7 @@ const states = (runs) => [...new Set(runs.map((r) => r.state))].map((s) => `${ru
 const costs = (runs) => (runs.every((r) => typeof r.cost === "number" && r.price_currency === runs[0].price_currency)
   ? f.money(sum(runs.map((r) => r.cost)), runs[0].price_currency) : "");
 
-// columns: by is what a column sorts by, of what the line of a group of runs has there.
+// columns: by returns the value by which a column sorts. of returns the content of the column in the row of a group.
 const columns = [
   { key: "experiment", label: "Experiment", by: (r) => r.experiment },
   { key: "config", label: "I/J", title: "own questions / rollouts taken from others, a round", by: (r) => r.config, minor: true,
@@ -27,7 +28,7 @@ const columns = [
   { key: "progress", label: "Rounds", by: progress, of: (runs) => same(runs.map((r) => r.round)) },
   { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, least: true,
     of: (runs) => same(runs.map((r) => r.nodes)) },
-  { key: "reward", label: "Reward", title: "mean of a node's round so far", number: true, by: (r) => r.reward_per_node_round },
+  { key: "reward", label: "Reward", title: "mean reward per node and round so far", number: true, by: (r) => r.reward_per_node_round },
   { key: "eval", label: "Held-out", title: "newest held-out evaluation, mean over nodes", number: true, by: (r) => r.eval_reward, minor: true },
   { key: "cumulative", label: "Cumulative", title: "sum of rewards over nodes and rounds", number: true, by: (r) => r.cumulative_reward,
     least: true },
@@ -48,14 +49,14 @@ export class RunsTable {
     this.heads = columns.map((c) => h("th", { scope: "col", class: classes(c) },
       h("button", { type: "button", class: "sort", title: c.title, onclick: () => sorted(c.key) }, c.label)));
     this.table = h("table", { id: "runs", class: "data" }, h("caption", { class: "visually-hidden" },
-      "Runs. Heads sort; boxes choose runs for the figures below."),
+      "Runs. Column heads sort the table. Checkboxes choose runs for the charts below."),
       h("thead", null, h("tr", null, h("th", { scope: "col", class: "pick" }, this.all), this.heads)));
     this.el = h("div", { class: "scroll" }, this.table);
     this.none = h("p", { class: "note", hidden: true, role: "status" }, "No run matches.");
     this.el.append(this.none);
     this.bodies = [];
     this.shown = [];
-    this.folds = new Map(); // group -> whether it was opened or closed by hand
+    this.folds = new Map(); // group -> whether the user opened or closed it
   }
 
   set(runs, view) {
@@ -169,7 +170,7 @@ export class RunsTable {
     return el;
   }
 
-  // #swatch shows a drawn run's line as it looks in the curves below.
+  // #swatch shows a drawn run's line in the style of the curves below.
   #swatch(key, r, shown = true) {
     const color = shown && this.view.drawn.has(r.run) ? this.view.colors[r.experiment] : "";
     if (key.dataset.color === String(color)) return;

@@ -1,4 +1,4 @@
-// The first view: all runs, the curves of those chosen, and which is better.
+// The first view: all runs, the verdict of their study, the curves of the chosen ones, and their comparison.
 import { Compare } from "./compare.js";
 import { h, put, select } from "./dom.js";
 import * as f from "./format.js";
@@ -6,11 +6,12 @@ import { part } from "./load.js";
 import { Overlay, mostExperiments } from "./overlay.js";
 import { change } from "./route.js";
 import { RunsTable, groupings } from "./runs-table.js";
+import { StudyPart } from "./study.js";
 
-const shownAtFirst = 6; // experiments whose curves are drawn while none is chosen: the newest
-const grouped = 12; // more runs than that are grouped by experiment, unless somebody chose otherwise
+const shownAtFirst = 6; // number of newest experiments whose curves are drawn if none is chosen
+const grouped = 12; // more runs than this are grouped by experiment, unless the user chooses otherwise
 
-// colors gives every experiment its own, whichever are chosen.
+// colors gives every experiment its own color, independent of the choice.
 function colors(runs) {
   const names = [...new Set([...runs].sort((a, b) => a.started - b.started).map((r) => r.experiment))];
   return Object.fromEntries(names.map((name, i) => [name, i]));
@@ -34,6 +35,7 @@ export class RunsView {
       choose: (runs, on) => this.#choose(runs, on),
     });
     this.part.body.append(this.table.el);
+    this.study = new StudyPart(route);
     this.overlay = new Overlay(route);
     this.compare = new Compare(route);
     this.el = h("div", null);
@@ -66,7 +68,7 @@ export class RunsView {
   #draw() {
     if (!this.doc) return;
     if (!this.runs.length) return void put(this.el, this.#empty());
-    if (!this.part.el.isConnected) put(this.el, this.part.el, this.overlay.el, this.compare.el);
+    if (!this.part.el.isConnected) put(this.el, this.part.el, this.study.el, this.overlay.el, this.compare.el);
     this.clear.hidden = this.chosen.size === 0;
     this.clear.textContent = `Choose none (${this.chosen.size})`;
     const newest = [...this.runs].sort((a, b) => b.started - a.started);
@@ -79,6 +81,7 @@ export class RunsView {
     const view = this.#view();
     this.group.box.value = view.group;
     this.table.set(this.runs, { ...view, drawn: new Set(lines.map((r) => r.run)), colors: this.overlay.colors });
+    this.study.set(this.runs);
     this.overlay.set(lines, this.chosen.size > 0, what);
     this.compare.set(some);
   }
@@ -98,6 +101,7 @@ export class RunsView {
   }
 
   leave() {
+    this.study.leave();
     this.overlay.leave();
     this.compare.leave();
   }

@@ -1,4 +1,4 @@
-// What a run is: its configuration, plan, versions and attempts, and who learnt from whom.
+// The setup of a run: its configuration, plan, versions and attempts, and the rollouts used between nodes.
 import { get, of } from "./api.js";
 import { h, put } from "./dom.js";
 import * as f from "./format.js";
@@ -7,7 +7,7 @@ import { facts, table } from "./table.js";
 
 const plain = (v) => (v === null || v === undefined ? "" : typeof v === "object" ? JSON.stringify(v) : String(v));
 
-// flat lists the leaves of a document by their dotted names; lists stay whole.
+// flat lists the leaves of a document by their dotted names. Lists stay whole.
 function flat(doc, prefix = "") {
   return Object.entries(doc || {}).flatMap(([key, v]) => {
     const name = prefix + key;
@@ -16,14 +16,14 @@ function flat(doc, prefix = "") {
   }).filter(([, v]) => plain(v) !== "" && plain(v) !== "[]");
 }
 
-const long = 60; // characters of a value that gets a line of its own
+const long = 60; // characters from which a value gets its own line
 
-// value writes a leaf: bytes as such, everything else as it stands.
+// value formats a leaf: bytes as sizes, everything else unchanged.
 function value(name, v) {
   return name.endsWith("_bytes") && /^[0-9]+$/.test(v) ? f.bytes(Number(v)) : h("code", null, v);
 }
 
-// isList tells a list of objects, which becomes a table.
+// isList reports whether a value is a list of objects, which becomes a table.
 const isList = (v) => Array.isArray(v) && v.length > 0 && v.every((x) => x && typeof x === "object" && !Array.isArray(x));
 
 // list makes a table of a list of objects.
@@ -33,7 +33,7 @@ function list(name, rows) {
     label: f.words(k), text: (r) => (k.endsWith("bytes") && typeof r[k] === "number" ? f.bytes(r[k]) : plain(r[k])) })), rows));
 }
 
-// sheet is a part with the names and values of a document, or null where there are none.
+// sheet returns a part with the names and values of a document, or null if there are none.
 function sheet(title, doc) {
   const all = flat(doc);
   if (!all.length) return null;
@@ -49,7 +49,7 @@ function sheet(title, doc) {
 export class Setup {
   constructor(route, detail) {
     this.run = route.run;
-    this.peers = part("Who learnt from whom", { note: "Rollouts a node took from each peer over the run, and what became of the others on offer." });
+    this.peers = part("Rollouts used between nodes", { note: "Rollouts that a node used from each peer over the run, and why it did not use others that were offered." });
     const attempts = part("Attempts");
     attempts.body.append(table("Attempts at this run", [
       { label: "#", text: (a) => f.number(a.attempt) }, { label: "Started", text: (a) => f.when(a.started) },

@@ -1,6 +1,6 @@
-// The live connection: server-sent events, taken up again when it breaks.
+// The live connection: server-sent events. It reconnects when the connection breaks.
 
-const silence = 40_000; // ms without a word, the heartbeat's among them, after which a connection counts as dead
+const silence = 40_000; // ms without a message, heartbeats included, after which a connection counts as dead
 const waits = [1000, 2000, 4000, 8000, 15_000]; // ms before the next try
 
 // Stream dispatches `runs`, `status`, `entry` (detail: the document), `connection` (detail: connecting, live, lost) and `again` when it is live
@@ -39,7 +39,7 @@ export class Stream extends EventTarget {
     try {
       detail = JSON.parse(e.data);
     } catch {
-      return; // cut off: the next one is whole
+      return; // cut off: the next message is complete
     }
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
@@ -60,15 +60,15 @@ export class Stream extends EventTarget {
     this.#timer = setTimeout(() => this.open(), wait);
   }
 
-  // now tries at once: the network is back, or someone pressed the button.
+  // now reconnects at once: the network is back, or the user pressed the button.
   now() {
     if (this.state !== "live") this.open();
   }
 
-  // sleep ends the connection while nobody looks; wake takes it up again.
+  // sleep ends the connection while the page is hidden, and wake restores it.
   sleep() {
     this.close();
-    this.#tries = 1; // what was missed is fetched
+    this.#tries = 1; // missed entries are fetched
     this.asleep = true;
   }
 

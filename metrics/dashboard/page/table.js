@@ -1,11 +1,11 @@
 // Tables of figures.
 import { h, put } from "./dom.js";
 
-// classes are a column's: number right-aligned, least left out on a tablet, minor on a phone.
+// classes returns a column's classes: number is right-aligned, least is left out on a tablet, minor on a phone.
 export const classes = (c) => [c.number && "number", c.minor && "minor", c.least && "least"].filter(Boolean).join(" ") || null;
 
 // table makes a table. columns: {label, text(row) or cell(row) -> nodes, number, minor, least: see classes, title}. With
-// `head`, the first column's cells are row headers. caption is for screen readers, and shown where `shown`.
+// `head`, the first column's cells are row headers. caption is for screen readers, and visible if `shown` is set.
 export function table(caption, columns, rows, { head = true, shown = false, rowAttributes } = {}) {
   const cell = (row, c, i) => {
     const content = c.cell ? c.cell(row) : c.text(row);
@@ -38,7 +38,7 @@ export function bar(label) {
   };
 }
 
-// moods gives states a colour; the others have none. The word stands beside it always.
+// moods gives states a color. Other states have none. The word is always shown too.
 const moods = { done: "good", failed: "bad", crashed: "bad", lost: "bad", given_up: "bad", stopped: "warn", replaying: "warn", running: "live",
   away: "warn", connected: "live", revoked: "bad", banned: "bad" };
 

@@ -1,4 +1,4 @@
-// What the nodes made of each task while training.
+// The nodes' rewards by task during training.
 import { get, of } from "./api.js";
 import { h, put } from "./dom.js";
 import * as f from "./format.js";
@@ -7,7 +7,7 @@ import { sparkline } from "./nodes.js";
 import { chartIn } from "./overlay.js";
 import { table } from "./table.js";
 
-// course draws a task's steps small.
+// course draws a sparkline of a task's steps.
 function course(steps) {
   const line = sparkline();
   line.to(steps || []);

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// The theme: light, dark, or the system's.
 
 const order = ["system", "light", "dark"];
 const name = "swarm-theme";
@@ -11,7 +11,7 @@ function kept() {
   }
 }
 
-// theme shows the choice on a button, and returns how to go on to the next.
+// theme shows the choice on a button, and returns a function that selects the next theme.
 export function theme(button) {
   let now = kept();
   const show = () => {
@@ -26,7 +26,7 @@ export function theme(button) {
     try {
       localStorage.setItem(name, now);
     } catch {
-      // it lasts until the page is left
+      // the choice lasts until the page is closed
     }
     show();
   };

@@ -1,4 +1,4 @@
-// Workers: the other hosts of a run, and what their rollouts were worth to the others. It shows itself once there is one.
+// Workers: the other hosts of a run, and how useful their rollouts were to others. It is hidden until there is one.
 import { get, of } from "./api.js";
 import { put } from "./dom.js";
 import * as f from "./format.js";
@@ -28,7 +28,7 @@ const columns = [
   { label: "Why", minor: true, text: (r) => f.clip(r.reason, 80) },
 ];
 
-// WorkersPart: status(s) brings news.
+// WorkersPart: status(s) updates it.
 export class WorkersPart {
   constructor(run) {
     this.part = part("Workers", { note });
