@@ -8,10 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/usage"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/launcher/web"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // pageFlag is the flag --dashboard of up: a page about all runs of the home, served until the run ends.
@@ -31,9 +35,10 @@ func (p *pageFlag) listen(ctx context.Context, g *globals) (*web.Service, error)
 	return web.ListenBeside(ctx, g.pageOf(web.Options{Listen: p.address, Source: "--dashboard", NoToken: p.noToken}))
 }
 
-// pageOf completes a page's options with this process's settings.
-func (g *globals) pageOf(o web.Options) web.Options {
+// pageOf completes a page's options with this process's settings. studies are users' studies to show.
+func (g *globals) pageOf(o web.Options, studies ...configs.Study) web.Options {
 	o.Home, o.Logger, o.Version = g.home, g.logger, version
+	o.Studies = func(runs []store.Run) ([]stats.CompareOptions, error) { return study.Recorded(runs, studies...) }
 	if !o.NoToken {
 		o.Token = cmp.Or(o.Token, os.Getenv(resolve.DashboardTokenVariable))
 	}
@@ -43,12 +48,13 @@ func (g *globals) pageOf(o web.Options) web.Options {
 func newDashboardCommand(g *globals) *cobra.Command {
 	var o web.Options
 	var open bool
+	var files []string
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a live, read-only web page of all runs",
 		Long: "dashboard serves a page about the runs under --home: live progress, curves of several experiments,\n" +
-			"verdicts, memory, events, logs and rollouts. The page is read-only and loads nothing from other\n" +
-			"servers. By default it is reachable from this machine only.\n\n" +
+			"verdicts of experiments and studies, memory, events, logs and rollouts. The page is read-only and\n" +
+			"loads nothing from other servers. By default it is reachable from this machine only.\n\n" +
 			"The page asks for a token, which is part of the printed link. The default token is in the home's\n" +
 			"file dashboard.token, which only you may read. If stdout is not a terminal, the link is printed\n" +
 			"without the token. Scripts send it as Authorization: Bearer. --no-token lets every user of this\n" +
@@ -59,7 +65,14 @@ func newDashboardCommand(g *globals) *cobra.Command {
 		Example: "  swarm dashboard --open\n  swarm dashboard --listen 0.0.0.0:8420 --tls-cert cert.pem --tls-key key.pem",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDashboard(cmd.Context(), g, o, open)
+			studies := make([]configs.Study, len(files))
+			for i, name := range files {
+				var err error
+				if studies[i], err = study.Find(name); err != nil {
+					return err
+				}
+			}
+			return runDashboard(cmd.Context(), g, g.pageOf(o, studies...), open)
 		},
 	}
 	f := cmd.Flags()
@@ -68,6 +81,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 	f.BoolVar(&o.NoToken, "no-token", false, "ask for no token: every user of this machine can read the page")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain, PEM")
 	f.StringVar(&o.TLSKey, "tls-key", "", "`file` with its key, PEM")
+	f.StringArrayVar(&files, "study", nil, "also show a `study` of your own, a YAML file (the built-in ones are shown without it)")
 	f.BoolVar(&open, "open", false, "open the page in a browser")
 	return cmd
 }
@@ -75,7 +89,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 func runDashboard(ctx context.Context, g *globals, o web.Options, open bool) error {
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	page, err := web.Listen(ctx, g.pageOf(o))
+	page, err := web.Listen(ctx, o)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}

@@ -51,12 +51,13 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 	if s.model != "" && found.FixesModels() {
 		return &configs.Error{Key: "model", Value: s.model, Allowed: "none: study " + s.name + " fixes its models"}
 	}
-	o.Study = study.Design(found, s.model)
-	if o.Study.Keys, err = study.Keys(found, s.model); err != nil {
+	compared, err := study.CompareOptions(found, s.model)
+	if err != nil {
 		return err
 	}
+	o.Study = compared.Study
 	if !flags.Changed("measure") {
-		o.Measure = found.Measure
+		o.Measure = compared.Measure
 	}
 	return nil
 }

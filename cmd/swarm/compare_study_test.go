@@ -79,6 +79,35 @@ func TestReportOfAStudyAnswersItsQuestionFirst(t *testing.T) {
 	require.Equal(t, []any{paperLead, 21}, []any{doc.Study.Verdict, doc.Runs})
 }
 
+// The dashboard finds the studies of a home's runs, and a user's own study in the file that it is given.
+func TestTheDashboardShowsStudies(t *testing.T) {
+	t.Parallel()
+	home, file := paperHome(t), filepath.Join(t.TempDir(), "others.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("question: Why?\nbaseline: a\nmeasure: pass\nseeds: 5\nrounds: 300\nnodes: 8\n"+
+		"experiments: [{name: a, config: 8loc0ext}, {name: b, config: 4loc4ext}]\n"), 0o600))
+	var doc struct {
+		Studies []struct{ Name, Model string }
+		Study   json.RawMessage
+	}
+	fetchJSON(t, startDashboard(t, home).url+"api/studies", &doc)
+	require.Len(t, doc.Studies, 1)
+	o := swarm(t, home, "compare", "--study", "paper", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var c struct{ Study json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	require.JSONEq(t, string(c.Study), string(doc.Study))
+
+	home = comparedHome(t, append(studied("others-a", 0, 10, 11), studied("others-b", 4, 20, 21)...)...)
+	fetchJSON(t, startDashboard(t, home).url+"api/studies", &doc)
+	require.Empty(t, doc.Studies)
+	fetchJSON(t, startDashboard(t, home, "--study", file).url+"api/studies?study=others", &doc)
+	require.Len(t, doc.Studies, 1)
+	require.Contains(t, string(doc.Study), `"question":"Why?"`)
+	o = swarm(t, home, "dashboard", "--study", "nosuch")
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+	require.Contains(t, o.stderr, "nosuch")
+}
+
 func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 	t.Parallel()
 	home := paperHome(t)

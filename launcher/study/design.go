@@ -9,6 +9,13 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
+// CompareOptions returns the options that compare a study's runs with a model (empty: nano).
+func CompareOptions(study configs.Study, model string) (o stats.CompareOptions, err error) {
+	o.Study, o.Measure = Design(study, model), study.Measure
+	o.Study.Keys, err = Keys(study, model)
+	return o, err
+}
+
 // Design returns the design of a study with a model (empty: nano), without the compared keys.
 func Design(study configs.Study, model string) *stats.StudyDesign {
 	d := &stats.StudyDesign{Name: study.Name, Source: cmp.Or(study.Path, study.Name), Question: study.Question, Baseline: study.Baseline,

@@ -29,10 +29,8 @@ type Judge struct {
 
 // judgeOf returns a study's Judge.
 func judgeOf(s *Study) (*Judge, error) {
-	v := &Judge{design: Design(s.Study, s.named), measure: s.Measure, flags: s.Flags(), report: s.Flags()}
-	var err error
-	v.design.Keys, err = Keys(s.Study, s.named)
-	return v, err
+	o, err := CompareOptions(s.Study, s.named)
+	return &Judge{design: o.Study, measure: o.Measure, flags: s.Flags(), report: s.Flags()}, err
 }
 
 // parseGrid parses the values of --grid.

@@ -41,6 +41,7 @@ type Options struct {
 	Home    layout.Home
 	Logger  *slog.Logger
 	Version string // of this program
+	Studies dashboard.Studies
 
 	Listen, Token   string // host:port, where port 0 means any free port; an empty token means the home's token
 	NoToken         bool   // allow everyone who reaches this host's loopback
@@ -77,7 +78,7 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	folders := &runFolders{home: o.Home}
 	d.server, err = dashboard.New(dashboard.Options{
 		Path: o.Home.Database(), Alive: lifecycle.Alive, Logs: folders.logs, Rollouts: folders.rollouts, Version: o.Version, Token: o.Token,
-		Logger: o.Logger,
+		Logger: o.Logger, Studies: o.Studies,
 	})
 	if err != nil {
 		return nil, err

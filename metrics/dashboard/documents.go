@@ -92,8 +92,7 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 		Measure: p.oneOf("measure", stats.Measures()...), Despite: p.names("despite"),
 		Window: p.whole("window", 0, 1, maxWindow), Top: p.whole("top", 0, 1, 10_000), Pairs: p.oneOf("pairs", "0", "1") == "1",
 		Tasks: p.oneOf("tasks", "0", "1") == "1", Bootstrap: true,
-	}}
-	o.Alive = func(x store.Snapshot) bool { return s.options.Alive(x, event.Now()) }
+	}, Alive: s.alive}
 	o.Target, _ = p.number("target")
 	o.Min, o.HasMin = p.number("min")
 	if len(o.Despite) > 100 {
@@ -117,6 +116,8 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 		return query.Compare(ctx, reader, o)
 	})
 }
+
+func (s *Server) alive(x store.Snapshot) bool { return s.options.Alive(x, event.Now()) }
 
 // stamp changes with every round, evaluation or state of any run.
 func (b *board) stamp(ctx context.Context) (string, error) {

@@ -15,6 +15,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.HandleFunc("/", s.static(all))
 	mux.Handle("/api/runs", s.document(s.getRuns))
 	mux.Handle("/api/compare", s.document(s.getCompare))
+	mux.Handle("/api/studies", s.document(s.getStudies))
 	mux.Handle("/api/curves", s.document(s.getCurves))
 	mux.Handle("/api/metrics", s.document(s.getMetrics))
 	mux.Handle("/api/runs/{run}", s.document(s.getRun))

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // studyRuns holds the runs of a study.
@@ -100,6 +101,24 @@ func TestStudyWithAClearBest(t *testing.T) {
 	require.Equal(t, "paper-8loc0ext", c.Rows[0].Experiment, "shortening leaves the comparison")
 	require.Contains(t, strings.Join(s.Lines, "\n"), "The paper's order is 4loc4ext > 2loc6ext > 6loc2ext > 8loc0ext. Of its 6 pairs, at equal rounds, "+
 		"by held-out pass@1 6 confirmed, 0 not reproduced, 0 open; by own reward 6, 0, 0.")
+}
+
+func TestTheTableOfArms(t *testing.T) {
+	runs, d := cheap()
+	d.Arms = append(d.Arms, stats.StudyArm{Name: "4loc4ext", Experiment: "paper-4loc4ext"})
+	s, _ := studyOf(t, runs, d)
+	table := wording.ArmTable(&s)
+	require.Equal(t, "Experiments by held-out pass@1, mean over seeds", table.Title)
+	require.Equal(t, []string{"experiment", "seeds", "held-out pass@1", "95 % interval", "over 8loc0ext", "95 % interval", "p", "verdict"}, table.Heads)
+	require.Equal(t, []string{"8loc0ext (8/0)", "4", "0.4000", "0.3974 to 0.4026", "-", "-", "-", "baseline"}, table.Rows[0])
+	require.Equal(t, []string{"2loc6ext (2/6)", "4", "0.3000", "0.2974 to 0.3026", "-0.1000", "-0.1028 to -0.0972", "0.086", "undecided"}, table.Rows[1])
+	require.Equal(t, []string{"4loc4ext", "0", "-", "-", "-", "-", "-", "undecided"}, table.Rows[2])
+
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: d, Per: "completions"})
+	table = wording.ArmTable(c.Study)
+	require.Equal(t, "Experiments by held-out pass@1, mean over seeds, at equal completions (16 000)", table.Title)
+	require.Equal(t, []string{"0.1750", "+0.1250"}, []string{table.Rows[0][2], table.Rows[1][4]})
+	require.Equal(t, []string{"Verdicts rest on p-values corrected for 3 comparisons (Holm). Intervals are not corrected."}, table.Notes)
 }
 
 func TestStudyVerdicts(t *testing.T) {
@@ -351,7 +370,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 	require.Equal(t, s.Verdict, s.Lines[0])
 	text := strings.Join(s.Lines, "\n")
 	require.Equal(t, stats.BasisPerNodeRound, s.Beside.Basis)
-	require.Contains(t, text, "By own reward a node-round: ")
+	require.Contains(t, text, "By own reward per node and round: ")
 	require.NotContains(t, text, "cumulative")
 
 	d := paperDesign()

@@ -12,10 +12,10 @@ import (
 
 // Table is a formatted table. Each row has one cell per head; the first cell names the row.
 type Table struct {
-	Title string
-	Heads []string
-	Rows  [][]string
-	Notes []string
+	Title string     `json:"title"`
+	Heads []string   `json:"heads"`
+	Rows  [][]string `json:"rows"`
+	Notes []string   `json:"notes"`
 }
 
 // place formats a place on an axis: 38 400, 5m36s, $1.20.
