@@ -101,7 +101,7 @@ type Config struct {
 
 // Values of Config.OnAlarm.
 const (
-	AlarmWarn  = "warn"       // the run goes on
+	AlarmWarn  = "warn"       // the run continues
 	AlarmStop  = "stop"       // the run stops cleanly
 	AlarmLower = "lower-rate" // the learning rate becomes lower from a later round on: a part of the algorithm
 )

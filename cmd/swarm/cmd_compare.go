@@ -87,7 +87,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	o.per.add(f)
-	f.Float64Var(&o.target, "target", 0, "show the rounds, hours, money and energy until the moving average reached this `reward` of a node-round.\n"+
+	f.Float64Var(&o.target, "target", 0, "show the rounds, hours, money and energy until the moving average reached this `reward` per node and round.\n"+
 		"With --study: the cost of this held-out pass@1 on the axis of --per")
 	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that must reach --target")
 	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")

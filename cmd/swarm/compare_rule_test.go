@@ -47,7 +47,7 @@ func TestLongerTrainingIsNotCalledBetter(t *testing.T) {
 	o := swarm(t, home, "compare", "long", "--baseline", "short", "--gate")
 	require.Equal(t, exitUndecided, o.code, o.stdout)
 	require.Contains(t, o.stdout, "long against short: undecided: p = 1 with n=4")
-	require.Contains(t, o.stdout, "(over rounds 1-3; reward a node-round +0.0000")
+	require.Contains(t, o.stdout, "(over rounds 1-3; reward per node and round +0.0000")
 	require.Contains(t, o.stdout, "  also different: rounds 40 against 3.")
 	require.Contains(t, o.stdout, "Runs of different length are compared over the rounds that all runs of both sides have.")
 

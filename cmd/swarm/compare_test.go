@@ -129,11 +129,11 @@ func TestCompareGate(t *testing.T) {
 		}
 	}
 	o := swarm(t, home, "compare", "near", "--baseline", "base")
-	require.Regexp(t, `near against base: undecided: p = 0\.\d+ with n=4, at least \d+ more seeds \(reward a node-round \+0\.0125, \+4\.0 %, `+
+	require.Regexp(t, `near against base: undecided: p = 0\.\d+ with n=4, at least \d+ more seeds \(reward per node and round \+0\.0125, \+4\.0 %, `+
 		`95 % interval -0\.\d+ to \+0\.\d+; exact permutation test p = 0\.\d+; by Welch's test 0\.\d+; chance of improvement 0\.\d+\)`, o.stdout)
 	o = swarm(t, home, "compare", "three", "--baseline", "three-base")
 	require.Contains(t, o.stdout, "three against three-base: undecided: 3 seeds a side cannot decide: "+
-		"an exact permutation test over them does not go below 0.1, at least 1 more seed (reward a node-round +0.3000")
+		"an exact permutation test over them does not go below 0.1, at least 1 more seed (reward per node and round +0.3000")
 }
 
 // With -o json and --pairs there are the intervals that only a bootstrap gives.

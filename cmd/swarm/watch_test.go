@@ -83,7 +83,7 @@ func TestAttachOnATerminal(t *testing.T) {
 				require.Eventually(t, func() bool { return screen.shows(text) }, patience, pollEvery, "never shown: %q", text)
 			}
 			shown("before the attach")
-			shown("q leave (the run goes on)")
+			shown("q leave (the run continues)")
 			happens(event.Event{Type: event.TypeWarning, Node: "node_1", Message: "while attached"})
 			shown("while attached")
 			want := 130

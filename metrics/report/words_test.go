@@ -64,19 +64,19 @@ func TestVerdictInWords(t *testing.T) {
 		},
 		"one": {
 			of(base), "",
-			"There is only one configuration: base (8/0), with a reward a node-round of 0.2.",
+			"There is only one configuration: base (8/0), with a reward per node and round of 0.2.",
 			"Its cumulative reward is", 0,
 		},
 		"better": {
 			of(base, better), "good",
-			"a (4/4) is highest, and better than the baseline base (8/0): its reward a " +
-				"node-round is 0.3 against 0.2, 50.0\u00a0% above it.",
+			"a (4/4) is highest, and better than the baseline base (8/0): its reward per node " +
+				"and round is 0.3 against 0.2, 50.0\u00a0% above it.",
 			"+50.0\u00a0% (95 % interval +10.0\u00a0% to +90.0\u00a0%); exact permutation test p = 0.01, corrected 0.02; 3 seeds.", 0,
 		},
 		"undecided": {
 			of(base, unsure), "warn",
 			"Undecided which is best. b (4/4) is highest so far, with baseline base " +
-				"(8/0): its reward a node-round is 0.25 against 0.2, which may be chance.",
+				"(8/0): its reward per node and round is 0.25 against 0.2, which may be chance.",
 			"Undecided: p = 0.3 with n=3, at least 4 more seeds.", 0,
 		},
 		"baseline wins": {
@@ -87,7 +87,7 @@ func TestVerdictInWords(t *testing.T) {
 		"baseline leads": {
 			of(base, worse, empty), "warn",
 			"Undecided which is best. The baseline base (8/0) is highest; 1 of the 2 others are significantly worse.",
-			"Its reward a node-round is 0.2.", 2,
+			"Its reward per node and round is 0.2.", 2,
 		},
 		"a tie": {
 			of(base, row("d", 0.2, stats.OutcomeUndecided, "undecided: p = 1")), "warn",

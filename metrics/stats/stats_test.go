@@ -228,7 +228,7 @@ func TestCompareOfUnequalRuns(t *testing.T) {
 	c, err := Compare(Runs{Totals: []store.Totals{base, half}, Sums: sums}, CompareOptions{})
 	require.NoError(t, err)
 	require.Equal(t, BasisCumulative, c.Basis)
-	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 a node-round over 0.1 in the same five rounds")
+	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 per node and round over 0.1 in the same five rounds")
 	require.Equal(t, 1, c.Rows[1].Unfinished)
 
 	whole := totals("sapo", 4, 4, 1, 24)

@@ -34,7 +34,7 @@ var comparisonColumns = []comparisonColumn{
 	{"rounds", "rounds", "", func(r stats.Row) any { return r.Rounds }, nil},
 	{"rounds_compared", "over rounds", "", func(r stats.Row) any { return spanText(r.RoundsCompared) }, nil},
 	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return r.CumulativeReward }, nil},
-	{"reward_per_node_round", "a node-round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
+	{"reward_per_node_round", "per node and round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
 	{"value_ci_low", "95 % from", "%.4f", func(r stats.Row) any { return r.ValueLow }, nil},
 	{"value_ci_high", "to", "%.4f", func(r stats.Row) any { return r.ValueHigh }, nil},
 	{"improvement", "improvement", "", func(r stats.Row) any { return r.Improvement }, improvementText},

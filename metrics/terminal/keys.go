@@ -132,7 +132,7 @@ func (m *model) foot(width int) []string {
 func (m *model) hints(width int) string {
 	first := "q stop …"
 	if m.cfg.Interrupt == nil {
-		first = "q leave (the run goes on)"
+		first = "q leave (the run continues)"
 	}
 	all := append([]string{first, "? help"}, m.shown().hints(m)...)
 	if len(m.pages) > 1 {

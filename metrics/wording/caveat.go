@@ -17,7 +17,7 @@ func caveat(x stats.Caveat) string {
 	case stats.NoBaseline:
 		return "No row is the baseline, so the rows are only ranked, the longest first. Try: swarm compare --baseline " + typed(x.Row)
 	case stats.PerNodeRound:
-		return "The runs differ in nodes or rounds: improvements compare the reward of a node-round."
+		return "The runs differ in nodes or rounds: improvements compare the reward per node and round."
 	case stats.CutRounds:
 		return "Runs of different length are compared over the rounds that all runs of both sides have."
 	case stats.CutEvaluations:

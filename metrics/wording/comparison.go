@@ -147,7 +147,7 @@ func Measure(measure string) string {
 	case stats.MeasurePass:
 		return "held-out pass@1"
 	}
-	return "reward a node-round"
+	return "reward per node and round"
 }
 
 // Jobs sets the notes of a comparison of jobs.

@@ -214,5 +214,5 @@ func TestComparedJobsThatAreUnlikeAreNoted(t *testing.T) {
 func TestPairsOfAnotherMeasureAreNamed(t *testing.T) {
 	c := stats.Comparison{Caveats: []stats.Caveat{stats.OtherMeasure{Pairs: [][2]string{{"bare", "base"}, {"x", "y"}}}}}
 	wording.Comparison(&c)
-	require.Equal(t, []string{"Decided by reward a node-round, because not every seed of both has held-out pass@1: bare against base, x against y."}, c.Notes)
+	require.Equal(t, []string{"Decided by reward per node and round, because not every seed of both has held-out pass@1: bare against base, x against y."}, c.Notes)
 }

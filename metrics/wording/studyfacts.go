@@ -67,7 +67,7 @@ func besideLine(s stats.Study) []string {
 	}
 	what := Measure(b.Measure)
 	if b.Measure == stats.MeasureReward {
-		what = "own reward a node-round" // nodes or rounds differ, so sums are not comparable
+		what = "own reward per node and round" // nodes or rounds differ, so sums are not comparable
 		if b.Basis == stats.BasisCumulative {
 			what = "cumulative own reward"
 		}
