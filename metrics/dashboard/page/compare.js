@@ -26,7 +26,7 @@ const columns = (measure, cut) => [
   { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome, title: r.verdict }, r.outcome || f.none), minor: true },
   { label: "Improvement", number: true, title: "over the baseline", text: (r) => f.percent(r.improvement, true) },
   { label: "95 % interval", number: true, title: "of the improvement, over seeds", text: interval },
-  { label: "p", number: true, title: "exact permutation test over seeds (Welch's where there are over 20,000 arrangements), corrected for the other rows by Holm",
+  { label: "p", number: true, title: "permutation test over seeds (exact up to 20,000 arrangements), corrected for the other rows by Holm",
     text: (r) => f.p(r.p_value_holm) },
   { label: short[measure] || f.words(measure), number: true, title: "mean over seeds of what is compared",
     text: (r) => (r.measure === measure ? "" : `${short[r.measure]} `) + f.reward(r.value), minor: true },
