@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/charts"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -50,12 +51,15 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 	hash := pageHash(t)
 	if os.Getenv("SWARM_TEST_IMAGES") != "" {
 		ctx, said := boundedChromium(t, walkTime)
-		s := newSwarm(t, func(o *Options) { o.Alive = func(store.Snapshot, float64) bool { return false } })
+		s := newSwarm(t, func(o *Options) {
+			o.Alive = func(store.Snapshot, float64) bool { return false }
+			o.Studies = studies(paperStudy())
+		})
 		unpack(t, filepath.Join("..", "..", "docs", "study", "paper.db.gz"), s.path)
 		base := s.serve()
 		for name, scheme := range pictures {
 			draw(t, ctx, base+"/?"+scheme, 1280, scheme)
-			until(t, ctx, `document.querySelector(".verdicts li") !== null && document.querySelector("#view [data-drawn] canvas") !== null`)
+			until(t, ctx, `document.querySelector(".question") !== null && document.querySelector("#comparison") !== null && document.querySelector("#view [data-drawn] canvas") !== null`)
 			settlePage(t, ctx)
 			picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 			require.NoError(t, err)
@@ -70,6 +74,17 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 		require.FileExists(t, filepath.Join(images, name))
 		require.Contains(t, string(noted), name+" "+hash+"\n", "the page is newer than its picture: make screenshots")
 	}
+}
+
+// paperStudy returns the options of the study paper. This package does not know the program's studies.
+func paperStudy() stats.CompareOptions {
+	o := studied("paper", stats.MeasurePass, "How many of a round's eight rollouts should come from others?",
+		"paper-8loc0ext", "paper-6loc2ext", "paper-4loc4ext", "paper-2loc6ext")
+	o.Study.Source, o.Study.Contrasts = "paper", nil
+	for i, arm := range o.Study.Arms {
+		o.Study.Arms[i].Name = strings.TrimPrefix(arm.Name, "paper-")
+	}
+	return o
 }
 
 // noteSource records the hash of a picture's source.
