@@ -139,7 +139,7 @@ func axisName(key string, value any) string {
 	}
 	switch v := value.(type) {
 	case float64:
-		return short + floatName(v)
+		return short + FloatName(v)
 	case string:
 		return short + "-" + textName(v)
 	case bool:
@@ -148,8 +148,8 @@ func axisName(key string, value any) string {
 	return short + fmt.Sprint(value)
 }
 
-// floatName formats a number in its usual short form: 0.001, 3e-4. Different numbers have different names.
-func floatName(x float64) string {
+// FloatName formats a number in its usual short form: 0.001, 3e-4. Different numbers have different names.
+func FloatName(x float64) string {
 	if a := math.Abs(x); x == 0 || a >= 1e-3 && a < 1e6 {
 		return strconv.FormatFloat(x, 'f', -1, 64)
 	}

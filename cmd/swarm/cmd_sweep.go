@@ -124,7 +124,11 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	inBack := o.detach && inBackground(g)
 	signals, stopSignals := study.Signals()
 	defer stopSignals()
-	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Repeat to stop now.")
+	notice := "Stopping the sweep after a checkpoint of its run. Repeat to stop now."
+	if o.Pilots != nil {
+		notice = "Stopping after a checkpoint of the pilot. Repeat to stop now."
+	}
+	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, notice)
 	defer interrupts.Close()
 	host, err := g.studyHost(o.yes)
 	if err != nil {

@@ -18,18 +18,23 @@ type tuneOptions struct {
 	tune.Options
 	gpuMemory plan.Size // GB has the meaning of the profile's unit
 	output    string
+	pilots    pilotOptions
 }
 
 func newTuneCommand(g *globals) *cobra.Command {
 	var o tuneOptions
 	cmd := &cobra.Command{
-		Use:   "tune (--auto | --gpu-memory SIZE) [--workload NAME or FILE] [--apply] [-- COMMAND]",
-		Short: "Recommend a batch size that fits, and write it into your files",
+		Use:   "tune (--auto | --gpu-memory SIZE) [--workload NAME or FILE] [--apply] [-- COMMAND] | --workload sapo [CONFIG]",
+		Short: "Recommend a batch size that fits, or try learning rates",
 		Long: "tune reads a workload profile, built in (--list) or your own YAML file (docs/TUNE.md), and\n" +
 			"recommends a batch size, accumulation and other values for a GPU, with the memory they are expected\n" +
 			"to use, item by item. --profile measures the training itself at a few batch sizes. --apply writes\n" +
 			"the values into the training's files, with a backup beside each. --undo restores them. Without\n" +
 			"--workload it uses the profile whose files are in the folder, else sapo.\n\n" +
+			"--workload sapo without --auto and --gpu-memory tries learning rates: one short run of CONFIG (a\n" +
+			"preset or YAML file) at a third of its rate, at the rate and at three times it, or at each of\n" +
+			"--rates. The advice is the highest rate whose gradient norm does not grow as before a collapse and\n" +
+			"whose reward is not below the others'. One seed each: a hint. The same command continues.\n\n" +
 			"Values come from --set, else from the training's files in --dir, else from the profile's defaults.\n" +
 			"Each is shown with its source. --apply refuses while the memory estimate rests on a default that\n" +
 			"neither a file nor --set confirms.\n\n" +
@@ -38,7 +43,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 		Example: `  swarm tune --auto
   swarm tune --workload naics-embedder --gpu-memory 24
   swarm tune --workload naics-embedder --auto --apply
-  swarm tune --workload mine.yaml --auto --profile -- python train.py --batch-size {batch_size}`,
+  swarm tune --workload mine.yaml --auto --profile -- python train.py --batch-size {batch_size}
+  swarm tune --workload sapo 4loc4ext --nodes 4`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Given = map[string]bool{}
 			for _, name := range []string{"gpu", "target-effective-batch", "safety-margin", "devices", "profile-seconds"} {
@@ -47,7 +53,13 @@ func newTuneCommand(g *globals) *cobra.Command {
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
 				args, o.Command = args[:at], args[at:]
 			}
+			if o.triesRates(cmd.Flags()) {
+				return runPilots(cmd.Context(), g, &o, cmd.Flags(), args)
+			}
 			if err := usage.NoArgs(cmd, args); err != nil {
+				return err
+			}
+			if err := refusePilotFlags(cmd.Flags()); err != nil {
 				return err
 			}
 			return runTune(cmd.Context(), g, &o)
@@ -62,14 +74,15 @@ func newTuneCommand(g *globals) *cobra.Command {
 	f.IntVar(&o.Target, "target-effective-batch", 0, "effective batch to aim for (default: the profile's)")
 	f.Float64Var(&o.Margin, "safety-margin", 0, "share of the GPU's memory to use, 0.05 to 1 (default: the profile's, usually 0.85)")
 	f.IntVar(&o.Devices, "devices", 0, "number of data-parallel GPUs (default: from the files, else 1)")
-	f.StringArrayVar(&o.Sets, "set", nil, "set a profile's `name=value` over its file's, such as n_negatives=16; may be repeated")
+	f.StringArrayVar(&o.Sets, "set", nil, "set a profile's `name=value` over its file's, such as n_negatives=16, or a key of CONFIG; may be repeated")
 	f.StringVar(&o.Dir, "dir", ".", "`folder` of the training, with its files, in which -- COMMAND runs")
 	f.BoolVar(&o.Profile, "profile", false, "measure: run the command after --, which contains {batch_size}, at a few batch sizes")
 	f.IntVar(&o.Seconds, "profile-seconds", 60, "maximum `seconds` for each of these runs")
 	f.BoolVar(&o.Apply, "apply", false, "write the values into the training's files, with a backup beside each")
-	f.BoolVar(&o.DryRun, "dry-run", false, "show what --apply would change, as a diff")
+	f.BoolVar(&o.DryRun, "dry-run", false, "show what --apply would change, as a diff, or the runs at the learning rates")
 	f.BoolVar(&o.Undo, "undo", false, "restore what the last --apply changed")
 	f.BoolVar(&o.Force, "force", false, "with --undo: also restore files that were edited since, with a backup of their text")
+	o.pilots.add(f)
 	addOutputFlag(f, &o.output)
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 type completer func(cmd *cobra.Command) []cobra.Completion
 
 // presetArguments maps commands whose arguments are experiment presets or YAML files to the maximum number of them.
-var presetArguments = map[string]int{"up": 1, "plan": 1, "profile": 1, "sweep": completedMost}
+var presetArguments = map[string]int{"up": 1, "plan": 1, "profile": 1, "tune": 1, "sweep": completedMost}
 
 // completeValues completes presets, studies, models, workloads and tasks, each with a description, and the fixed
 // values of flags.

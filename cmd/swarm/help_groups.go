@@ -59,6 +59,7 @@ var ownGroups = map[string][]usage.Group{
 		group("Values", "--auto --target-effective-batch 256", "target-effective-batch", "safety-margin", "set"),
 		group("Measure", "--auto --profile -- python train.py --batch {batch_size}", "profile", "profile-seconds"),
 		group("Write", "--auto --dry-run", "apply", "dry-run", "undo", "force", "output"),
+		group("Try learning rates", "--workload sapo 4loc4ext --rates 3e-5,1e-4,3e-4", "rates", "rounds", "model", "nodes", "device", "seed", "yes"),
 	},
 	"compare": {
 		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),

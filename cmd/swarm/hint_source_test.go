@@ -53,6 +53,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/runs/remove", "rm, prune"},
 	{"launcher/study", "sweep"},
 	{"launcher/study/cost", "plan"},
+	{"launcher/study/pilots", "tune"},
 	{"cmd/swarm/plan_study", "plan"},
 	{"internal/layout", "up, sweep"},
 	{"launcher/doctor", "doctor"},

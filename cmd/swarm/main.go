@@ -234,6 +234,6 @@ func newRootCommand(g *globals) *cobra.Command {
 
 // startEngines lists the commands that start engines.
 var startEngines = []string{
-	"swarm up", "swarm resume", "swarm join", "swarm sweep", "swarm verify", "swarm eval", "swarm profile", "swarm pretrain", "swarm doctor",
+	"swarm up", "swarm resume", "swarm join", "swarm sweep", "swarm tune", "swarm verify", "swarm eval", "swarm profile", "swarm pretrain", "swarm doctor",
 	"swarm model prompt", "swarm model save",
 }

@@ -31,4 +31,6 @@ func TestWhatGoesOnWithARun(t *testing.T) {
 	require.Equal(t, "bin/swarm resume e-1", advice.GoesOn("e-1", &stats.Command{Arguments: []string{"up"}}))
 	sweep := &stats.Command{Folder: "/my work", Arguments: []string{"sweep", "4loc4ext"}, Environment: []string{"SEED=7"}}
 	require.Equal(t, "cd '/my work' && SEED=7 swarm sweep 4loc4ext", advice.GoesOn("e-1", sweep))
+	pilots := &stats.Command{Folder: "/w", Arguments: []string{"tune", "--workload", "sapo"}}
+	require.Equal(t, "cd /w && swarm tune --workload sapo", advice.GoesOn("e-1", pilots))
 }

@@ -24,7 +24,7 @@ type Advice struct {
 
 // GoesOn returns the command that continues a run. For a run of a sweep that is the sweep's command.
 func (a Advice) GoesOn(run string, c *stats.Command) string {
-	if c != nil && a.Grammar.Name(c.Arguments) == "sweep" {
+	if c != nil && a.Grammar.sweeps(c.Arguments) {
 		return typedLine(store.Command{Folder: c.Folder, Arguments: c.Arguments, Environment: c.Environment})
 	}
 	return a.Program + " resume " + run
@@ -36,7 +36,7 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 	if cfg.NumTransplantTrees == 0 || trainer != "" || summary.Model == plan.TrainerModel {
 		return ""
 	}
-	if summary.Command != nil && a.Grammar.Name(summary.Command.Arguments) == "sweep" {
+	if summary.Command != nil && a.Grammar.sweeps(summary.Command.Arguments) {
 		return "" // a sweep makes its own comparisons
 	}
 	nodes := 0

@@ -58,7 +58,7 @@ func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar,
 			return Again{}, err
 		}
 	}
-	if grammar.Name(c.Arguments) == "sweep" {
+	if grammar.sweeps(c.Arguments) {
 		return Again{}, fail.Usage(fmt.Errorf("run %s is part of a sweep, which continues all of its runs", run.Run), typedLine(*c))
 	}
 	words, err := resumedWords(home, grammar, run, *c, secrets, extra)

@@ -16,6 +16,12 @@ type Grammar struct {
 	Name  func(args []string) string         // that command, such as up; empty: none
 }
 
+// sweeps reports whether a command makes several runs, and continues and compares them itself.
+func (g Grammar) sweeps(args []string) bool {
+	name := g.Name(args)
+	return name == "sweep" || name == "tune"
+}
+
 // words classifies arguments as flags, their values and plain arguments.
 func (g Grammar) words(args []string) []typedWord { return typedWords(args, g.Flags(args)) }
 

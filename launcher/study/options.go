@@ -28,12 +28,13 @@ type Options struct {
 	Seeds      string
 	SeedsGiven bool
 	NodesGiven bool
+	Pilots     *Pilots // swarm tune; nil: swarm sweep
 }
 
 // sources returns the configurations of a sweep: the named ones, the arms of a grid, or the experiments of a study,
 // restricted to names if there are any. Without --seeds, the study's number of seeds applies. The Judge is for
 // studies only.
-func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
+func (o *Options) sources(ctx context.Context, h Host, names []string) ([]Source, *Judge, error) {
 	switch {
 	case o.Study != "" && o.Grid != nil:
 		return nil, nil, fail.Usage(errors.New("--grid and --study exclude each other"),
@@ -43,6 +44,10 @@ func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 		if err := refuseStudyFile(names); err != nil {
 			return nil, nil, err
 		}
+	}
+	if o.Pilots != nil {
+		sources, err := o.rateSources(ctx, h, names[0])
+		return sources, nil, err
 	}
 	if o.Grid != nil {
 		sources, err := o.GridSources(h, names)

@@ -28,7 +28,7 @@ func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
 	if item.tried > 0 {
 		again = " once more"
 	}
-	fmt.Fprintf(s.host.Stdout, "sweep: run %d of %d: %s%s; %s\n", n+1, len(s.items), item, again, progressOf(status))
+	fmt.Fprintf(s.host.Stdout, "%s: run %d of %d: %s%s; %s\n", s.command(), n+1, len(s.items), item, again, progressOf(status))
 }
 
 // tellEnd reports how a run ended. As text it reports only failures, because the run itself has printed the rest.
@@ -41,7 +41,7 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 		return
 	}
 	if item.alarmed {
-		fmt.Fprintf(s.host.Stderr, "sweep: %s was %s\n", item, store.AlarmStop)
+		fmt.Fprintf(s.host.Stderr, "%s: %s was %s\n", s.command(), item, store.AlarmStop)
 		return
 	}
 	if item.code != fail.ExitDone && item.code < fail.ExitSignal {
@@ -49,7 +49,7 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 		if why == "" {
 			why = fmt.Sprintf("exit code %d", item.code)
 		}
-		fmt.Fprintf(s.host.Stderr, "sweep: %s did not finish (%s)\n", item, why)
+		fmt.Fprintf(s.host.Stderr, "%s: %s did not finish (%s)\n", s.command(), item, why)
 	}
 }
 
@@ -85,8 +85,11 @@ type Summary struct {
 	Study *stats.Study `json:"study,omitempty"` // the verdict of a study or a grid
 }
 
-func (s *Sweep) tellSummary(x Summary) error {
-	if s.lines != nil {
+func (s *Sweep) tellSummary(ctx context.Context, x Summary) error {
+	switch {
+	case s.pilots != nil:
+		return s.tellAdvice(ctx, x)
+	case s.lines != nil:
 		return s.lines.write(x)
 	}
 	return screen.Print(s.host.Stdout, func(p *table.Page) {
@@ -207,6 +210,10 @@ func (s *Sweep) DryRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.pilots != nil && s.pilots.lines != nil {
+		return s.tellAdvice(ctx, Summary{State: pilotsPlanned, SweepStatus: status})
+	}
+	s.tellPilots(status)
 	if s.lines != nil {
 		return s.lines.write(Event{Type: Planned, Time: event.Now(), Runs: status.Runs, Sweep: &status})
 	}

@@ -29,7 +29,7 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 		}
 		rows = append(rows, row)
 	}
-	if s.judge != nil {
+	if s.judge != nil || s.pilots != nil {
 		return rows, s.predict(ctx, rows)
 	}
 	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.ActiveSeconds > 0 }) {
@@ -40,8 +40,8 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	return rows, nil
 }
 
-// predict sets the pace of rows without one, for a study or a grid. It uses rounds measured here, adjusted for the
-// split and the evaluations.
+// predict sets the pace of rows without one, for a study, a grid or pilots. It uses rounds measured here, adjusted for
+// the split and the evaluations.
 func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	if s.reader == nil {
 		return nil

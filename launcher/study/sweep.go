@@ -27,7 +27,8 @@ import (
 type Sweep struct {
 	host    Host
 	items   []*Item
-	judge   *Judge // nil: named configurations, for swarm compare
+	judge   *Judge  // nil: named configurations, for swarm compare
+	pilots  *Pilots // nil: not swarm tune
 	price   plan.Price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal
@@ -57,6 +58,7 @@ func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 		return err
 	}
 	s.lines.tell(Event{Type: Started, Runs: status.Runs, Sweep: &status})
+	s.tellPilots(status)
 	for n, item := range s.items {
 		if err := s.turn(ctx, n, item); err != nil {
 			return err
@@ -164,9 +166,9 @@ func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err er
 		}
 		if !waited {
 			what, _ := fail.SplitRemedy(running.Error())
-			fmt.Fprintf(s.host.Stderr, "sweep: %s; waiting for its end (%s attach %s)\n", what, s.host.Program, item.experiment())
+			fmt.Fprintf(s.host.Stderr, "%s: %s; waiting for its end (%s attach %s)\n", s.command(), what, s.host.Program, item.experiment())
 		} else if status, err := lifecycle.Status(ctx, s.reader, item.experiment()); err == nil {
-			progress.Say(fmt.Sprintf("sweep: waiting for %s: round %d of %d", status.Run, status.Round, status.Rounds))
+			progress.Say(fmt.Sprintf("%s: waiting for %s: round %d of %d", s.command(), status.Run, status.Round, status.Rounds))
 		}
 		select {
 		case <-ticker.C:
@@ -194,7 +196,7 @@ func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 		state, code = store.RunLost, fail.ExitLost
 	}
 	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}
-	shown := s.tellSummary(summary)
+	shown := s.tellSummary(ctx, summary)
 	if errors.Is(shown, syscall.EPIPE) {
 		shown = nil // swarm sweep | head
 	}
@@ -280,7 +282,7 @@ func (s *Sweep) Close() {
 // New resolves and checks every run of a sweep over names: configurations, or a study's experiments. With asJSON
 // the sweep prints one event per line.
 func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price, passed []string, asJSON bool) (*Sweep, error) {
-	sources, judge, err := o.sources(h, names)
+	sources, judge, err := o.sources(ctx, h, names)
 	if err != nil {
 		return nil, err
 	}
@@ -291,11 +293,22 @@ func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price
 	if o.Grid != nil {
 		judge = gridJudge(items, len(items)/len(sources))
 	}
-	s := &Sweep{host: h, items: items, judge: judge, price: cost, passed: passed}
-	if asJSON {
+	s := &Sweep{host: h, items: items, judge: judge, pilots: o.Pilots, price: cost, passed: passed}
+	switch {
+	case o.Pilots != nil:
+		s.showPilots(h.Stdout, h.Stderr, asJSON)
+	case asJSON:
 		s.lines = &lines{out: h.Stdout}
 	}
 	return s, nil
+}
+
+// command returns the name of the command that runs the sweep, with which its lines begin.
+func (s *Sweep) command() string {
+	if s.pilots != nil {
+		return "tune"
+	}
+	return "sweep"
 }
 
 // Folder returns the folder for the sweep's log and summary. Open sets it.
