@@ -9,7 +9,7 @@ import (
 // exampleSeed is the seed of the datasets that examples come from: `swarm task sample NAME --seed 0` prints them.
 const exampleSeed = 0
 
-// exampleTries bounds the items of a dataset that are looked at for examples.
+// exampleTries is the maximum number of items of a dataset that are examined for examples.
 const exampleTries = 1000
 
 // solved is a question with its answer in tags.
@@ -30,9 +30,9 @@ func (i Item) Solution() (string, bool) {
 	return meta.Example, true
 }
 
-// show makes Turns begin with n examples. They are functions of the tasks' parameters or of the file alone, so that
-// all nodes and all evaluations have the same. None is held out, and each has reward 1. It chooses one more than n of
-// each task, for Turns to leave one out.
+// show makes Turns begin with n examples. They depend only on the tasks' parameters, or on the file, so that they are
+// the same for all nodes and evaluations. None is held out, and each has reward 1. It chooses one more than n of each
+// task, for Turns to leave one out.
 func (s *Set) show(n int) {
 	if n == 0 {
 		return
@@ -64,8 +64,8 @@ func (s *Set) show(n int) {
 }
 
 // Turns returns the conversation that asks an item's question: tasks.examples questions of its task, each followed by
-// its answer in tags, and last the question. No example is the question itself. Before a question that belongs to no
-// task stands one example of each task in turn.
+// its answer in tags, and last the question. No example is the question itself. A question that belongs to no task
+// follows one example of each task in turn.
 func (s *Set) Turns(item Item) []string {
 	if s == nil || s.examples == 0 {
 		return []string{item.Question}
