@@ -65,7 +65,8 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	}
 	taught := map[string]any{}
 	if s.teachers(e) > 0 && len(e.Models) > 0 {
-		own["model"], taught = e.Models[0], m.Defaults
+		own["model"], taught = e.Models[0], maps.Clone(m.Defaults)
+		delete(taught, "micro_batch") // each model's own
 	}
 	if below, err = stack(Values(Default()), m.Defaults); err != nil {
 		return nil, nil, err
