@@ -111,14 +111,18 @@ func (s *Sweep) tellSummary(ctx context.Context, x Summary) error {
 	})
 }
 
-// printOutcome prints the verdict if it is known, and the commands that show more.
+// printOutcome prints the verdict and the planned comparisons if they are known, and the commands that show more.
 func (s *Sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 	if s.judge == nil {
 		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, strings.Join(s.comparison(), " ")))
 		return
 	}
 	if verdict != nil {
-		p.Printf("%s\n\n", charset.Shown(verdict.Verdict))
+		p.Printf("%s\n", charset.Shown(verdict.Verdict))
+		for _, c := range verdict.Contrasts {
+			p.Printf("%s\n", charset.Shown(c.Verdict))
+		}
+		p.Println()
 	}
 	if s.judge.report == "" {
 		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, s.judge.flags))

@@ -2,6 +2,7 @@ package study
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -9,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -111,4 +114,15 @@ func TestThePaceOfARunLikeIt(t *testing.T) {
 	} {
 		require.Nil(t, similarPace(&item, []store.Totals{run(name, change)}), name)
 	}
+}
+
+// A sweep ends with the verdict and with the comparisons that its study planned.
+func TestASweepTellsOfPlannedComparisons(t *testing.T) {
+	t.Parallel()
+	s := &Sweep{host: Host{Program: "swarm"}, judge: &Judge{flags: "--study control", report: "--study control"}}
+	var out strings.Builder
+	require.NoError(t, screen.Print(&out, func(p *table.Page) {
+		s.printOutcome(p, &stats.Study{Verdict: "Undecided.", Contrasts: []stats.StudyContrast{{Verdict: "Planned: a over b: better."}, {Verdict: "Planned: c over d: undecided."}}})
+	}))
+	require.True(t, strings.HasPrefix(out.String(), "Undecided.\nPlanned: a over b: better.\nPlanned: c over d: undecided.\n\nswarm compare --study control "), out.String())
 }

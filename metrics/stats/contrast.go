@@ -25,6 +25,7 @@ type StudyContrast struct {
 	PValueHolm        *float64 `json:"p_value_holm"`        // the permutation's, corrected for the planned comparisons: it decides
 	LeastPValue       *float64 `json:"least_p_value"`       // the lowest that PValueHolm can be with so many seeds
 	Outcome           string   `json:"outcome"`             // better, worse, undecided
+	Verdict           string   `json:"verdict"`             // all of this in words, set by metrics/wording
 }
 
 // newContrasts decides the planned comparisons of a study by the values of a judgment's measure.

@@ -9,15 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// contrastLines describes the planned comparisons of a study, one line each.
-func contrastLines(contrasts []stats.StudyContrast) []string {
-	var lines []string
-	for _, c := range contrasts {
-		lines = append(lines, contrastLine(c, len(contrasts)))
-	}
-	return lines
-}
-
+// contrastLine describes one of a number of planned comparisons of a study.
 func contrastLine(c stats.StudyContrast, planned int) string {
 	lead := fmt.Sprintf("Planned: %s over %s", c.A, c.B)
 	if c.Difference == nil || c.SeedsA == 0 || c.SeedsB == 0 {

@@ -25,6 +25,9 @@ func study(s *stats.Study) {
 	for i := range s.Models {
 		s.Models[i].Pair.Verdict = verdict(s.Models[i].Pair)
 	}
+	for i, c := range s.Contrasts {
+		s.Contrasts[i].Verdict = contrastLine(c, len(s.Contrasts))
+	}
 	s.Lines = judgment{s.Judgment}.lines(*s)
 	if text := unequal(s.Unequal, s.Per.EqualRounds()); text != "" {
 		s.Lines[0] += " " + text
@@ -48,7 +51,9 @@ func (j judgment) lines(s stats.Study) []string {
 		}
 		lines = append(lines, "Ranking the experiments by the mean over nodes of all models answers a different question: "+j.lead())
 	}
-	lines = append(lines, contrastLines(s.Contrasts)...)
+	for _, c := range s.Contrasts {
+		lines = append(lines, c.Verdict)
+	}
 	if len(j.Ranked) > 0 {
 		best, base := j.Ranked[0].Experiment, j.Design.BaselineArm().Experiment
 		if best != base {
