@@ -112,7 +112,7 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 		"an extra flag":    {interrupted(t, store.RunStopped, folder, "up", "--rounds", "2"), []string{"--rounds", "many"}, fail.ExitUsage, `Error: bad rounds "many" (--rounds)`},
 		"another seed":     {interrupted(t, store.RunStopped, folder, "up", "--name", "e"), []string{"--seed", "8"}, fail.ExitUsage, "is of experiment e with seed 7, not of e with seed 8"},
 		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, fail.ExitUsage, "run e-1 cannot continue with another configuration:\n  num_generations 8 → 5"},
-		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, fail.ExitDone, "e-1 has done all its 20 rounds. To prolong it: "},
+		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, fail.ExitDone, "e-1 has done all its 20 rounds. To extend it: "},
 		"none interrupted": {interrupted(t, store.RunDone, folder, typed...), nil, fail.ExitUsage, "Error: no run was interrupted\n"},
 		"a sweep's":        {interrupted(t, store.RunFailed, folder, "sweep", "4loc4ext"), nil, fail.ExitUsage, "Try: cd " + folder + " && SEED=7 swarm sweep 4loc4ext\n"},
 		"unknown":          {interrupted(t, store.RunFailed, folder, typed...), []string{"f"}, fail.ExitUsage, `no run or experiment "f" is recorded`},
