@@ -59,9 +59,9 @@ reward       mean of a pilot's newest 20 rounds
 behind       the best reward minus this one, with its 95 % interval over these rounds
 norm growth  mean gradient norm of these rounds, divided by that of rounds 20 to 60. The alarm is raised above 1.6
 
-Advice: learning rate 1e-4. Of these rates it is the highest without an alarm and with a reward that noise explains if it is below the best.
+Advice: learning rate 1e-4. It is the highest of these rates without an alarm whose reward is not below the best by more than noise.
 This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.
-A later alarm remains possible: recorded runs of nano that collapsed raised it in rounds 79 to 133. The same command with --rounds 140 prolongs the pilots.
+A later alarm remains possible: recorded runs of nano that collapsed raised it in rounds 79 to 133. The same command with --rounds 140 extends the pilots.
 
 Train at it:
 swarm --home HOME up 4loc4ext --device=cpu --model=nano --nodes=2 --set=eval_questions=0 --set=external_correction=none --learning-rate 1e-4
@@ -98,7 +98,7 @@ swarm --home HOME curve tune-4loc4ext-lr3.3e-5 tune-4loc4ext-lr1e-4 tune-4loc4ex
 	require.Nil(t, d.LearningRate)
 	require.Equal(t, []string{rates.Possible, rates.Unfinished}, []string{d.Pilots[0].Outcome, d.Pilots[1].Outcome})
 
-	// More rounds prolong all.
+	// More rounds extend all.
 	o = swarm(t, home, append(args, "--rounds", "140", "--dry-run")...)
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Regexp(t, `(?m)^tune-4loc4ext-lr3e-4 +42 +stopped +80/140 `, o.stdout)

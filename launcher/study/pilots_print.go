@@ -40,7 +40,7 @@ const pilotsPlanned = "planned"
 // (docs/RESULTS.md, "The alarm").
 const lateAlarm = 140
 
-// tellPilots says what the pilots are, if any is left to run.
+// tellPilots describes the pilots, if any is left to run.
 func (s *Sweep) tellPilots(status stats.SweepStatus) {
 	if s.pilots == nil || status.Left == 0 {
 		return
@@ -153,7 +153,7 @@ func rateTable(a rates.Advice) *table.Table {
 	return t
 }
 
-// adviceLines says the advice in words.
+// adviceLines puts the advice into words.
 func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	left := 0
 	for _, p := range a.Pilots {
@@ -166,14 +166,14 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	case left > 0:
 		line := fmt.Sprintf("No advice yet: %d of %s %s not finished. The same command continues.", left, units.Plural(x.Runs, "pilot"), units.Verb(left, "be"))
 		if x.Failed > 0 && x.State != store.RunStopped {
-			line += fmt.Sprintf(" %s logs RUN says why one failed.", s.host.Program)
+			line += fmt.Sprintf(" %s logs RUN shows why a pilot failed.", s.host.Program)
 		}
 		return []string{line}
 	case a.LearningRate == nil:
 		return []string{fmt.Sprintf("None of these rates is advised: each pilot raised the alarm or has no gradient norm. Try lower ones: --rates %s,%s.",
 			configs.FloatName(twoDigits(lowest/9)), configs.FloatName(twoDigits(lowest/3)))}
 	}
-	lines := []string{fmt.Sprintf("Advice: learning rate %s. Of these rates it is the highest without an alarm and with a reward that noise explains if it is below the best.",
+	lines := []string{fmt.Sprintf("Advice: learning rate %s. It is the highest of these rates without an alarm whose reward is not below the best by more than noise.",
 		configs.FloatName(*a.LearningRate))}
 	if *a.LearningRate == highest {
 		lines = append(lines, "No higher rate was tried. --rates tries others.")
@@ -181,7 +181,7 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	lines = append(lines, "This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.")
 	if rounds := x.Rows[0].Rounds; rounds < lateAlarm {
 		lines = append(lines, fmt.Sprintf("A later alarm remains possible: recorded runs of nano that collapsed raised it in rounds 79 to 133. "+
-			"The same command with --rounds %d prolongs the pilots.", lateAlarm))
+			"The same command with --rounds %d extends the pilots.", lateAlarm))
 	}
 	return lines
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Recorded returns the options that compare each study to which runs belong: users' studies, then the program's own. A
-// study that was run with several models occurs once for each. Runs of another study that share an experiment do not
-// count.
+// Recorded returns, for each study with recorded runs, the options that compare these runs: users' studies, then the
+// program's own. A study that was run with several models occurs once for each. Runs of another study that share an
+// experiment do not count.
 func Recorded(runs []store.Run, users ...configs.Study) ([]stats.CompareOptions, error) {
 	studies := slices.Clone(users)
 	for _, name := range configs.Studies() {

@@ -40,15 +40,15 @@ type Pilot struct {
 	Rewards []float64 `json:"-"` // mean own reward over nodes by round; NaN: none
 }
 
-// Advice is what pilots say of the learning rate.
+// Advice is the learning rate that the pilots recommend, and the reasons.
 type Advice struct {
 	LearningRate *float64 `json:"learning_rate"` // null: none is advised
 	Pilots       []Pilot  `json:"pilots"`        // by rate, ascending
 }
 
-// Judge advises the highest learning rate whose pilot raised no alarm and whose reward is not below the best by more than
-// noise. The best is the pilot with the highest reward of those that are done and raised no alarm. It advises none while a
-// pilot is unfinished, except one that raised the alarm.
+// Judge advises the highest learning rate whose pilot raised no alarm and whose reward is not below the best by more
+// than noise. The best is the pilot with the highest reward of those that are done and raised no alarm. It advises none
+// while a pilot is unfinished, except one that raised the alarm.
 //
 // The noise is that of the newest stats.AlarmWindow rounds: the 95 % interval of the mean difference to the best, round
 // by round, because pilots of one seed draw the same questions. Another seed may differ by more.
@@ -82,7 +82,7 @@ func Judge(pilots []Pilot) Advice {
 	return out
 }
 
-// judge sets what a pilot tells by itself.
+// judge sets the fields that depend on this pilot alone.
 func (p *Pilot) judge() {
 	var alarm stats.CollapseAlarm
 	var growth stats.GradientGrowth
