@@ -56,7 +56,7 @@ learning rate  reward  behind                  norm growth  alarm     outcome
 3e-4            0.305  –                              2.50  round 79  gradients grow
 
 reward       mean of a pilot's newest 20 rounds
-behind       the best reward minus this one, with its 95 % interval over these rounds
+behind       the best reward minus this one, with its 95 % interval over these rounds. A lower reward has an interval above 0
 norm growth  mean gradient norm of these rounds, divided by that of rounds 20 to 60. The alarm is raised above 1.6
 
 Advice: learning rate 1e-4. It is the highest of these rates without an alarm whose reward is not below the best by more than noise.

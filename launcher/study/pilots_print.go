@@ -89,7 +89,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		p.Printf("\ntune %s: %d of %s done: %s\n\n", x.State, x.Done, units.Plural(x.Runs, "pilot"), s.trained())
 		p.Table(rateTable(advice))
 		p.Printf("\nreward       mean of a pilot's newest %d rounds\n"+
-			"behind       the best reward minus this one, with its 95 %% interval over these rounds\n"+
+			"behind       the best reward minus this one, with its 95 %% interval over these rounds. A lower reward has an interval above 0\n"+
 			"norm growth  mean gradient norm of these rounds, divided by that of rounds %d to %d. The alarm is raised above %g\n\n",
 			stats.AlarmWindow, stats.AlarmFrom, stats.AlarmTo, stats.AlarmFactor)
 		for _, line := range lines {
@@ -178,10 +178,32 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	if *a.LearningRate == highest {
 		lines = append(lines, "No higher rate was tried. --rates tries others.")
 	}
+	if p := betterPass(a); p != nil {
+		lines = append(lines, fmt.Sprintf("But held-out pass@1 is highest at %s. It has no interval here and does not decide.", configs.FloatName(p.LearningRate)))
+	}
 	lines = append(lines, "This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.")
 	if rounds := x.Rows[0].Rounds; rounds < lateAlarm {
 		lines = append(lines, fmt.Sprintf("A later alarm remains possible: recorded runs of nano that collapsed raised it in rounds 79 to 133. "+
 			"The same command with --rounds %d extends the pilots.", lateAlarm))
 	}
 	return lines
+}
+
+// betterPass returns the pilot without an alarm that has the highest held-out pass@1, if it is above that of the
+// advised rate; else nil.
+func betterPass(a rates.Advice) *rates.Pilot {
+	var best, advised *rates.Pilot
+	for i := range a.Pilots {
+		p := &a.Pilots[i]
+		if p.Outcome == rates.Advised {
+			advised = p
+		}
+		if p.Outcome != rates.Alarm && p.Pass != nil && (best == nil || *p.Pass > *best.Pass) {
+			best = p
+		}
+	}
+	if best == nil || advised == nil || advised.Pass == nil || *best.Pass <= *advised.Pass {
+		return nil
+	}
+	return best
 }
