@@ -66,7 +66,7 @@ func TestTheAdviceInWords(t *testing.T) {
 
 	require.Equal(t, "No advice yet: 1 of 2 pilots is not finished. The same command continues.",
 		said(80, store.RunStopped, 0, pilot(1e-4, rates.Possible), pilot(3e-4, rates.Unfinished)))
-	require.Equal(t, "No advice yet: 2 of 2 pilots are not finished. The same command continues. swarm logs RUN says why one failed.",
+	require.Equal(t, "No advice yet: 2 of 2 pilots are not finished. The same command continues. swarm logs RUN shows why a pilot failed.",
 		said(80, store.RunFailed, 2, pilot(1e-4, rates.Unfinished), pilot(3e-4, rates.Unfinished)))
 	require.Equal(t, "None of these rates is advised: each pilot raised the alarm or has no gradient norm. Try lower ones: --rates 1.1e-5,3.3e-5.",
 		said(80, done, 0, pilot(1e-4, rates.Alarm), pilot(3e-4, rates.Unknown)))
