@@ -22,7 +22,7 @@ const (
 	sendLimit        = 5 * time.Second // a child that does not read stdin for so long is stuck
 	defaultPatience  = 5 * time.Second
 	defaultStopLimit = 5 * time.Second
-	drainLimit       = 2 * time.Second // from a child's end to the end of its pipes and its kin
+	drainLimit       = 2 * time.Second // from a child's end to the end of its pipes and its detached processes
 
 	// AnnounceLimit bounds the duration of Process.BeforeKill.
 	AnnounceLimit = 3 * time.Second
@@ -69,7 +69,7 @@ type Child struct {
 	done  chan struct{} // closed when it has been reaped and all its output read
 	doom  chan struct{} // closed when it has been condemned
 
-	kin kin
+	detached detached
 
 	mu     sync.Mutex
 	reaped bool
@@ -138,7 +138,7 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 			p.BeforeKill(c.family())
 		}
 	})
-	pidErr := c.kin.begin(p.PIDPath, cmd.Process.Pid)
+	pidErr := c.detached.begin(p.PIDPath, cmd.Process.Pid)
 	if pidErr != nil {
 		c.onEvent = func(event.Event) {}
 		c.signal(syscall.SIGKILL)

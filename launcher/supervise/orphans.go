@@ -149,7 +149,7 @@ func End(ctx context.Context, id Identity, term time.Duration) error {
 
 // awaitGone polls until a process has ended.
 func awaitGone(ctx context.Context, id Identity, limit time.Duration) error {
-	timer, tick := time.NewTimer(limit), time.NewTicker(kinPoll)
+	timer, tick := time.NewTimer(limit), time.NewTicker(detachedPoll)
 	defer timer.Stop()
 	defer tick.Stop()
 	for id.Alive() {

@@ -26,7 +26,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	limit := time.Now().Add(min(c.patience, drainLimit))
 	stdout.SetReadDeadline(limit)
 	stderr.SetReadDeadline(limit)
-	for _, id := range c.kin.end(c.announce) {
+	for _, id := range c.detached.end(c.announce) {
 		c.warn(fmt.Sprintf("process %d, started by process %d, cannot be killed and still holds its memory", id.PID, c.PID()))
 	}
 	readers.Wait()
@@ -46,7 +46,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	c.exit.KernelKills = kernelKills
 	c.mu.Unlock()
 	c.log.Close()
-	c.kin.forget()
+	c.detached.forget()
 	close(c.done)
 }
 

@@ -25,7 +25,7 @@ var errTorn = errors.New("not a pid file")
 type pidFile struct {
 	Process Identity   `json:"process"`
 	Parent  Identity   `json:"parent"`         // the launcher that owns the process
-	Also    []Identity `json:"also,omitempty"` // kin in groups of their own
+	Also    []Identity `json:"also,omitempty"` // detached processes
 }
 
 // maxPIDFile bounds a pid file, in bytes.

@@ -86,7 +86,7 @@ func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.mu.Lock()
 	c.exit.Forced = true
 	c.mu.Unlock()
-	c.kin.look(c.PID()) // after its end, its children can no longer be found
+	c.detached.look(c.PID()) // after its end, its children can no longer be found
 	select {
 	case <-hurry:
 	default:
@@ -101,8 +101,8 @@ func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.signal(syscall.SIGKILL)
 }
 
-// killed waits for the end of a child after SIGKILL. Draining its pipes, ending its kin and reaping it take a
-// bounded time.
+// killed waits for the end of a child after SIGKILL. Draining its pipes, ending its detached processes and reaping it
+// take a bounded time.
 func (c *Child) killed(limit time.Duration, cut <-chan struct{}) error {
 	if c.goneWithin(limit+drainLimit, cut) {
 		return nil
@@ -122,7 +122,7 @@ func (c *Child) Condemn(cause, message string) {
 		close(c.doom)
 	}
 	c.mu.Unlock()
-	c.kin.look(c.PID())
+	c.detached.look(c.PID())
 	c.announce()
 	c.signal(syscall.SIGKILL)
 }

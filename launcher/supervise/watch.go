@@ -13,10 +13,10 @@ const (
 	minTick   = 10 * time.Millisecond
 )
 
-// watch checks the process every second until it ends. It records kin in other groups, which must not outlive the
-// child, and kernel OOM kills, which help to classify the exit. It continues a suspended process, and condemns it
-// if that does not help, because a suspended process can neither work nor stop. Time is counted in checks, so that
-// it does not pass while this program itself is suspended.
+// watch checks the process every second until it ends. It records detached processes in other groups, which must not
+// outlive the child, and kernel OOM kills, which help to classify the exit. It continues a suspended process, and
+// condemns it if that does not help, because a suspended process can neither work nor stop. Time is counted in checks,
+// so that it does not pass while this program itself is suspended.
 func (c *Child) watch(kills *KillMeter) {
 	tick := min(watchTick, max(minTick, c.stopLimit/5))
 	ticker := time.NewTicker(tick)
@@ -29,7 +29,7 @@ func (c *Child) watch(kills *KillMeter) {
 		case <-ticker.C:
 		}
 		kills.Look()
-		c.kin.look(c.PID())
+		c.detached.look(c.PID())
 		stat, err := ReadStat(c.PID())
 		if err != nil || stat.State != 'T' && stat.State != 't' {
 			stopped = 0

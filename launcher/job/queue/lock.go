@@ -115,7 +115,7 @@ func (l *locked) save() error {
 	return err
 }
 
-// changed wakes waiting tickets. If it fails, they look at their interval.
+// changed wakes waiting tickets. If it fails, they notice the change at their next poll.
 func (l *locked) changed() {
 	l.changes++
 	_ = l.save()

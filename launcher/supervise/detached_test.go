@@ -186,7 +186,7 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 	}
 }
 
-// Surviving kin stay in the pid file for a later sweep.
+// Surviving detached processes stay in the pid file for a later sweep.
 func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, PIDFileName)
@@ -209,27 +209,27 @@ func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	if err := (pidFile{Process: dead, Parent: dead, Also: []Identity{dead, id}}).write(path); err != nil {
 		t.Fatal(err)
 	}
-	var k kin
-	if err := k.begin(path, os.Getpid()); err != nil {
+	var d detached
+	if err := d.begin(path, os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
-	k.forget()
+	d.forget()
 	f, err := readPIDFile(path)
 	if err != nil || !slices.Equal(f.Also, []Identity{id}) {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if left := k.end(func() {}); len(left) != 0 {
+	if left := d.end(func() {}); len(left) != 0 {
 		t.Errorf("left %v", left)
 	}
 	<-gone
-	k.forget()
+	d.forget()
 	if _, err := os.Stat(path); err == nil {
 		t.Error("pid file left")
 	}
 }
 
-// A look is skipped only if no process has started since all kin were known. A process in the child's own group may
-// leave the group later without starting anything.
+// A look is skipped only if no process has started since all detached processes were known. A process in the child's
+// own group may leave the group later without starting anything.
 func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "go")
@@ -257,19 +257,19 @@ func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 		return late != 0
 	})
 	defer syscall.Kill(late, syscall.SIGKILL)
-	var k kin
-	if err := k.begin(filepath.Join(dir, PIDFileName), pid); err != nil {
+	var d detached
+	if err := d.begin(filepath.Join(dir, PIDFileName), pid); err != nil {
 		t.Fatal(err)
 	}
 	is := func(what string, want bool) {
 		t.Helper()
 		id, err := Identify(late)
-		if err != nil || k.has(id) != want {
+		if err != nil || d.has(id) != want {
 			t.Fatalf("%s: known %t, want %t (%v)", what, !want, want, err)
 		}
 	}
 	const newest = 7
-	k.lookAt(pid, newest)
+	d.lookAt(pid, newest)
 	is("in the child's group", false)
 	if err := os.WriteFile(fifo, []byte("go\n"), 0); err != nil {
 		t.Fatal(err)
@@ -278,15 +278,15 @@ func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
 		stat, err := ReadStat(late)
 		return err == nil && stat.Group == late
 	})
-	k.lookAt(pid, newest)
+	d.lookAt(pid, newest)
 	is("it left", true)
 
 	stdin.Close() // cat ends: all remaining processes are known
 	eventually(t, "one child is left", func() bool { return len(children(pid)) <= 1 })
-	k.lookAt(pid, newest)
-	k.record.Also = nil
-	k.lookAt(pid, newest)
+	d.lookAt(pid, newest)
+	d.record.Also = nil
+	d.lookAt(pid, newest)
 	is("nothing was started since", false)
-	k.lookAt(pid, newest+1)
+	d.lookAt(pid, newest+1)
 	is("something was started since", true)
 }
