@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A teacher shares rollouts and does not train. Evaluations count the nodes that train, and a resumed run continues.
+// A teacher shares rollouts and does not train. Evaluations count the nodes that train, and verify repeats the run.
 func TestTeacherSharesAndDoesNotTrain(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -42,6 +42,9 @@ func TestTeacherSharesAndDoesNotTrain(t *testing.T) {
 		require.Equal(t, "node_1", filepath.Base(filepath.Dir(path)), "a teacher has nothing to save")
 	}
 	require.NotEmpty(t, weights)
+
+	verified := swarm(t, home, "verify", "4loc4ext")
+	require.Equal(t, 0, verified.code, verified.stdout+verified.stderr)
 
 	none := swarm(t, home, append([]string{"up", "--config", "4loc4ext", "--rounds", "3", "--nodes-generate-only", "2", "--fresh"}, tinyRun()...)...)
 	require.Equal(t, 2, none.code, none.stdout)

@@ -44,11 +44,11 @@ func figure(m event.Metric, r *event.Round) string {
 
 // unequal lists the metrics in which a recorded report differs from the repeated one. Numbers are compared with full
 // precision. A record may lack an optional metric of the node's own rollouts if an earlier version of the program wrote
-// it. unequal skips such a metric.
+// it, and the database has no training metrics of a node that only generates. unequal skips such metrics.
 func unequal(got, found event.Round, metrics []event.Metric) []event.Metric {
 	var list []event.Metric
 	for _, m := range metrics {
-		if m.Optional && m.Repeat == event.RepeatOwn && math.IsNaN(m.Number(&found)) {
+		if m.Training && got.GenerateOnly || m.Optional && m.Repeat == event.RepeatOwn && math.IsNaN(m.Number(&found)) {
 			continue
 		}
 		if figure(m, &got) != figure(m, &found) {
