@@ -59,9 +59,10 @@ export class StudyPart {
     this.study.el.title = title(s);
     this.per.el.hidden = !s.per;
     put(this.part.heading, `Study ${title(s)}`);
-    let planned = 0;
+    let planned = 0, outcome = tones[s.outcome] || "undecided";
     const lines = s.lines.map((text, i) => {
-      const outcome = i === 0 ? tones[s.outcome] || "undecided" : text.startsWith("Planned: ") ? s.contrasts[planned++].outcome : null;
+      // An indented line belongs to the line before it.
+      if (i > 0 && !text.startsWith(" ")) outcome = text.startsWith("Planned: ") ? s.contrasts[planned++].outcome : null;
       return { outcome, el: h("li", { "data-verdict": outcome }, text) };
     });
     put(this.evidence, lines.filter((l) => !l.outcome).map((l) => l.el));
