@@ -1,4 +1,5 @@
-"""P-values, intervals and P(improvement) of `swarm compare` beside SciPy's, statsmodels' and rliable's, on the studies' exports."""
+"""P-values, intervals and P(improvement) of `swarm compare` beside SciPy's, statsmodels' and rliable's, on the studies'
+exports. Intervals over seeds and questions are beside NumPy's, which draws other resamples."""
 
 import glob
 import gzip
@@ -15,19 +16,40 @@ from statsmodels.stats.multitest import multipletests
 from peers import common
 
 TOLERANCE = 1e-9
+WIDTH = 0.06  # largest difference of a bootstrap interval's ends, relative to its width
+RESAMPLES = 10_000
 
 
 def values(path):
-    """Held-out pass@1 after the last round: {experiment: [value of each seed]}."""
+    """Held-out pass@1 after the last round: {experiment: [value of each seed]}. The same by question: {experiment: a row
+    for each seed}. The questions' tasks."""
     db = sqlite3.connect(":memory:")
     with gzip.open(path) as file:
         db.deserialize(file.read())
-    out = {}
+    out, questions, tasks = {}, {}, []
     for run, experiment in db.execute("SELECT run, experiment FROM runs WHERE state = 'done' ORDER BY experiment, seed"):
         last = "SELECT SUM(correct * 1.0) / SUM(questions * generations) FROM evals WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?)"
         rows = db.execute(last, (run, run))
         out.setdefault(experiment, []).append(rows.fetchone()[0])
-    return out
+        each = """SELECT task, AVG(q.correct * 1.0 / generations) FROM evals JOIN eval_questions AS q USING (run, round, node)
+            WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?) GROUP BY question ORDER BY question"""
+        rows = db.execute(each, (run, run)).fetchall()
+        questions.setdefault(experiment, []).append([x for _, x in rows])
+        tasks = [task for task, _ in rows]
+    return out, {experiment: numpy.array(x) for experiment, x in questions.items()}, tasks
+
+
+def over_questions(a, b, tasks):
+    """The interval of mean(a) - mean(b) over seeds (rows) and questions (columns), as docs/METRICS.md defines it."""
+    random = numpy.random.default_rng(1)
+    weights = numpy.zeros((RESAMPLES, len(tasks)))
+    for task in set(tasks):
+        columns = numpy.flatnonzero(numpy.array(tasks) == task)
+        n = len(columns)
+        weights[:, columns] = random.multinomial(max(1, n - 1), numpy.full(n, 1 / n), size=RESAMPLES) * n / max(1, n - 1) / len(tasks)
+    seeds = stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False)
+    error = (a.mean() - b.mean()) / seeds.statistic * stats.t.rvs(seeds.df, size=RESAMPLES, random_state=random)
+    return numpy.quantile(weights @ (a.mean(axis=0) - b.mean(axis=0)) + error, (0.025, 0.975))
 
 
 def expected(a, b):
@@ -50,16 +72,24 @@ def main():
     for path in sorted(glob.glob(os.path.join(common.ROOT, "docs", "study", "*.db.gz"))):
         study = os.path.basename(path).split(".")[0]
         document = common.swarm_json("--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path)
-        by_experiment, pairs = values(path), document["study"]["pairs"]
-        tested = [p for p in pairs if p["p_value"] is not None]
+        (by_experiment, by_question, tasks), pairs = values(path), document["study"]["pairs"]
+        tested = [p for p in pairs if p["permutation_p_value"] is not None]
         planned = len(document["study"]["arms"]) * (len(document["study"]["arms"]) - 1) // 2
-        deciding = [p["permutation_p_value"] if p["decided_by"] == "permutation" else p["p_value"] for p in tested]
+        deciding = [p["permutation_p_value"] for p in tested]
         corrected = multipletests(deciding + [1.0] * (planned - len(tested)), method="holm")[1]
         for p, holm in itertools.zip_longest(tested, corrected[: len(tested)]):
             want = dict(expected(by_experiment[p["a"]], by_experiment[p["b"]]), p_value_holm=holm)
             for name, value in want.items():
                 figures += 1
-                if p[name] is None or abs(p[name] - value) > TOLERANCE * max(1, abs(value)):
+                within = TOLERANCE * max(1, abs(value))
+                if name == "permutation_p_value":
+                    within += 5 * p["permutation_error"]  # 0 if the test is exact
+                if p[name] is None or abs(p[name] - value) > within:
+                    differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
+            low, high = over_questions(by_question[p["a"]], by_question[p["b"]], tasks)
+            for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
+                figures += 1
+                if p[name] is None or abs(p[name] - value) > WIDTH * (high - low):
                     differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
         for row in document["rows"]:
             want = rliable.aggregate_iqm(numpy.array(by_experiment[row["experiment"]])[:, None])
@@ -69,7 +99,7 @@ def main():
     for line in differ[:20]:
         print(line)
     note = f"{len(differ)} differences, the first: {differ[0]}" if differ else "permutation p-values count arrangements as far apart; SciPy's default doubles one tail"
-    common.answer(f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g}", "differs" if differ else "equal", note)
+    common.answer(f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g} (bootstraps: {WIDTH:.0%} of their width)", "differs" if differ else "equal", note)
 
 
 if __name__ == "__main__":

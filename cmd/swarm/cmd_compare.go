@@ -56,10 +56,11 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"baseline beside the paper's figures for the same I/J, and a verdict: better, worse, undecided with\n" +
 			"what is missing, or not comparable. The baseline is --baseline, else the experiment with the preset\n" +
 			"8loc0ext. Without a baseline rows are ranked and nothing is decided.\n\n" +
-			"Verdicts and 95 % intervals are over seeds, never over the nodes of one swarm. An exact permutation\n" +
-			"test decides, or Welch's t-test where there are many seeds, corrected by Holm's method for several\n" +
-			"comparisons. One comparison takes at least four seeds a side, six take five. If an experiment has\n" +
-			"finished runs, its other runs do not count.\n\n" +
+			"Verdicts and 95 % intervals are over seeds, never over the nodes of one swarm. A permutation test\n" +
+			"decides, which is exact up to eight seeds a side, corrected by Holm's method for several comparisons.\n" +
+			"One comparison takes at least four seeds a side, six take five. If an experiment has finished runs,\n" +
+			"its other runs do not count. Beside the interval over seeds stands one over seeds and held-out\n" +
+			"questions.\n\n" +
 			"Two rows are compared over the rounds that all runs of both have. Each verdict names the settings in\n" +
 			"which they differ. If a setting other than the one under study could explain the result, the rows\n" +
 			"are not comparable, unless --despite names it. docs/METRICS.md has the rule.\n\n" +
@@ -124,7 +125,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	o.Names = names
-	o.Bootstrap = o.output == "json" || o.Pairs
+	o.Bootstrap, o.Questions = o.output == "json" || o.Pairs, true
 	o.Alive = func(s store.Snapshot) bool { return lifecycle.Alive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,7 +32,7 @@ func paperHome(t *testing.T) string {
 	runs := append(studied("paper-8loc0ext", 0, 10, 11, 10, 11, 10), studied("paper-6loc2ext", 2, 20, 21, 20, 21, 20)...)
 	runs = append(append(runs, studied("paper-4loc4ext", 4, 40, 41, 40, 41, 40)...), studied("paper-2loc6ext", 6, 30, 31, 30, 31, 30)...)
 	lost := comparedRun{experiment: "paper-4loc4ext", seed: 47, external: 4, reward: 0.9, correct: 99, state: store.RunLost}
-	return comparedHome(t, append(append(runs, lost), threeSeeds("other", 4, 0.5, 0.6)...)...)
+	return comparedHome(t, append(append(runs, lost), threeSeeds("unrelated", 4, 0.5, 0.6)...)...)
 }
 
 const paperLead = "4loc4ext (4/4) is best: held-out pass@1 0.4040, 288.5 % above the baseline 8loc0ext (8/0) (0.1040), 32.9 % above the next best " +
@@ -48,7 +50,7 @@ func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
 	require.Contains(t, o.stdout, "Failed, not in any mean: 4loc4ext seed 47 (lost).")
 	require.Contains(t, o.stdout, "\n8loc0ext    8/0")
 	require.NotContains(t, o.stdout, "paper-")
-	require.NotContains(t, o.stdout, "other")
+	require.NotContains(t, o.stdout, "unrelated")
 
 	o = swarm(t, home, "compare", "--study", "paper", "-o", "json")
 	require.Zero(t, o.code, o.stderr)
@@ -154,4 +156,32 @@ func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
 	require.Equal(t, []any{"adaptive", stats.OutcomeBetter}, []any{c.Rows[1].Config, c.Rows[1].Outcome})
 	require.Nil(t, c.Rows[1].PaperImprovement)
 	require.NotNil(t, c.Rows[0].PaperReward)
+}
+
+// The export of the study control has two of its five arms, five seeds each.
+func TestCompareOfAStudyOfWhichArmsAreNotRun(t *testing.T) {
+	t.Parallel()
+	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}
+	o := swarm(t, t.TempDir(), args...)
+	require.Zero(t, o.code, o.stderr)
+	lines := strings.Split(o.stdout, "\n")
+	require.Regexp(t, `^Undecided which is best: 2loc6ext \(2/6\) is highest .* Not run yet: 4loc0ext, 4loc4ext and 8loc0ext\.$`, lines[0])
+	require.Regexp(t, `^Planned: 2loc6ext over 2loc0ext: \+0\.0391, .*: better\.$`, lines[1])
+	interval := regexp.MustCompile(`^  Over other seeds and questions: (\S+) to (\S+) \(95 % bootstrap interval, 108 questions\): not used for the verdict\.$`)
+	ends := interval.FindStringSubmatch(lines[2])
+	require.Len(t, ends, 3, lines[2])
+	for i, want := range []float64{0.0225, 0.0577} { // computed in Python with other random numbers
+		end, err := strconv.ParseFloat(ends[i+1], 64)
+		require.NoError(t, err)
+		require.InDelta(t, want, end, 0.0015)
+	}
+	require.Contains(t, o.stdout, "2loc6ext against 2loc0ext: undecided: ")
+	require.Contains(t, o.stdout, "; over other seeds and questions +0.0")
+
+	o = swarm(t, t.TempDir(), append(args, "-o", "json")...)
+	require.Zero(t, o.code, o.stderr)
+	var c stats.Comparison
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	require.Equal(t, c.Pairs[0].QuestionInterval, c.Study.Contrasts[0].QuestionInterval)
+	require.Equal(t, []any{108, stats.DecidedByPermutation}, []any{*c.Pairs[0].Questions, c.Study.Contrasts[0].DecidedBy})
 }

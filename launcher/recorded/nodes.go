@@ -71,7 +71,7 @@ func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store
 	if trained := slices.DeleteFunc(slices.Clone(known), untrained); len(trained) > 0 {
 		known = trained // nodes that only generate have no weights of their own
 	}
-	return stats.BestNode(known, evals, snapshot.Recent), nil
+	return bestNode(known, evals, snapshot.Recent), nil
 }
 
 // NodeName returns the name of a run's node with a folder on this host, from its name or number.

@@ -17,7 +17,7 @@ func (s *Sweep) verdict(ctx context.Context) *stats.Study {
 		return nil
 	}
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return lifecycle.Alive(x, event.Now()) }}
-	o.Measure, o.Study, o.Bootstrap = s.judge.measure, s.judge.design, true
+	o.Measure, o.Study, o.Bootstrap, o.Questions = s.judge.measure, s.judge.design, true, true
 	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {
 		s.host.Logger.Warn("the verdict could not be computed", "error", err)

@@ -37,8 +37,8 @@ func (o CompareOptions) Runs(ctx context.Context, reader *store.Reader) ([]store
 }
 
 // Compare compares experiments (`swarm compare`). It reads sums that the store maintains. Its cost grows with runs and
-// nodes. It reads rounds only with Target or Tasks, or for runs that are longer than those they are compared with. The
-// error is an *UnknownError for a name without runs.
+// nodes. It reads rounds only with Target or Tasks, or for runs that are longer than those they are compared with, and
+// results by question only with Questions. The error is an *UnknownError for a name without runs.
 func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
 	var runs stats.Runs
 	var err error
@@ -79,6 +79,9 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 		return stats.Comparison{}, &UnknownError{o.Baseline}
 	}
 	if err := addNeeds(ctx, reader, &runs, needs, o.CompareOptions); err != nil {
+		return stats.Comparison{}, err
+	}
+	if err := addQuestions(ctx, reader, &runs, o.CompareOptions); err != nil {
 		return stats.Comparison{}, err
 	}
 	c, err := stats.Compare(runs, o.CompareOptions)
@@ -174,6 +177,26 @@ func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs
 		if runs.HeldOut[t.Run.Run], err = heldOutSeries(ctx, reader, t.Run); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addQuestions reads the results by question of the compared evaluations.
+func addQuestions(ctx context.Context, reader *store.Reader, runs *stats.Runs, o stats.CompareOptions) error {
+	needed, err := stats.QuestionsNeeded(*runs, o)
+	if err != nil {
+		return err
+	}
+	runs.Questions = map[string]map[int][]store.QuestionTotal{}
+	for _, e := range needed {
+		totals, err := reader.QuestionTotals(ctx, e)
+		if err != nil {
+			return err
+		}
+		if runs.Questions[e.Run] == nil {
+			runs.Questions[e.Run] = map[int][]store.QuestionTotal{}
+		}
+		runs.Questions[e.Run][e.Round] = totals
 	}
 	return nil
 }

@@ -153,6 +153,26 @@ func TestCompareReadsSumsNotRounds(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
+// The database has two questions, one of each task: they stay, and seeds alone are drawn.
+func TestCompareReadsResultsByQuestion(t *testing.T) {
+	path, reader := database(t)
+	o := query.CompareOptions{CompareOptions: stats.CompareOptions{Measure: stats.MeasurePass, Questions: true}}
+	c, err := query.Compare(t.Context(), reader, o)
+	require.NoError(t, err)
+	p := c.Pairs[0]
+	require.Equal(t, 2, *p.Questions)
+	require.InDelta(t, *p.CILow, *p.QuestionsLow, 0.1*(*p.CIHigh-*p.CILow))
+	require.InDelta(t, *p.CIHigh, *p.QuestionsHigh, 0.1*(*p.CIHigh-*p.CILow))
+	db, err := sql.Open("sqlite3", path)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "DELETE FROM eval_questions WHERE run = 'x-3'")
+	require.NoError(t, errors.Join(err, db.Close()))
+	c, err = query.Compare(t.Context(), reader, o)
+	require.NoError(t, err)
+	require.Nil(t, c.Pairs[0].Questions)
+	require.InDelta(t, *p.Difference, *c.Pairs[0].Difference, 0)
+}
+
 func TestARunWhoseCoordinatorDiedIsNotCalledRunning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "swarm.db")
 	s, err := store.Open(t.Context(), path, store.Options{})

@@ -91,7 +91,7 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 	if o.Window < 1 {
 		o.Window = stats.PaperWindow
 	}
-	o.Tasks, o.Bootstrap = true, true
+	o.Tasks, o.Bootstrap, o.Questions = true, true, true
 	if o.Alive != nil {
 		o.CompareOptions.Alive = func(s store.Snapshot) bool { return o.Alive(s, o.Now) }
 	}

@@ -80,7 +80,7 @@ func TestItHasTheNumbersOfCompare(t *testing.T) {
 	page := write(t, reader, options())
 	require.NoError(t, json.Unmarshal([]byte(element(t, page, "documents")), &got))
 	o := query.CompareOptions{}
-	o.Tasks, o.Bootstrap = true, true
+	o.Tasks, o.Bootstrap, o.Questions = true, true, true
 	comparison, err := query.Compare(context.Background(), reader, o)
 	require.NoError(t, err)
 	want, err := json.Marshal(comparison)

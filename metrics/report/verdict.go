@@ -62,7 +62,7 @@ func studyVerdict(s stats.Study) Verdict {
 	if s.Question != "" {
 		v.Rest = "The question was: " + s.Question
 	}
-	v.Foot = "Intervals are 95 % intervals over seeds and are not corrected. Verdicts rest on exact permutation tests (Welch's test above 20,000 arrangements), " +
+	v.Foot = "Intervals are 95 % intervals over seeds and are not corrected. Verdicts rest on permutation tests over seeds (exact up to 20,000 arrangements), " +
 		"corrected by Holm's method for all pairs."
 	return v
 }
@@ -185,13 +185,13 @@ func evidence(c stats.Comparison, row stats.Row) string {
 	if row.Improvement != nil {
 		text := percent(row.Improvement)
 		if ci := interval(row.CILow, row.CIHigh, percent); ci != "" {
-			text += " (95 % interval " + ci + ")"
+			text += " (95 % interval " + ci + overQuestions(pairOf(c, row)) + ")"
 		}
 		parts = append(parts, text)
 	}
-	if deciding := row.DecidingP(); deciding != nil {
-		text := wording.Test(row.DecidedBy) + "p = " + pvalue(deciding)
-		if row.PValueHolm != nil && *row.PValueHolm != *deciding {
+	if row.PermutationPValue != nil {
+		text := wording.Test(row.DecidedBy) + "p = " + pvalue(row.PermutationPValue)
+		if row.PValueHolm != nil && *row.PValueHolm != *row.PermutationPValue {
 			text += ", corrected " + pvalue(row.PValueHolm)
 		}
 		parts = append(parts, text)
@@ -201,6 +201,15 @@ func evidence(c stats.Comparison, row stats.Row) string {
 	}
 	parts = append(parts, units.Plural(row.Seeds, "seed"))
 	return strings.Join(parts, "; ") + "."
+}
+
+// overQuestions is the interval of a pair's improvement over seeds and questions. It is empty if there is none.
+func overQuestions(p stats.Pair) string {
+	if p.Questions == nil || p.ValueB == nil || *p.ValueB <= 0 {
+		return ""
+	}
+	low, high := *p.QuestionsLow / *p.ValueB, *p.QuestionsHigh / *p.ValueB
+	return ", over other seeds and questions " + interval(&low, &high, percent)
 }
 
 func sentence(text string) string {

@@ -50,6 +50,8 @@ type Runs struct {
 
 	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: Evals by model
 	HeldOut    map[string]HeldOutSeries              // with CompareOptions.Study: by run, for the runs in Needs.HeldOut
+
+	Questions map[string]map[int][]store.QuestionTotal // by run and round: of the evaluations that QuestionsNeeded lists
 }
 
 // Compare groups runs by experiment or configuration and compares each group with the baseline. An empty name selects
@@ -152,6 +154,7 @@ func (c *Comparison) basis(f frame, runs Runs) string {
 // addPairs compares the rows with the baseline, or all rows with each other, and returns the two samples of each pair.
 func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	var sides []matched
+	crossing := crossing{runs: runs, set: f.set, options: o}
 	for _, p := range f.pairs {
 		a, b := f.groups[p.a], f.groups[p.b]
 		s := newSpan(runs, f.set, a, b)
@@ -173,6 +176,9 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		} else {
 			low, high := o.resamples.Improvement(m.a.values, m.b.values)
 			pair.ProbabilityLow, pair.ProbabilityHigh = optional(low), optional(high)
+			if o.Measure == MeasurePass {
+				pair.QuestionInterval = crossing.interval(a, b, s)
+			}
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
 		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)

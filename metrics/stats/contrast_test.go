@@ -1,41 +1,41 @@
 package stats
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// contrastsOf decides contrasts of arms a, b and c with the given values, seeds 0, 1, 2 and so on.
-func contrastsOf(values map[string][]float64, contrasts ...[2]string) []StudyContrast {
-	j := Judgment{Values: map[string]map[int64]float64{}}
-	for _, name := range []string{"a", "b", "c"} {
-		j.Design.Arms = append(j.Design.Arms, StudyArm{Name: name, Experiment: "study-" + name})
-		bySeed := map[int64]float64{}
-		for seed, v := range values[name] {
-			bySeed[int64(seed)] = v
-		}
-		j.Values["study-"+name] = bySeed
+// contrastsOf decides contrasts of arms a, b and c with the given own rewards, seeds 1, 2, 3 and so on.
+func contrastsOf(t *testing.T, values map[string][]float64, contrasts ...[2]string) []StudyContrast {
+	t.Helper()
+	d := &StudyDesign{Name: "study", Contrasts: contrasts}
+	var runs Runs
+	for external, name := range []string{"a", "b", "c"} {
+		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "study-" + name})
+		runs.Totals = append(runs.Totals, experiment("study-"+name, external, cumulative(values[name])...)...)
 	}
-	j.Design.Contrasts = contrasts
-	return newContrasts(j)
+	c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
+	require.NoError(t, err)
+	return c.Study.Contrasts
 }
 
 // Five seeds that all lie above five others: one arrangement of 252 is as far apart, and its mirror image.
 func TestExactPermutationDecidesPlannedComparisons(t *testing.T) {
 	high, low := []float64{0.35, 0.351, 0.352, 0.353, 0.36}, []float64{0.31, 0.32, 0.321, 0.319, 0.33}
-	c := contrastsOf(map[string][]float64{"a": high, "b": low, "c": high}, [2]string{"a", "b"}, [2]string{"b", "c"}, [2]string{"a", "c"})
+	c := contrastsOf(t, map[string][]float64{"a": high, "b": low, "c": high}, [2]string{"a", "b"}, [2]string{"b", "c"}, [2]string{"a", "c"})
 	require.InDelta(t, 2.0/252, *c[0].PermutationPValue, 1e-12)
 	require.InDelta(t, 3*2.0/252, *c[0].PValueHolm, 1e-12)
 	require.InDelta(t, 3*2.0/252, *c[0].LeastPValue, 1e-12)
 	require.Equal(t, []string{OutcomeBetter, OutcomeWorse, OutcomeUndecided}, []string{c[0].Outcome, c[1].Outcome, c[2].Outcome})
+	require.Equal(t, []any{true, DecidedByPermutation}, []any{c[0].Exact, c[0].DecidedBy})
 	require.InDelta(t, 0.0332, *c[0].Difference, 1e-12)
+	require.InDelta(t, -0.0332, *c[1].Difference, 1e-12)
 }
 
 // Three seeds a side decide nothing, however far they are apart.
 func TestThreeSeedsDecideNoPlannedComparison(t *testing.T) {
-	c := contrastsOf(map[string][]float64{"a": {10, 10.1, 10.2}, "b": {0, 0.1, 0.2}}, [2]string{"a", "b"})[0]
+	c := contrastsOf(t, map[string][]float64{"a": {0.9, 0.91, 0.92}, "b": {0, 0.1, 0.2}}, [2]string{"a", "b"})[0]
 	require.InDelta(t, 0.1, *c.PermutationPValue, 1e-12)
 	require.InDelta(t, 0.1, *c.LeastPValue, 1e-12)
 	require.Equal(t, OutcomeUndecided, c.Outcome)
@@ -43,10 +43,35 @@ func TestThreeSeedsDecideNoPlannedComparison(t *testing.T) {
 
 // A planned comparison without runs counts as a test, so that running it later changes no decision.
 func TestPlannedComparisonsCountBeforeTheyAreRun(t *testing.T) {
-	c := contrastsOf(map[string][]float64{"a": {1, 1.1, 1.2, 1.3, 1.4}, "b": {0, 0.1, 0.2, 0.3, 0.4}}, [2]string{"a", "b"}, [2]string{"a", "c"})
+	c := contrastsOf(t, map[string][]float64{"a": {0.5, 0.51, 0.52, 0.53, 0.54}, "b": {0, 0.1, 0.2, 0.3, 0.4}}, [2]string{"a", "b"}, [2]string{"a", "c"})
 	require.InDelta(t, 2*2.0/252, *c[0].PValueHolm, 1e-12)
 	require.Nil(t, c[1].PValueHolm)
 	require.Nil(t, c[1].Difference)
-	require.Equal(t, OutcomeUndecided, c[1].Outcome)
-	require.False(t, math.IsNaN(*c[0].Difference))
+	require.Equal(t, []any{5, 0, OutcomeUndecided}, []any{c[1].SeedsA, c[1].SeedsB, c[1].Outcome})
+}
+
+// Nine seeds a side have 48,620 arrangements. A planned comparison and the same pair of a study are then decided by one
+// sampled permutation test.
+func TestManySeedsAreDecidedByASampledTest(t *testing.T) {
+	values := map[string][]float64{}
+	for i := range 9 {
+		values["a"], values["b"] = append(values["a"], 0.43+0.01*float64(i)), append(values["b"], 0.38+0.01*float64(i))
+	}
+	c := contrastsOf(t, values, [2]string{"a", "b"})[0]
+	require.Equal(t, []any{OutcomeBetter, false, DecidedBySampling}, []any{c.Outcome, c.Exact, c.DecidedBy})
+	require.InDelta(t, *c.PermutationPValue, *c.PValueHolm, 0, "one planned comparison")
+	require.InDelta(t, 120.0/48620, *c.PermutationPValue, 0.001, "the exact p-value")
+	p := compareAll(t, CompareOptions{Baseline: "b"}, experiment("a", 0, cumulative(values["a"])...), experiment("b", 1, cumulative(values["b"])...)).Pairs[0]
+	require.Equal(t, []string{OutcomeBetter, DecidedBySampling}, []string{p.Outcome, p.DecidedBy})
+	require.InDelta(t, *c.PermutationPValue, *p.PermutationPValue, 0)
+	require.InDelta(t, *p.PermutationPValue, *p.PValueHolm, 0)
+}
+
+// cumulative returns the sums of experiment's 80 node-rounds with these rewards.
+func cumulative(rewards []float64) []float64 {
+	out := make([]float64, len(rewards))
+	for i, v := range rewards {
+		out[i] = 80 * v
+	}
+	return out
 }

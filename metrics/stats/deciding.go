@@ -1,38 +1,27 @@
 package stats
 
-import "github.com/sapo-swarm/swarm/metrics/stats/sample"
+import (
+	"math"
 
-// Tests that decide a Pair.
-const (
-	DecidedByPermutation = "permutation" // the exact permutation test over all arrangements of the seeds
-	DecidedByWelch       = "welch"       // Welch's t-test, if there are too many arrangements for an exact test
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// deciding returns the test that decides. The exact permutation test comes first, because it assumes no distribution.
-// welch is the p-value of Welch's test. It is nil if the values do not vary or a side has fewer than two, and then no
-// test decides.
-func deciding(welch *float64, permutation sample.Permutation) string {
+// Tests that decide. Both are the permutation test of the difference of means over seeds, which assumes no
+// distribution.
+const (
+	DecidedByPermutation = "permutation"         // exact: over all arrangements of the seeds
+	DecidedBySampling    = "permutation_sampled" // over random arrangements, because there are too many for an exact test
+)
+
+// decidedBy names the test behind a p-value. It is empty if a side has fewer than two seeds.
+func decidedBy(p sample.Permutation) string {
 	switch {
-	case welch == nil:
+	case math.IsNaN(p.P):
 		return ""
-	case permutation.Exact:
+	case p.Exact:
 		return DecidedByPermutation
 	}
-	return DecidedByWelch
-}
-
-// DecidingP returns the p-value of the test that decides, without correction; nil: no test.
-func (p Pair) DecidingP() *float64 { return decidingP(p.DecidedBy, p.PValue, p.PermutationPValue) }
-
-// DecidingP returns the p-value of the test that decides the row's pair with the baseline, without correction; nil: no
-// test.
-func (r Row) DecidingP() *float64 { return decidingP(r.DecidedBy, r.PValue, r.PermutationPValue) }
-
-func decidingP(by string, welch, permutation *float64) *float64 {
-	if by == DecidedByPermutation {
-		return permutation
-	}
-	return welch
+	return DecidedBySampling
 }
 
 // correction counts the tests of a comparison for Holm's correction.
@@ -40,6 +29,41 @@ type correction struct {
 	tests   int // planned tests included; 0: no p-value yet
 	decided int // tests with a verdict
 	planned int
+}
+
+// correct returns the permutation p-values of pairs, corrected by Holm's method for at least the planned tests. Tests
+// without a p-value yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
+func correct(pairs []Pair, planned int) ([]float64, correction) {
+	c := correction{planned: planned}
+	ps := make([]float64, len(pairs))
+	for i, p := range pairs {
+		ps[i] = math.NaN()
+		if p.PermutationPValue != nil {
+			ps[i] = *p.PermutationPValue
+			c.tests++
+		}
+	}
+	for ; c.tests > 0 && c.tests < planned; c.tests++ {
+		ps = append(ps, 1)
+	}
+	corrected := sample.Holm(ps)[:len(pairs)]
+	for _, p := range corrected {
+		if sample.Significant(p) {
+			c.decided++
+		}
+	}
+	return corrected, c
+}
+
+// outcome returns the outcome of a pair whose corrected p-value is PValueHolm.
+func (p Pair) outcome() string {
+	switch {
+	case p.PValueHolm == nil, !sample.Significant(*p.PValueHolm):
+		return OutcomeUndecided
+	case *p.Difference > 0:
+		return OutcomeBetter
+	}
+	return OutcomeWorse
 }
 
 // seedsToDecide returns the least number of seeds per side with which a pair whose sides have a and b can be decided.

@@ -39,6 +39,7 @@ type CompareOptions struct {
 	Tasks    bool // rewards by task
 
 	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
+	Questions bool // add bootstrap intervals over seeds and held-out questions
 
 	// Study compares the arms of this study: all pairs, and only finished runs. It adds the study's verdict. It
 	// overrides Baseline, By, Pairs, Min and Top, and turns MeasureAuto into MeasurePass.

@@ -1,10 +1,6 @@
 package stats
 
-import (
-	"math"
-
-	"github.com/sapo-swarm/swarm/metrics/stats/sample"
-)
+import "github.com/sapo-swarm/swarm/metrics/stats/sample"
 
 // significance is the p-value below which there is a verdict.
 const significance = 1 - sample.Confidence
@@ -35,16 +31,17 @@ type Pair struct {
 	CIHigh                   *float64 `json:"ci_high"`
 	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
-	PValueHolm               *float64 `json:"p_value_holm"`               // p-value of the test in DecidedBy, corrected for the comparison's other pairs; decides the verdict
+	PValueHolm               *float64 `json:"p_value_holm"`               // permutation_p_value, corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
 	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
-	DecidedBy                string   `json:"decided_by"`                 // permutation if that test is exact, else welch; empty: no test
+	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled; empty: no test
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
 	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % bootstrap interval; null without CompareOptions.Bootstrap
 	ProbabilityHigh          *float64 `json:"probability_ci_high"`
-	Outcome                  string   `json:"outcome"`    // better, worse, undecided, not comparable
-	Verdict                  string   `json:"verdict"`    // outcome, and why it is undecided; set by metrics/wording
-	MoreSeeds                *int     `json:"more_seeds"` // per side, at least, to decide; null: decided or unknown
+	QuestionInterval
+	Outcome   string `json:"outcome"`    // better, worse, undecided, not comparable
+	Verdict   string `json:"verdict"`    // outcome, and why it is undecided; set by metrics/wording
+	MoreSeeds *int   `json:"more_seeds"` // per side, at least, to decide; null: decided or unknown
 
 	RoundsCompared *Span               `json:"rounds_compared"` // rounds that all runs of both sides have; null: none
 	Measure        string              `json:"measure"`         // measure that decides: the comparison's, or with MeasureAuto one that both sides have
@@ -66,7 +63,7 @@ type Reason struct {
 	SeedsA int // of the pair as compared; turning the pair around does not swap them
 	SeedsB int
 
-	Least     float64 // with ReasonSeedsCannot: the lowest p-value that the exact permutation test can give for these seeds
+	Least     float64 // with ReasonSeedsCannot: the lowest p-value that the permutation test can give for these seeds
 	LeastHolm float64 // the same, corrected
 }
 
@@ -82,7 +79,7 @@ const (
 	ReasonNoRounds                 // a side has no rounds
 	ReasonNoEvaluation             // a side has no held-out evaluation
 	ReasonFewSeeds                 // a side has too few seeds for a verdict; MoreSeeds has the missing number
-	ReasonConstant                 // the runs do not vary, so there is no p-value
+	ReasonConstant                 // the runs of neither side vary, and the p-value is too high
 	ReasonChance                   // the p-value is too high; MoreSeeds is nil if the difference is too small for MaxSeeds
 	ReasonSeedsCannot              // so few seeds cannot decide, however large the difference; see Reason.Least
 )
@@ -110,7 +107,7 @@ func newPair(a, b side) Pair {
 	if p.PermutationPValue != nil {
 		p.PermutationError = optional(permutation.Error)
 	}
-	p.DecidedBy = deciding(p.PValue, permutation)
+	p.DecidedBy = decidedBy(permutation)
 	return p
 }
 
@@ -122,28 +119,9 @@ func (p Pair) withoutStatistics() Pair {
 }
 
 // decide sets the corrected p-value and the outcome of every pair. least is the number of seeds that each side needs.
-// missing is the reason to report for a side without values. The correction covers at least the planned tests: tests
-// without a p-value yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
+// missing is the reason to report for a side without values.
 func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
-	ps := make([]float64, len(pairs))
-	tests := 0
-	for i, p := range pairs {
-		ps[i] = math.NaN()
-		if v := p.DecidingP(); v != nil {
-			ps[i] = *v
-			tests++
-		}
-	}
-	for ; tests > 0 && tests < planned; tests++ {
-		ps = append(ps, 1)
-	}
-	corrected := sample.Holm(ps)[:len(pairs)]
-	c := correction{tests: tests, planned: planned}
-	for _, p := range corrected {
-		if sample.Significant(p) {
-			c.decided++
-		}
-	}
+	corrected, c := correct(pairs, planned)
 	for i := range pairs {
 		pairs[i].PValueHolm = optional(corrected[i])
 		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing, least)
@@ -164,21 +142,19 @@ func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least in
 	case min(len(a), len(b)) < least:
 		p.Reason.Kind = ReasonFewSeeds
 		p.need(c.seedsToDecide(len(a), len(b)) - min(len(a), len(b)))
+	case p.outcome() != OutcomeUndecided:
+		p.Outcome = p.outcome()
 	case p.PValue == nil:
 		p.Reason.Kind = ReasonConstant
-	case !sample.Significant(*p.PValueHolm):
-		p.undecided(a, b, c)
-	case *p.Difference > 0:
-		p.Outcome = OutcomeBetter
 	default:
-		p.Outcome = OutcomeWorse
+		p.undecided(a, b, c)
 	}
 }
 
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 
 // undecided sets how many more seeds would decide the pair: as many as Welch's test needs at the corrected level, and
-// no fewer than the exact permutation test needs to decide at all.
+// no fewer than the permutation test needs to decide at all.
 func (p *Pair) undecided(a, b []float64, c correction) {
 	p.Reason.Kind = ReasonChance
 	n, ok := sample.SeedsNeeded(a, b, significance/float64(c.tests))
@@ -186,9 +162,6 @@ func (p *Pair) undecided(a, b []float64, c correction) {
 		return
 	}
 	p.need(max(1, max(n, c.seedsToDecide(len(a), len(b)))-min(len(a), len(b))))
-	if p.DecidedBy != DecidedByPermutation {
-		return
-	}
 	least := sample.LeastPermutation(len(a), len(b))
 	holm := min(1, least*float64(c.tests-c.decided)) // Holm's method counts the undecided tests
 	if !sample.Significant(holm) {

@@ -54,6 +54,7 @@ type horizon struct {
 	currency string
 	place    float64 // +Inf: the cost of all runs is unknown
 	value    func(store.Totals) (float64, bool)
+	parts    func(store.Totals) []evalPart // the evaluations that make up the value
 }
 
 // costs has the held-out curves of a study's runs on one axis.
@@ -62,6 +63,7 @@ type costs struct {
 	currency string // of money
 	arms     heldout.Arms
 	runs     map[string]heldout.Curve // by run; runs without a curve are missing
+	evals    map[string][]store.EvalTotal
 }
 
 // newStudyPer returns the StudyPer of the options' axis, and the horizon at which runs are compared: nil for equal
@@ -90,7 +92,8 @@ func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*Study
 		}
 		if axis.Name != PerRounds {
 			value := func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].At(common) }
-			at = &horizon{axis, c.currency, common, value}
+			parts := func(t store.Totals) []evalPart { return c.parts(t.Run.Run, common) }
+			at = &horizon{axis, c.currency, common, value, parts}
 		}
 	}
 	return p, at, nil
@@ -110,7 +113,7 @@ func (p *StudyPer) addAxis(c costs, common float64) {
 func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
 	out := make([]costs, len(axes))
 	for i, a := range axes {
-		out[i] = costs{axis: a, runs: map[string]heldout.Curve{}}
+		out[i] = costs{axis: a, runs: map[string]heldout.Curve{}, evals: map[string][]store.EvalTotal{}}
 	}
 	for _, g := range groups {
 		arms := make([]heldout.Arm, len(axes))
@@ -120,7 +123,7 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
 			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool { return e.Set != set || e.Questions*e.Generations <= 0 })
 			for i := range out {
 				curve := newHeldOut(axes[i], c, s.RunSeries, evals)
-				if out[i].add(t.Run, curve) {
+				if out[i].add(t.Run, curve, evals) {
 					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve})
 				}
 			}
@@ -135,7 +138,7 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
 }
 
 // add adds a run's curve unless it is empty. For money it also skips runs in another currency than the first run's.
-func (c *costs) add(run store.Run, curve heldout.Curve) (added bool) {
+func (c *costs) add(run store.Run, curve heldout.Curve, evals []store.EvalTotal) (added bool) {
 	if len(curve.Place) == 0 {
 		return false
 	}
@@ -144,8 +147,20 @@ func (c *costs) add(run store.Run, curve heldout.Curve) (added bool) {
 			return false
 		}
 	}
-	c.runs[run.Run] = curve
+	c.runs[run.Run], c.evals[run.Run] = curve, evals
 	return true
+}
+
+// parts returns the evaluations that make up a run's value at a place.
+func (c costs) parts(run string, place float64) []evalPart {
+	next, share, ok := c.runs[run].Around(place)
+	switch {
+	case !ok:
+		return nil
+	case share == 1:
+		return []evalPart{{c.evals[run][next], 1}}
+	}
+	return []evalPart{{c.evals[run][next-1], 1 - share}, {c.evals[run][next], share}}
 }
 
 // newHeldOut returns the curve of evaluations, which are in order of rounds. The place before the first round is 0. If

@@ -20,7 +20,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 		return Comparison{}, err
 	}
 	other := o
-	other.Measure, other.Target, other.Tasks, other.Bootstrap = MeasureReward, 0, false, false
+	other.Measure, other.Target, other.Tasks, other.Bootstrap, other.Questions = MeasureReward, 0, false, false, false
 	if !HeldOut(o.Measure) {
 		other.Measure = MeasurePass
 	}
@@ -143,6 +143,7 @@ func (j *Judgment) turned(p Pair) Pair {
 	t := p
 	t.A, t.B, t.SeedsA, t.SeedsB = p.B, p.A, p.SeedsB, p.SeedsA
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
+	t.QuestionInterval = p.QuestionInterval.Turned()
 	t.Improvement = nil
 	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.Ranked[i].Value > 0 {
 		t.Improvement = optional(*t.Difference / *j.Ranked[i].Value)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -189,6 +190,38 @@ func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error
 FROM runs CROSS JOIN evals AS e ON e.run = runs.run AND `+trainedEvalSQL(shared, "e")+` WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`)
 	return totals, sqlite.Explain(r.path, err)
+}
+
+// QuestionTotal is one question of an evaluation, summed over the nodes that answered it.
+type QuestionTotal struct {
+	Task        string
+	Completions int
+	Correct     int
+}
+
+// QuestionTotals returns an evaluation's questions in the set's order. It is nil unless the recorded questions make up
+// the evaluation, with equally many completions of each.
+func (r *Reader) QuestionTotals(ctx context.Context, e EvalTotal) ([]QuestionTotal, error) {
+	var totals []QuestionTotal
+	correct, questions := 0, 0
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+		var x QuestionTotal
+		var nodes int
+		err := rows.Scan(&x.Task, &nodes, &x.Correct)
+		x.Completions = nodes * e.Generations
+		correct, questions = correct+x.Correct, questions+nodes
+		totals = append(totals, x)
+		return err
+	}, `SELECT task, count(*), sum(q.correct) FROM evals AS e JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
+WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? GROUP BY question, task ORDER BY question`, e.Run, e.Round, e.Set, e.Generations)
+	if err != nil {
+		return nil, sqlite.Explain(r.path, err)
+	}
+	uneven := slices.ContainsFunc(totals, func(x QuestionTotal) bool { return x.Completions != totals[0].Completions })
+	if uneven || correct != e.Correct || questions != e.Questions {
+		return nil, nil
+	}
+	return totals, nil
 }
 
 // evalSchema reports whether the schema has evaluations, and whether it has other hosts' nodes.

@@ -73,6 +73,26 @@ func TestEvaluationsOfTwoSetsAreNotAddedUp(t *testing.T) {
 	require.Equal(t, []EvalTotal{want}, snapshot.Evals)
 }
 
+func TestQuestionsOfAnEvaluation(t *testing.T) {
+	s := startedStore(t, Options{})
+	other := anEval("node_2", 20, 112, 4, 4)
+	other.Eval.Set = "another"
+	record(t, s, anEval("node_0", 20, 110, 3, 0), anEval("node_1", 20, 111, 1, 2), other, anEval("node_0", 10, 105, 4, 4))
+	r := readerOf(t, s)
+	totals, err := r.EvalTotals(t.Context(), testRun)
+	require.NoError(t, err)
+	newest := totals[len(totals)-1]
+	require.Equal(t, []any{20, "set"}, []any{newest.Round, newest.Set})
+	questions, err := r.QuestionTotals(t.Context(), newest)
+	require.NoError(t, err)
+	require.Equal(t, []QuestionTotal{{"task_0", 8, 4}, {"task_1", 8, 2}}, questions)
+
+	newest.Correct++
+	questions, err = r.QuestionTotals(t.Context(), newest)
+	require.NoError(t, err)
+	require.Nil(t, questions, "they do not make up the evaluation")
+}
+
 func TestLaterEvaluationReplacesAndReplayedFillsIn(t *testing.T) {
 	s := startedStore(t, Options{})
 	replayed := func(e event.Event) event.Event {

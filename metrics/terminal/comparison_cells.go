@@ -153,22 +153,21 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		}
 		facts = append(facts, wording.Measure(cmp.Or(p.Measure, c.Measure))+" "+fact)
 	}
-	if deciding := p.DecidingP(); deciding != nil {
-		fact := fmt.Sprintf("%sp = %.2g", wording.Test(p.DecidedBy), *deciding)
-		if p.PValueHolm != nil && *p.PValueHolm != *deciding {
+	if p.Questions != nil {
+		facts = append(facts, fmt.Sprintf("over other seeds and questions %+.4f to %+.4f", *p.QuestionsLow, *p.QuestionsHigh))
+	}
+	if p.PermutationPValue != nil {
+		fact := fmt.Sprintf("%sp = %.2g", wording.Test(p.DecidedBy), *p.PermutationPValue)
+		if p.PermutationError != nil && *p.PermutationError > 0 {
+			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
+		}
+		if p.PValueHolm != nil && *p.PValueHolm != *p.PermutationPValue {
 			fact += fmt.Sprintf(", corrected %.2g", *p.PValueHolm)
 		}
 		facts = append(facts, fact)
 	}
-	switch {
-	case p.DecidedBy == stats.DecidedByPermutation && p.PValue != nil:
+	if p.PValue != nil {
 		facts = append(facts, fmt.Sprintf("by Welch's test %.2g", *p.PValue))
-	case p.PermutationPValue != nil:
-		fact := fmt.Sprintf("by permutation %.2g", *p.PermutationPValue)
-		if p.PermutationError != nil && *p.PermutationError > 0 {
-			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
-		}
-		facts = append(facts, fact)
 	}
 	if p.PValue != nil && p.ProbabilityOfImprovement != nil {
 		fact := fmt.Sprintf("chance of improvement %.2f", *p.ProbabilityOfImprovement)

@@ -66,8 +66,8 @@ func Test(decidedBy string) string {
 	switch decidedBy {
 	case stats.DecidedByPermutation:
 		return "exact permutation test "
-	case stats.DecidedByWelch:
-		return "Welch's test "
+	case stats.DecidedBySampling:
+		return "sampled permutation test "
 	}
 	return ""
 }
@@ -111,7 +111,7 @@ func moreSeeds(p stats.Pair) string {
 
 // chance describes an undecided p-value and the number of seeds that would decide the pair.
 func chance(p stats.Pair) string {
-	deciding, tests := *p.DecidingP(), p.Reason.Tests
+	deciding, tests := *p.PermutationPValue, p.Reason.Tests
 	text := fmt.Sprintf("undecided: p = %.2g", deciding)
 	if tests > 1 && sample.Significant(deciding) {
 		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)

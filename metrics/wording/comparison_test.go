@@ -100,16 +100,17 @@ func TestThreeSeedsASideCannotDecide(t *testing.T) {
 		"0.086 corrected, at least 2 more seeds", three.Rows[3].Verdict)
 }
 
-// With many seeds a side the arrangements are too many to look at all, and Welch's test decides.
-func TestWelchDecidesWhereThePermutationTestIsNotExact(t *testing.T) {
+// With many seeds a side the arrangements are too many to look at all, and random ones decide.
+func TestSamplingDecidesWhereThePermutationTestIsNotExact(t *testing.T) {
 	var a, b []float64
 	for i := range 9 {
 		a, b = append(a, 8+0.1*float64(i)), append(b, 8.3+0.1*float64(i))
 	}
 	row := compareAll(t, stats.CompareOptions{}, experiment("base", 0, a...), experiment("x", 4, b...)).Rows[1]
-	require.Equal(t, stats.DecidedByWelch, row.DecidedBy)
-	require.InDelta(t, *row.PValue, *row.PValueHolm, 0)
-	require.NotEqual(t, *row.PValue, *row.PermutationPValue)
+	require.Equal(t, stats.DecidedBySampling, row.DecidedBy)
+	require.InDelta(t, *row.PermutationPValue, *row.PValueHolm, 0)
+	require.InDelta(t, 2102.0/48620, *row.PermutationPValue, 0.004, "the exact p-value")
+	require.Equal(t, "sampled permutation test ", wording.Test(row.DecidedBy))
 	row = compareAll(t, stats.CompareOptions{}, experiment("base", 0, a[:8]...), experiment("x", 4, b[:8]...)).Rows[1]
 	require.Equal(t, stats.DecidedByPermutation, row.DecidedBy)
 	require.InDelta(t, *row.PermutationPValue, *row.PValueHolm, 0)

@@ -13,7 +13,7 @@ import (
 func contrastLine(c stats.StudyContrast, planned int) string {
 	lead := fmt.Sprintf("Planned: %s over %s", c.A, c.B)
 	if c.Difference == nil || c.SeedsA == 0 || c.SeedsB == 0 {
-		return fmt.Sprintf("%s: undecided, %s against %d.", lead, units.Plural(c.SeedsA, "finished seed"), c.SeedsB)
+		return fmt.Sprintf("%s: %s, %s against %d.", lead, c.Outcome, units.Plural(c.SeedsA, "finished seed"), c.SeedsB)
 	}
 	text := fmt.Sprintf("%s: %+.4f", lead, *c.Difference)
 	if c.Improvement != nil {
@@ -24,11 +24,7 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *c.CILow, *c.CIHigh))
 	}
 	if c.PermutationPValue != nil {
-		test := "permutation test"
-		if c.Exact {
-			test = "exact permutation test"
-		}
-		fact := fmt.Sprintf("%s p = %s", test, pText(*c.PermutationPValue))
+		fact := fmt.Sprintf("%sp = %s", Test(c.DecidedBy), pText(*c.PermutationPValue))
 		if planned > 1 && c.PValueHolm != nil {
 			fact += fmt.Sprintf(", %s corrected for %d planned comparisons", pText(*c.PValueHolm), planned)
 		}

@@ -43,24 +43,29 @@ type judgment struct{ *stats.Judgment }
 
 // lines returns the verdict and its evidence.
 func (j judgment) lines(s stats.Study) []string {
-	lines := []string{j.lead()}
+	lead := j.lead()
+	if waiting := j.waiting(s); waiting != "" {
+		lead += " " + waiting
+	}
+	lines := []string{lead}
 	if s.OfModels() {
 		lines = []string{modelsLead(s)}
 		for _, m := range s.Models {
 			lines = append(lines, modelLine(m))
 		}
-		lines = append(lines, "Ranking the experiments by the mean over nodes of all models answers a different question: "+j.lead())
+		lines = append(lines, "Ranking the experiments by the mean over nodes of all models answers a different question: "+lead)
 	}
 	for _, c := range s.Contrasts {
 		lines = append(lines, c.Verdict)
+		lines = append(lines, questionsLine(c.QuestionInterval)...)
 	}
 	if len(j.Ranked) > 0 {
 		best, base := j.Ranked[0].Experiment, j.Design.BaselineArm().Experiment
 		if best != base {
-			lines = append(lines, j.gainLine("Over the baseline", best, base)...)
+			lines = append(lines, j.gainLine(s, "Over the baseline", best, base)...)
 		}
 		if len(j.Ranked) > 1 && j.Ranked[1].Experiment != base {
-			lines = append(lines, j.gainLine("Over the next best", best, j.Ranked[1].Experiment)...)
+			lines = append(lines, j.gainLine(s, "Over the next best", best, j.Ranked[1].Experiment)...)
 		}
 	}
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
@@ -154,11 +159,13 @@ func (j judgment) decision() string {
 		}
 		return text + "."
 	case j.Outcome == stats.StudyBetter:
-		return fmt.Sprintf("%s is better than the baseline %s, but not significantly better than %s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
-			j.openNames(), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
+		return fmt.Sprintf("%s is better than the baseline %s%s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
+			j.butNotBetter(), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
 	case isBase:
-		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s), but not significantly better than %s: %s.",
-			j.label(best.Experiment), value, j.openNames(), j.why())
+		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s)%s: %s.",
+			j.label(best.Experiment), value, j.butNotBetter(), j.why())
+	case !j.finished(base):
+		return fmt.Sprintf("Undecided which is best: %s is highest (%s): the baseline %s.", j.label(best.Experiment), value, j.why())
 	}
 	return fmt.Sprintf("Undecided which is best: %s is highest (%s), but not significantly better than the baseline %s: %s.",
 		j.label(best.Experiment), value, j.label(base.Experiment), j.why())
@@ -187,8 +194,9 @@ func (j judgment) why() string {
 	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, j.LeastSeeds())
 }
 
-// gainLine describes the evidence for an arm's gain over another.
-func (j judgment) gainLine(role, a, b string) []string {
+// gainLine describes the evidence for an arm's gain over another. The line of a planned comparison already has its
+// interval over questions.
+func (j judgment) gainLine(s stats.Study, role, a, b string) []string {
 	p, ok := j.Pair(a, b)
 	if !ok || p.Difference == nil {
 		return nil
@@ -197,8 +205,8 @@ func (j judgment) gainLine(role, a, b string) []string {
 	if p.CILow != nil && p.CIHigh != nil {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
 	}
-	if deciding := p.DecidingP(); deciding != nil {
-		text := Test(p.DecidedBy) + "p = " + pText(*deciding)
+	if p.PermutationPValue != nil {
+		text := Test(p.DecidedBy) + "p = " + pText(*p.PermutationPValue)
 		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
 			text += fmt.Sprintf(", %s corrected for %d comparisons", pText(*p.PValueHolm), tests)
 		}
@@ -210,7 +218,20 @@ func (j judgment) gainLine(role, a, b string) []string {
 		text += fmt.Sprintf(", %+.1f %%", 100**p.Improvement)
 	}
 	text += " (" + strings.Join(facts, "; ") + "): " + j.words(p) + "."
-	return append([]string{text}, j.pairedLine(a, b)...)
+	lines := []string{text}
+	if !slices.ContainsFunc(s.Contrasts, func(c stats.StudyContrast) bool { return c.A == j.Name(a) && c.B == j.Name(b) }) {
+		lines = append(lines, questionsLine(p.QuestionInterval)...)
+	}
+	return append(lines, j.pairedLine(a, b)...)
+}
+
+// questionsLine has the interval of the difference in the line above over seeds and questions.
+func questionsLine(x stats.QuestionInterval) []string {
+	if x.Questions == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("  Over other seeds and questions: %+.4f to %+.4f (95 %% bootstrap interval, %s): not used for the verdict.",
+		*x.QuestionsLow, *x.QuestionsHigh, units.Plural(*x.Questions, "question"))}
 }
 
 // pairedLine describes the same gain for pairs of equal seeds.
@@ -238,13 +259,51 @@ func (j judgment) label(experiment string) string {
 	return name
 }
 
-// openNames lists the arms that are not proven worse than the highest.
-func (j judgment) openNames() string {
-	names := make([]string, len(j.Open))
-	for i, arm := range j.Open {
-		names[i] = j.label(arm.Experiment)
+// finished reports whether an arm has a finished run.
+func (j judgment) finished(arm stats.StudyArm) bool {
+	return slices.ContainsFunc(j.Comparison.Rows, func(r stats.Row) bool { return r.Experiment == arm.Experiment })
+}
+
+// butNotBetter names the arms with finished runs that are not proven worse than the highest. It is empty if there are
+// none.
+func (j judgment) butNotBetter() string {
+	var names []string
+	for _, arm := range j.Open {
+		if j.finished(arm) {
+			names = append(names, j.label(arm.Experiment))
+		}
 	}
-	return units.List(names, "and")
+	if names == nil {
+		return ""
+	}
+	return ", but not significantly better than " + units.List(names, "and")
+}
+
+// waiting names the arms that no verdict covers yet, because none of their runs is finished. It is empty if no arm has
+// a finished run or all have.
+func (j judgment) waiting(s stats.Study) string {
+	if len(j.Comparison.Rows) == 0 {
+		return ""
+	}
+	var unrun, begun []string
+	for _, arm := range j.Design.Arms {
+		of := func(r stats.StudyRun) bool { return r.Experiment == arm.Experiment }
+		switch {
+		case j.finished(arm):
+		case slices.ContainsFunc(s.Failed, of), slices.ContainsFunc(s.Unfinished, of):
+			begun = append(begun, arm.Name)
+		default:
+			unrun = append(unrun, arm.Name)
+		}
+	}
+	var parts []string
+	if unrun != nil {
+		parts = append(parts, "Not run yet: "+units.List(unrun, "and")+".")
+	}
+	if begun != nil {
+		parts = append(parts, "Without a finished run: "+units.List(begun, "and")+".")
+	}
+	return strings.Join(parts, " ")
 }
 
 // besideStudied lists the settings that differ between the arms although the study does not compare them.

@@ -121,6 +121,34 @@ func TestTheTableOfArms(t *testing.T) {
 	require.Equal(t, []string{"Verdicts rest on p-values corrected for 3 comparisons (Holm). Intervals are not corrected."}, table.Notes)
 }
 
+// The interval over seeds and questions follows the line of a difference, once for a pair.
+func TestStudySaysWhatOtherQuestionsCouldGive(t *testing.T) {
+	var runs studyRuns
+	runs.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+	runs.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
+	runs.Questions = map[string]map[int][]store.QuestionTotal{}
+	for run, e := range runs.Evals {
+		list := []store.QuestionTotal{{Task: "x", Completions: 500, Correct: e.Correct}, {Task: "x", Completions: 500}}
+		runs.Questions[run] = map[int][]store.QuestionTotal{10: list}
+	}
+	d := paperDesign()
+	d.Contrasts = [][2]string{{"4loc4ext", "8loc0ext"}, {"2loc6ext", "8loc0ext"}}
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: d, Questions: true})
+	lines := c.Study.Lines
+	require.Regexp(t, `^Planned: 4loc4ext over 8loc0ext: \+0\.1008, \+100\.8 % \(95 % interval .*; exact permutation test p = 0\.0079, `+
+		`0\.016 corrected for 2 planned comparisons; 5 seeds against 5\): better\.$`, lines[1])
+	require.Regexp(t, `^  Over other seeds and questions: (-|\+)0\.\d{4} to \+0\.\d{4} \(95 % bootstrap interval, 2 questions\): not used for the verdict\.$`, lines[2])
+	require.Equal(t, "Planned: 2loc6ext over 8loc0ext: undecided, 0 finished seeds against 5.", lines[3])
+	require.Contains(t, lines[4], "Over the baseline 8loc0ext (8/0): ")
+	require.NotContains(t, lines[5], "questions", "the planned comparison has it")
+
+	d.Contrasts = nil
+	lines = worded(t, runs.Runs, stats.CompareOptions{Study: d, Questions: true}).Study.Lines
+	require.Contains(t, lines[1], "Over the baseline")
+	require.Contains(t, lines[2], "  Over other seeds and questions: ")
+	require.NotContains(t, strings.Join(worded(t, runs.Runs, stats.CompareOptions{Study: d}).Study.Lines, "\n"), "questions:")
+}
+
 func TestStudyVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs    func(*studyRuns)
@@ -228,7 +256,8 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
 			},
 			stats.StudyBetter, "4loc4ext", 4,
-			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not significantly better than 2loc6ext: ",
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0): held-out pass@1 0.2008, 100.8 % above the baseline 8loc0ext (8/0) (0.1000). " +
+				"Not run yet: 2loc6ext.",
 			[3]int{3, 0, 0},
 		},
 		"no baseline": {
@@ -238,15 +267,36 @@ func TestStudyVerdicts(t *testing.T) {
 				r.arm(6, 0.170, 0.171, 0.173, 0.172, 0.171)
 			},
 			stats.StudyUndecided, "4loc4ext", 4,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2008), but not significantly better than the baseline 8loc0ext: " +
-				"8loc0ext has no finished run, at least 4 seeds needed.",
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2008): the baseline 8loc0ext has no finished run, " +
+				"at least 4 seeds needed. Not run yet: 8loc0ext.",
 			[3]int{3, 0, 0},
 		},
 		"one experiment only": {
 			func(r *studyRuns) { r.arm(4, 0.200, 0.203, 0.199) },
 			stats.StudyUndecided, "4loc4ext", 5,
-			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not significantly better than the baseline 8loc0ext: ",
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007): the baseline 8loc0ext has no finished run, " +
+				"at least 5 seeds needed. Not run yet: 8loc0ext, 6loc2ext and 2loc6ext.",
 			[3]int{},
+		},
+		"the baseline alone": {
+			func(r *studyRuns) { r.arm(0, 0.200, 0.203, 0.199) },
+			stats.StudyUndecided, "8loc0ext", 5,
+			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.2007): 6loc2ext has no finished run, " +
+				"at least 5 seeds needed. Not run yet: 6loc2ext, 4loc4ext and 2loc6ext.",
+			[3]int{},
+		},
+		"an arm whose only run failed": {
+			func(r *studyRuns) {
+				r.arm(0, 0.100, 0.102, 0.098, 0.101, 0.099)
+				r.arm(2, 0.152, 0.149, 0.151, 0.150, 0.151)
+				r.arm(4, 0.200, 0.203, 0.199, 0.201, 0.201)
+				r.arm(6, 0.170)
+				r.set("paper-2loc6ext-1", func(x *store.Totals) { x.State = store.RunFailed })
+			},
+			stats.StudyBetter, "4loc4ext", 4,
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0): held-out pass@1 0.2008, 100.8 % above the baseline 8loc0ext (8/0) (0.1000). " +
+				"Without a finished run: 2loc6ext.",
+			[3]int{3, 0, 0},
 		},
 		"nothing": {func(*studyRuns) {}, stats.StudyUndecided, "", 0, "Undecided which is best: no finished run has a held-out evaluation.", [3]int{}},
 		"seeds that don't vary": {
@@ -594,7 +644,7 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 			require.Equal(t, c.outcome, s.Outcome, s.Verdict)
 			require.True(t, strings.HasPrefix(s.Verdict, c.lead), s.Verdict)
 			for _, m := range s.Models {
-				if p := m.Pair.DecidingP(); p != nil {
+				if p := m.Pair.PermutationPValue; p != nil {
 					require.Equal(t, m.Pair.PermutationPValue, p)
 					require.GreaterOrEqual(t, *m.Pair.PValueHolm, *p)
 				}

@@ -19,17 +19,30 @@ func (c Curve) last() (place, pass float64) {
 	return c.Place[n], c.Pass[n]
 }
 
-// At returns the value at a place, by linear interpolation between two evaluations. ok is false before the first and
-// after the last evaluation.
-func (c Curve) At(place float64) (pass float64, ok bool) {
-	i, exact := slices.BinarySearch(c.Place, place)
+// Around returns the evaluation at or next after a place, and its share of the value there by linear interpolation. The
+// rest is that of the evaluation before, if the share is below 1. ok is false before the first and after the last
+// evaluation.
+func (c Curve) Around(place float64) (next int, share float64, ok bool) {
+	next, exact := slices.BinarySearch(c.Place, place)
 	switch {
 	case exact:
-		return c.Pass[i], true
-	case i == 0 || i == len(c.Place):
-		return 0, false
+		return next, 1, true
+	case next == 0 || next == len(c.Place):
+		return 0, 0, false
 	}
-	return c.Pass[i-1] + (c.Pass[i]-c.Pass[i-1])*(place-c.Place[i-1])/(c.Place[i]-c.Place[i-1]), true
+	return next, (place - c.Place[next-1]) / (c.Place[next] - c.Place[next-1]), true
+}
+
+// At returns the value at a place. ok is false where Around has none.
+func (c Curve) At(place float64) (pass float64, ok bool) {
+	next, share, ok := c.Around(place)
+	switch {
+	case !ok:
+		return 0, false
+	case share == 1:
+		return c.Pass[next], true
+	}
+	return c.Pass[next-1] + (c.Pass[next]-c.Pass[next-1])*share, true
 }
 
 // Area returns the mean value from 0 to a place: the integral divided by the place. ok is false if the curve does not

@@ -22,6 +22,16 @@ func TestAHeldOutCurveIsInterpolatedBetweenEvaluations(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestThePartsOfAnInterpolatedValue(t *testing.T) {
+	h := Curve{Place: []float64{0, 100, 200, 400}, Pass: []float64{0.1, 0.3, 0.2, 0.6}}
+	next, share, ok := h.Around(250)
+	require.Equal(t, []any{3, 0.25, true}, []any{next, share, ok})
+	next, share, ok = h.Around(200)
+	require.Equal(t, []any{2, 1.0, true}, []any{next, share, ok})
+	_, _, ok = h.Around(401)
+	require.False(t, ok)
+}
+
 func TestTheAreaIsTheMeanOnTheWay(t *testing.T) {
 	h := Curve{Place: []float64{0, 100, 200, 400}, Pass: []float64{0.1, 0.3, 0.2, 0.6}}
 	for x, want := range map[float64]float64{

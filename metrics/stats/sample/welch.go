@@ -23,20 +23,29 @@ type Difference struct {
 func Welch(a, b []float64) Difference {
 	nan := math.NaN()
 	d := Difference{Mean: Mean(a) - Mean(b), Low: nan, High: nan, P: nan}
-	if len(a) < 2 || len(b) < 2 {
+	err, freedom, ok := welchError(a, b)
+	if !ok {
 		return d
 	}
-	va, vb := stat.Variance(a, nil)/float64(len(a)), stat.Variance(b, nil)/float64(len(b))
-	if !(va+vb > 0) || !units.Finite(va+vb) {
-		return d
-	}
-	sa, sb := va/(va+vb), vb/(va+vb) // squared shares neither overflow nor underflow, unlike squared variances
-	t := Student(1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)))
-	err := math.Sqrt(va + vb)
+	t := Student(freedom)
 	half := t.Quantile(1-(1-Confidence)/2) * err
 	d.Low, d.High = d.Mean-half, d.Mean+half
 	d.P = 2 * t.Survival(math.Abs(d.Mean)/err)
 	return d
+}
+
+// welchError returns the standard error of mean(a) - mean(b) and its degrees of freedom. ok is false where Welch has no
+// interval.
+func welchError(a, b []float64) (err, freedom float64, ok bool) {
+	if len(a) < 2 || len(b) < 2 {
+		return 0, 0, false
+	}
+	va, vb := stat.Variance(a, nil)/float64(len(a)), stat.Variance(b, nil)/float64(len(b))
+	if !(va+vb > 0) || !units.Finite(va+vb) {
+		return 0, 0, false
+	}
+	sa, sb := va/(va+vb), vb/(va+vb) // squared shares neither overflow nor underflow, unlike squared variances
+	return math.Sqrt(va + vb), 1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)), true
 }
 
 // MeanInterval returns the mean of xs and its interval by Student's t. The interval is NaN with fewer than two values.

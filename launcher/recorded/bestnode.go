@@ -1,30 +1,16 @@
-package stats
+package recorded
 
 import (
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Criteria for a Choice.
-const (
-	ByHeldOut = "held_out_reward" // after Round rounds
-	ByRecent  = "recent_reward"   // mean over the recent rounds, of which Round is the last
-	ByOrder   = "first"           // no reward is known
-)
-
-// Choice is a node of a run and the criterion for choosing it.
-type Choice struct {
-	Node   string
-	By     string
-	Reward float64
-	Round  int
-}
-
-// BestNode chooses one of the nodes in among, which must not be empty. It takes the node with the highest held-out
+// bestNode chooses one of the nodes in among, which must not be empty. It takes the node with the highest held-out
 // reward at the newest evaluated round. Round 0 does not count. Without such an evaluation it takes the node with the
 // highest mean reward in recent, else the first node. Ties go to the node that is earlier in among. Non-finite rewards
 // count as 0.
-func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) Choice {
+func bestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) stats.Choice {
 	newest := 0
 	member := map[string]bool{}
 	for _, node := range among {
@@ -38,7 +24,7 @@ func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward
 	}
 	for _, e := range evals {
 		if e.Round == newest && newest > 0 && len(e.Questions) > 0 && e.Generations > 0 {
-			heldOut[e.Node] = EvalReward(e.Questions, e.Generations)
+			heldOut[e.Node] = stats.EvalReward(e.Questions, e.Generations)
 		}
 	}
 	for _, r := range recent {
@@ -49,15 +35,15 @@ func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward
 	}
 	means := map[string]float64{}
 	for node, count := range counts {
-		means[node] = meanReward(sums[node], count)
+		means[node] = sums[node] / float64(count)
 	}
 	if best, ok := highest(among, heldOut); ok {
-		return Choice{best, ByHeldOut, heldOut[best], newest}
+		return stats.Choice{Node: best, By: stats.ByHeldOut, Reward: heldOut[best], Round: newest}
 	}
 	if best, ok := highest(among, means); ok {
-		return Choice{best, ByRecent, means[best], last}
+		return stats.Choice{Node: best, By: stats.ByRecent, Reward: means[best], Round: last}
 	}
-	return Choice{Node: among[0], By: ByOrder}
+	return stats.Choice{Node: among[0], By: stats.ByOrder}
 }
 
 // highest returns the first name with the highest value; ok is false if no name has a value.

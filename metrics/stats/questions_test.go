@@ -1,0 +1,121 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+var fourQuestions = []string{"x", "x", "y", "y"} // tasks
+
+// addAnswered adds finished runs of an experiment, one seed each, with their share of right completions of each
+// question.
+func addAnswered(runs *Runs, name string, external int, tasks []string, results ...[]float64) {
+	if runs.Evals == nil {
+		runs.Evals, runs.Questions = map[string]store.EvalTotal{}, map[string]map[int][]store.QuestionTotal{}
+	}
+	for i, result := range results {
+		x := experiment(name, external, 8)[0]
+		x.Run.Run, x.Seed = fmt.Sprintf("%s-%d", name, i+1), int64(i+1)
+		e := store.EvalTotal{Run: x.Run.Run, Set: "s", Round: 10, Generations: 10, Nodes: 1, Questions: len(result)}
+		var list []store.QuestionTotal
+		for q, v := range result {
+			list = append(list, store.QuestionTotal{Task: tasks[q], Completions: 10, Correct: int(math.Round(10 * v))})
+			e.Correct += list[q].Correct
+		}
+		runs.Totals, runs.Evals[x.Run.Run] = append(runs.Totals, x), e
+		runs.Questions[x.Run.Run] = map[int][]store.QuestionTotal{10: list}
+	}
+}
+
+// answered returns three seeds of a and two of b that answer like each other: see TestQuestionsAreDrawnWithinTheirTask
+// of metrics/stats/sample for the interval.
+func answered() Runs {
+	var runs Runs
+	a, b := []float64{0.5, 0.8, 0.3, 0.9}, []float64{0.4, 0.5, 0.1, 0.3}
+	addAnswered(&runs, "study-a", 4, fourQuestions, a, a, a)
+	addAnswered(&runs, "study-b", 0, fourQuestions, b, b)
+	return runs
+}
+
+var answeredOptions = CompareOptions{Baseline: "study-b", Measure: MeasurePass, Questions: true}
+
+func TestTheIntervalOverSeedsAndQuestions(t *testing.T) {
+	runs := answered()
+	pairOf := func(runs Runs, o CompareOptions) Pair {
+		c, err := Compare(runs, o)
+		require.NoError(t, err)
+		return c.Pairs[0]
+	}
+	p := pairOf(runs, answeredOptions)
+	require.InDelta(t, 0.3, *p.Difference, 1e-12)
+	require.Equal(t, 4, *p.Questions)
+	require.InDeltaSlice(t, []float64{0.15, 0.45}, []float64{*p.QuestionsLow, *p.QuestionsHigh}, 1e-12)
+
+	automatic := answeredOptions
+	automatic.Measure = MeasureAuto
+	require.Equal(t, p.QuestionInterval, pairOf(runs, automatic).QuestionInterval)
+	for name, change := range map[string]func(*Runs, *CompareOptions){
+		"not asked for":                      func(_ *Runs, o *CompareOptions) { o.Questions = false },
+		"another measure":                    func(_ *Runs, o *CompareOptions) { o.Measure = MeasureEval },
+		"a run without results by question":  func(r *Runs, _ *CompareOptions) { delete(r.Questions, "study-a-2") },
+		"questions of other tasks":           func(r *Runs, _ *CompareOptions) { r.Questions["study-b-1"][10][0].Task = "z" },
+		"one seed":                           func(r *Runs, _ *CompareOptions) { r.Totals = r.Totals[:4] },
+		"a side without runs to be compared": func(r *Runs, _ *CompareOptions) { delete(r.Evals, "study-b-1"); delete(r.Evals, "study-b-2") },
+	} {
+		runs, o := answered(), answeredOptions
+		change(&runs, &o)
+		require.Equal(t, QuestionInterval{}, pairOf(runs, o).QuestionInterval, name)
+	}
+
+	// Two runs of one seed give its mean: with them, a has two seeds with 0.2 more than b in the first question.
+	again := answered()
+	addAnswered(&again, "study-a", 4, fourQuestions, []float64{0.5, 0.8, 0.3, 0.9}, []float64{0.7, 0.8, 0.3, 0.9}, []float64{0.6, 0.8, 0.3, 0.9})
+	again.Totals[5].Seed, again.Totals[6].Seed, again.Totals[7].Seed = 1, 1, 2
+	again.Totals = again.Totals[3:]
+	p = pairOf(again, answeredOptions)
+	require.Equal(t, 2, p.SeedsA)
+	require.InDeltaSlice(t, []float64{(0.2 + 0.2) / 2, (0.3 + 0.6) / 2}, []float64{*p.QuestionsLow, *p.QuestionsHigh}, 1e-12)
+}
+
+// A planned comparison has the interval of its pair, turned around if it is planned the other way.
+func TestAPlannedComparisonHasItsPairsInterval(t *testing.T) {
+	d := &StudyDesign{Name: "study", Baseline: "b", Contrasts: [][2]string{{"a", "b"}, {"b", "a"}},
+		Arms: []StudyArm{{Name: "b", Experiment: "study-b"}, {Name: "a", Experiment: "study-a"}}}
+	c, err := Compare(answered(), CompareOptions{Study: d, Questions: true})
+	require.NoError(t, err)
+	there, back := c.Study.Contrasts[0], c.Study.Contrasts[1]
+	require.InDeltaSlice(t, []float64{0.15, 0.45, -0.45, -0.15}, []float64{*there.QuestionsLow, *there.QuestionsHigh, *back.QuestionsLow, *back.QuestionsHigh}, 1e-12)
+	require.Equal(t, []int{4, 4}, []int{*there.Questions, *back.Questions})
+}
+
+// The evaluations to read are the compared ones: the newest, or those around a horizon.
+func TestEvaluationsWhoseQuestionsAreNeeded(t *testing.T) {
+	runs := answered()
+	needed, err := QuestionsNeeded(runs, answeredOptions)
+	require.NoError(t, err)
+	require.Len(t, needed, 5)
+	require.Contains(t, needed, runs.Evals["study-b-2"])
+	o := answeredOptions
+	o.Measure = MeasureReward
+	needed, err = QuestionsNeeded(runs, o)
+	require.NoError(t, err)
+	require.Empty(t, needed)
+
+	costs, d := costly("")
+	needed, err = QuestionsNeeded(costs, CompareOptions{Study: d, Per: "completions", Questions: true})
+	require.NoError(t, err)
+	rounds := map[string]int{}
+	for _, e := range needed {
+		rounds[e.Run] = e.Round
+	}
+	require.Len(t, needed, 8)
+	require.Equal(t, []int{2, 4}, []int{rounds["full-0"], rounds["half-0"]}, "40 completions are two rounds of 20 and four of 10")
+	between := costs.HeldOut["half-0"].Evals
+	c := newCosts(*d, groupRuns(costs.Totals, CompareOptions{least: EnoughSeeds}), costs, "s")[1]
+	require.Equal(t, []evalPart{{between[1], 0.75}, {between[2], 0.25}}, c.parts("half-0", 25), "from 20 to 40 completions")
+}
