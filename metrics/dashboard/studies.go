@@ -80,7 +80,7 @@ func (s *Server) studies(ctx context.Context, runs []*known, name, model, per st
 	case per != stats.PerRounds:
 		return nil, badRequest("bad per %q: allowed: %s, because study %s is not decided by held-out pass@1", per, stats.PerRounds, o.Study.Name)
 	}
-	o.Bootstrap = true
+	o.Bootstrap, o.Questions = true, true
 	reader, err := s.db.open(ctx)
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func TestTheVerdictOfAStudyIsThatOfCompare(t *testing.T) {
 	defer reader.Close()
 	for path, per := range map[string]string{"/api/studies": "", "/api/studies?study=sharing&model=nano&per=completions": "completions"} {
 		o := query.CompareOptions{CompareOptions: sharing}
-		o.Per, o.Bootstrap = per, true
+		o.Per, o.Bootstrap, o.Questions = per, true, true
 		c, err := query.Compare(t.Context(), reader, o)
 		require.NoError(t, err)
 		for range 2 { // the second response comes from the cache
