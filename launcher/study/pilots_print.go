@@ -183,8 +183,8 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	}
 	lines = append(lines, "This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.")
 	if rounds := x.Rows[0].Rounds; rounds < lateAlarm {
-		lines = append(lines, fmt.Sprintf("A later alarm remains possible: recorded runs of nano that collapsed raised it in rounds 79 to 133. "+
-			"The same command with --rounds %d extends the pilots.", lateAlarm))
+		lines = append(lines, fmt.Sprintf("%d rounds are few. Recorded runs of nano that collapsed raised the alarm in rounds 79 to 133, and in a trial 80 and 140 rounds gave different advice. "+
+			"The same command with --rounds %d extends the pilots.", rounds, lateAlarm))
 	}
 	return lines
 }
