@@ -100,8 +100,8 @@ def _card(line):
 def visible(listed, setting):
     """Returns the Cards that CUDA_VISIBLE_DEVICES=setting leaves (None: not set), numbered like CUDA.
 
-    CUDA keeps the setting's order, up to the first entry that names no GPU. A GPU named twice leaves none. An entry
-    is an index or the beginning of a UUID.
+    CUDA keeps the setting's order, up to the first entry that names no GPU. If a GPU is named twice, CUDA sees none.
+    An entry is an index or the beginning of a UUID.
     """
     if setting is None:
         return listed
