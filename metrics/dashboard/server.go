@@ -26,7 +26,7 @@ type Options struct {
 	Logs     func(context.Context, LogQuery) (Logs, error)         // nil: logs are not available
 	Rollouts func(context.Context, RolloutQuery) (Rollouts, error) // nil: rollouts are not available
 
-	Studies Studies // nil: no run belongs to a study
+	Studies Studies // nil: there are no studies
 
 	Version string
 	Token   string // required from clients; empty: any client may read that addresses this server by IP address or as localhost

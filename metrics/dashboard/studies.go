@@ -13,10 +13,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// Studies returns the options that compare each study to which runs belong.
+// Studies returns, for each study with recorded runs, the options that compare these runs.
 type Studies func(runs []store.Run) ([]stats.CompareOptions, error)
 
-// studiesDocument is the document of api/studies: the studies to which runs belong, and the verdict of one of them.
+// studiesDocument is the document of api/studies: the studies with recorded runs, and the verdict of one of them.
 type studiesDocument struct {
 	Studies []studyName   `json:"studies"` // the one with the newest run first
 	Axes    []string      `json:"axes"`    // values of per
@@ -40,7 +40,7 @@ func (s *Server) getStudies(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A verdict counts finished runs. Of the others it tells the state.
+	// A verdict counts only finished runs, and lists the states of the others.
 	var stamp strings.Builder
 	for _, k := range runs {
 		fmt.Fprint(&stamp, k.totals.Run.Run, " ", k.status.State)
