@@ -29,8 +29,8 @@ func (o CompareOptions) evalParts(runs Runs, s span, set string) func(store.Tota
 	}
 }
 
-// QuestionsNeeded lists the evaluations of which Runs.Questions must have the questions. Runs must have what NeedsOf
-// lists.
+// QuestionsNeeded lists the evaluations whose questions Runs.Questions must contain. Runs must already have the data
+// that NeedsOf lists.
 func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
 	if !o.Questions {
 		return nil, nil

@@ -225,7 +225,7 @@ func (j judgment) gainLine(s stats.Study, role, a, b string) []string {
 	return append(lines, j.pairedLine(a, b)...)
 }
 
-// questionsLine has the interval of the difference in the line above over seeds and questions.
+// questionsLine shows the interval over seeds and questions of the difference in the line above.
 func questionsLine(x stats.QuestionInterval) []string {
 	if x.Questions == nil {
 		return nil

@@ -19,9 +19,8 @@ func (c Curve) last() (place, pass float64) {
 	return c.Place[n], c.Pass[n]
 }
 
-// Around returns the evaluation at or next after a place, and its share of the value there by linear interpolation. The
-// rest is that of the evaluation before, if the share is below 1. ok is false before the first and after the last
-// evaluation.
+// Around returns the first evaluation at or after a place, and its weight in the linear interpolation there. If the
+// weight is below 1, the previous evaluation has the rest. ok is false before the first and after the last evaluation.
 func (c Curve) Around(place float64) (next int, share float64, ok bool) {
 	next, exact := slices.BinarySearch(c.Place, place)
 	switch {

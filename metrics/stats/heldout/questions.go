@@ -9,7 +9,7 @@ import (
 )
 
 // QuestionInterval is the interval of a difference in held-out pass@1 over other seeds and other questions of the same
-// tasks. The interval over seeds alone says nothing of other questions. It decides nothing.
+// tasks. The interval over seeds alone says nothing about other questions. A QuestionInterval decides nothing.
 type QuestionInterval struct {
 	Questions     *int     `json:"questions"`        // that both sides answered; null: no interval
 	QuestionsLow  *float64 `json:"questions_ci_low"` // 95 % bootstrap interval

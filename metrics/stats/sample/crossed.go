@@ -17,7 +17,7 @@ const (
 
 // Crossed computes intervals over seeds and questions of a crossed design, in which every seed answers every question.
 // It bootstraps the questions within their strata. Seeds are few, and resampled seeds would take few values. Their
-// error is therefore drawn from Student's t, as Welch has it.
+// error is therefore drawn from Student's t, as in Welch's interval.
 type Crossed struct {
 	counts  []uint16  // how often each question is in each resample, one resample after the other
 	weights []float64 // of one draw of each question
@@ -25,7 +25,7 @@ type Crossed struct {
 
 // NewCrossed draws the questions of all resamples with a fixed seed. strata names each question's stratum; there is at
 // least one question. Of n questions of a stratum a resample has n-1, each with weight n/(n-1), so that the variance is
-// without bias (Rao and Wu 1988). A question that is alone in its stratum is in every resample.
+// unbiased (Rao and Wu 1988). A question that is alone in its stratum is in every resample.
 func NewCrossed(strata []string) *Crossed {
 	size := len(strata)
 	c := &Crossed{make([]uint16, Resamples*size), make([]float64, size)}
