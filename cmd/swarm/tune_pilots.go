@@ -39,7 +39,7 @@ func (p *pilotOptions) add(f *pflag.FlagSet) {
 		f.AddFlag(p.up.Lookup(name))
 	}
 	f.StringVar(&p.rates, "rates", "", "learning `rates` to try, separated by commas (default: a third of CONFIG's rate, the rate, three times it)")
-	f.IntVar(&p.rounds, "rounds", stats.AlarmFirst, "rounds at each learning rate; a higher number extends finished pilots")
+	f.IntVar(&p.rounds, "rounds", study.PilotRounds, "rounds at each learning rate; a higher number extends finished pilots")
 }
 
 // triesRates reports whether the command is to try learning rates instead of recommending a batch size.

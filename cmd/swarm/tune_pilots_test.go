@@ -38,7 +38,7 @@ func finishedPilots(t *testing.T) (home string, args []string) {
 		require.NoError(t, err)
 	}
 	return home, []string{"tune", "--workload", "sapo", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", "2",
-		"--set", "eval_questions=0", "--set", "external_correction=none"}
+		"--set", "eval_questions=0", "--set", "external_correction=none", "--rounds", "80"}
 }
 
 func TestTuneAdvisesALearningRate(t *testing.T) {
@@ -173,7 +173,7 @@ func TestTheRatesAreThoseOfTheConfiguration(t *testing.T) {
 	require.Contains(t, o, "\ntune-micro-8loc0ext-lr")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "swarm.yaml"), []byte("preset: 4loc4ext\nexperiment: mine\nlearning_rate: 5e-5\nrounds: 3\n"), 0o600))
 	o = lines()
-	require.Contains(t, o, "tune: 3 pilots of 80 rounds each, learning rates 1.7e-5, 5e-5 and 1.5e-4: swarm.yaml, nano, 2 nodes, seed 42\n")
+	require.Contains(t, o, "tune: 3 pilots of 140 rounds each, learning rates 1.7e-5, 5e-5 and 1.5e-4: swarm.yaml, nano, 2 nodes, seed 42\n")
 	require.Contains(t, o, "\ntune-mine-lr1.7e-5 ")
 	require.Contains(t, lines("8loc0ext"), "learning rates 3.3e-5, 1e-4 and 3e-4: 8loc0ext")
 }
@@ -182,7 +182,7 @@ func TestTheRatesAreThoseOfTheConfiguration(t *testing.T) {
 func TestPilotsStopInOrderAndGoOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	args := []string{"tune", "--workload", "sapo", "4loc4ext", "--rates", "1e-3,2e-3", "--model", tinyModel(), "--device", "cpu", "--nodes", "2"}
+	args := []string{"tune", "--workload", "sapo", "4loc4ext", "--rates", "1e-3,2e-3", "--model", tinyModel(), "--device", "cpu", "--nodes", "2", "--rounds", "80"}
 	for _, set := range []string{"tasks.file=" + items(), "num_train_samples=2", "num_transplant_trees=2", "num_generations=4", "max_prompt_length=32",
 		"max_completion_length=24", "barrier_deadline=60", "eval_questions=3", "eval_every=0"} {
 		args = append(args, "--set", set)

@@ -36,9 +36,9 @@ type RateDocument struct {
 // pilotsPlanned is the state of a dry run's document.
 const pilotsPlanned = "planned"
 
-// lateAlarm is a number of rounds within which every recorded run that collapsed had raised the alarm
-// (docs/RESULTS.md, "The alarm").
-const lateAlarm = 140
+// PilotRounds is the default number of rounds of a pilot. Within it every recorded run that collapsed had raised the
+// alarm (docs/RESULTS.md, "The alarm").
+const PilotRounds = 140
 
 // tellPilots describes the pilots, if any is left to run.
 func (s *Sweep) tellPilots(status stats.SweepStatus) {
@@ -182,9 +182,9 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 		lines = append(lines, fmt.Sprintf("But held-out pass@1 is highest at %s. It has no interval here and does not decide.", configs.FloatName(p.LearningRate)))
 	}
 	lines = append(lines, "This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.")
-	if rounds := x.Rows[0].Rounds; rounds < lateAlarm {
+	if rounds := x.Rows[0].Rounds; rounds < PilotRounds {
 		lines = append(lines, fmt.Sprintf("%d rounds are few. Recorded runs of nano that collapsed raised the alarm in rounds 79 to 133, and in a trial 80 and 140 rounds gave different advice. "+
-			"The same command with --rounds %d extends the pilots.", rounds, lateAlarm))
+			"The same command with --rounds %d extends the pilots.", rounds, PilotRounds))
 	}
 	return lines
 }
