@@ -75,7 +75,7 @@ func TestDocumentsAreThoseOfQuery(t *testing.T) {
 		},
 		"/api/compare?names=a&by=experiment": func() (any, error) {
 			return query.Compare(t.Context(), reader, query.CompareOptions{
-				Names: []string{"a"}, CompareOptions: stats.CompareOptions{By: stats.ByExperiment, Bootstrap: true},
+				Names: []string{"a"}, CompareOptions: stats.CompareOptions{By: stats.ByExperiment, Bootstrap: true, Questions: true},
 			})
 		},
 	} {
