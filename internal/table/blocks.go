@@ -77,10 +77,12 @@ func (t *Table) run(width int) []string {
 	return lines
 }
 
+// longestWord returns the width of the longest piece of a text that wrap does not break, such as a number with its
+// unit.
 func longestWord(text string) int {
 	longest := 0
-	for word := range strings.FieldsSeq(text) {
-		longest = max(longest, ansi.StringWidth(word))
+	for _, part := range wrap(text, 1, 0) {
+		longest = max(longest, ansi.StringWidth(part))
 	}
 	return longest
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -90,7 +91,7 @@ func (o *Options) rateSources(ctx context.Context, h Host, name string) ([]Sourc
 	c := base.Config
 	if c.Rounds < stats.AlarmFirst {
 		return nil, &configs.Error{Key: "rounds", Value: strconv.Itoa(c.Rounds), Source: given.Sources["rounds"], Allowed: fmt.Sprintf(
-			"a whole number from %d, because the alarm compares the newest %d rounds with rounds %d to %d", stats.AlarmFirst, stats.AlarmWindow,
+			"a whole number from %d, because the alarm compares the newest %s with rounds %d to %d", stats.AlarmFirst, units.Plural(stats.AlarmWindow, "round"),
 			stats.AlarmFrom, stats.AlarmTo)}
 	}
 	tried, err := o.Pilots.rates(c.LearningRate)

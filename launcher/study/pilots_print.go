@@ -88,10 +88,10 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 	return screen.Print(s.host.Stdout, func(p *table.Page) {
 		p.Printf("\ntune %s: %d of %s done: %s\n\n", x.State, x.Done, units.Plural(x.Runs, "pilot"), s.trained())
 		p.Table(rateTable(advice))
-		p.Printf("\nreward       mean of a pilot's newest %d rounds\n"+
+		p.Printf("\nreward       mean of a pilot's newest %s\n"+
 			"behind       the best reward minus this one, with its 95 %% interval over these rounds. A lower reward has an interval above 0\n"+
 			"norm growth  mean gradient norm of these rounds, divided by that of rounds %d to %d. The alarm is raised above %g\n\n",
-			stats.AlarmWindow, stats.AlarmFrom, stats.AlarmTo, stats.AlarmFactor)
+			units.Plural(stats.AlarmWindow, "round"), stats.AlarmFrom, stats.AlarmTo, stats.AlarmFactor)
 		for _, line := range lines {
 			p.Println(line)
 		}
@@ -183,8 +183,8 @@ func (s *Sweep) adviceLines(a rates.Advice, x Summary) []string {
 	}
 	lines = append(lines, "This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.")
 	if rounds := x.Rows[0].Rounds; rounds < PilotRounds {
-		lines = append(lines, fmt.Sprintf("%d rounds are few. Recorded runs of nano that collapsed raised the alarm in rounds 79 to 133, and in a trial 80 and 140 rounds gave different advice. "+
-			"The same command with --rounds %d extends the pilots.", rounds, PilotRounds))
+		lines = append(lines, fmt.Sprintf("%s are few. Recorded runs of nano that collapsed raised the alarm in rounds 79 to 133, and in a trial 80 and 140 rounds gave different advice. "+
+			"The same command with --rounds %d extends the pilots.", units.Plural(rounds, "round"), PilotRounds))
 	}
 	return lines
 }
