@@ -72,8 +72,8 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"much, how certain. Failed, unfinished and missing runs are listed and do not count.\n\n" +
 			"--study with --per completions, tokens, engine-seconds, seconds or money compares held-out pass@1 at\n" +
 			"equal cost: at the largest amount that all runs reached. It also prints pass@1 at the places of --at,\n" +
-			"or at default ones. --target R is then a pass@1, and the cost of reaching it. Times are comparable only for runs made side\n" +
-			"by side on one machine.\n\n" +
+			"or at default ones. --target R is then a pass@1, and the cost of reaching it. Times are comparable\n" +
+			"only for runs made side by side on one machine.\n\n" +
 			"Named jobs of `swarm run` are put side by side: attempts, batch size, memory peaks, time.\n\nColumns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --study paper\n  swarm compare --study corrected --per completions --at 12.8k,38.4k\n  swarm compare --target 0.3 --top 3 --csv compare.csv",

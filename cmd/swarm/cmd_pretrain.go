@@ -31,8 +31,8 @@ func newPretrainCommand(g *globals) *cobra.Command {
 		Short: "Train a small base model from scratch",
 		Long: "pretrain trains a model of a preset's shape, from random weights, on new questions with their\n" +
 			"answers in mixed phrasings, of which --tag-share use the <answer> tags. It writes a Hugging Face\n" +
-			"folder (config.json and model.safetensors, float16) for --model. The tables use held-out\n" +
-			"questions, which are never trained on. Missing flags come from the preset's recipe. On one machine the same\n" +
+			"folder (config.json and model.safetensors, float16) for --model. The tables use held-out questions,\n" +
+			"which are never trained on. Missing flags come from the preset's recipe. On one machine the same\n" +
 			"command makes the same file.",
 		Example: "  swarm pretrain --model nano --out ./nano\n" +
 			"  swarm pretrain --model micro --steps 500 --weights bf=3,arc_1d=2 --out ./micro",

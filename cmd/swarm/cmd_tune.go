@@ -34,8 +34,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 			"--workload sapo without --auto and --gpu-memory tries learning rates: one short run of CONFIG (a\n" +
 			"preset or YAML file) at a third of its rate, at the rate and at three times it, or at each of\n" +
 			"--rates. The advice is the highest rate whose gradient norm does not grow as before a collapse and\n" +
-			"whose reward is not below the others'. Each rate has one seed, so the advice is a hint. The same command\n" +
-			"continues.\n\n" +
+			"whose reward is not below the others'. Each rate has one seed, so the advice is a hint. The same\n" +
+			"command continues.\n\n" +
 			"Values come from --set, else from the training's files in --dir, else from the profile's defaults.\n" +
 			"Each is shown with its source. --apply refuses while the memory estimate rests on a default that\n" +
 			"neither a file nor --set confirms.\n\n" +

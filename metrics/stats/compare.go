@@ -175,7 +175,7 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 			pair = pair.withoutStatistics()
 		} else {
 			low, high := o.resamples.Improvement(m.a.values, m.b.values)
-			pair.ProbabilityLow, pair.ProbabilityHigh = optional(low), optional(high)
+			pair.ProbabilityLow, pair.ProbabilityHigh = Optional(low), Optional(high)
 			if o.Measure == MeasurePass {
 				pair.QuestionInterval = crossing.interval(a, b, s)
 			}

@@ -164,6 +164,14 @@ func TestColumnsOfPaperAndGuide(t *testing.T) {
 	require.Nil(t, rows[2].PaperReward)
 }
 
+// The mean of such rewards is not finite, so that no test applies to them.
+func TestAPairWithoutAFiniteDifferenceIsUndecided(t *testing.T) {
+	p := newPair(side{"a", []float64{0, 0, 0, 0}}, side{"b", []float64{math.MaxFloat64, math.MaxFloat64, math.MaxFloat64, math.MaxFloat64}})
+	require.Nil(t, p.Difference)
+	require.Nil(t, p.PermutationPValue)
+	require.Empty(t, p.DecidedBy)
+}
+
 // A corrupt or hostile database yields nulls and zeros, never a document that cannot be encoded.
 func TestCompareOfFiguresThatAreNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -38,7 +38,7 @@ func newContrasts(j Judgment) []StudyContrast {
 	corrected, _ := correct(pairs, len(pairs))
 	out := make([]StudyContrast, 0, len(pairs))
 	for i, p := range pairs {
-		p.PValueHolm = optional(corrected[i])
+		p.PValueHolm = Optional(corrected[i])
 		c := StudyContrast{
 			A: j.Name(p.A), B: j.Name(p.B), SeedsA: len(j.Values[p.A]), SeedsB: len(j.Values[p.B]), Difference: p.Difference, CILow: p.CILow, CIHigh: p.CIHigh,
 			Improvement: p.Improvement, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
@@ -47,7 +47,7 @@ func newContrasts(j Judgment) []StudyContrast {
 		if p.Outcome == OutcomeNotComparable {
 			c.Outcome = OutcomeNotComparable
 		}
-		c.LeastPValue = optional(min(1, sample.LeastPermutation(c.SeedsA, c.SeedsB)*float64(len(pairs))))
+		c.LeastPValue = Optional(min(1, sample.LeastPermutation(c.SeedsA, c.SeedsB)*float64(len(pairs))))
 		out = append(out, c)
 	}
 	return out

@@ -58,7 +58,7 @@ func correct(pairs []Pair, planned int) ([]float64, correction) {
 // outcome returns the outcome of a pair whose corrected p-value is PValueHolm.
 func (p Pair) outcome() string {
 	switch {
-	case p.Difference == nil, p.PValueHolm == nil, !sample.Significant(*p.PValueHolm): // nil: not finite
+	case p.PValueHolm == nil, !sample.Significant(*p.PValueHolm):
 		return OutcomeUndecided
 	case *p.Difference > 0:
 		return OutcomeBetter

@@ -101,7 +101,7 @@ func newEvaluationRow(key evalKey, evals []store.NodeEval, ks []int) EvaluationR
 	}
 	row.Reward = EvalReward(all, key.generations)
 	row.Pass = Passes(all, key.generations, ks...)
-	row.FormatRate, row.MeanLength = optional(sample.Mean(formats)), optional(sample.Mean(lengths))
+	row.FormatRate, row.MeanLength = Optional(sample.Mean(formats)), Optional(sample.Mean(lengths))
 	return row
 }
 
@@ -143,7 +143,7 @@ func evalReward(e store.EvalTotal) *float64 {
 	if completions == 0 {
 		return nil
 	}
-	return optional(meanReward(e.RewardSum, completions))
+	return Optional(meanReward(e.RewardSum, completions))
 }
 
 // meanReward returns sum / completions, or 0 if the result is not finite.

@@ -5,5 +5,5 @@ func cost(seconds, pricePerHour float64) *float64 {
 	if !(pricePerHour > 0) {
 		return nil
 	}
-	return optional(max(0, seconds) / 3600 * pricePerHour)
+	return Optional(max(0, seconds) / 3600 * pricePerHour)
 }

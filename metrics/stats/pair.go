@@ -99,13 +99,13 @@ func newPair(a, b side) Pair {
 	permutation := sample.PermutationTest(a.values, b.values)
 	p := Pair{
 		A: a.name, B: b.name, SeedsA: len(a.values), SeedsB: len(b.values),
-		Difference: optional(d.Mean), CILow: optional(d.Low), CIHigh: optional(d.High), PValue: optional(d.P),
-		Improvement:       optional(Improvement(sample.Mean(a.values), sample.Mean(b.values))),
-		PermutationPValue: optional(permutation.P), ProbabilityOfImprovement: optional(sample.ProbabilityOfImprovement(a.values, b.values)),
-		ValueA: optional(sample.Mean(a.values)), ValueB: optional(sample.Mean(b.values)), Differs: []SettingDifference{},
+		Difference: Optional(d.Mean), CILow: Optional(d.Low), CIHigh: Optional(d.High), PValue: Optional(d.P),
+		Improvement:       Optional(Improvement(sample.Mean(a.values), sample.Mean(b.values))),
+		PermutationPValue: Optional(permutation.P), ProbabilityOfImprovement: Optional(sample.ProbabilityOfImprovement(a.values, b.values)),
+		ValueA: Optional(sample.Mean(a.values)), ValueB: Optional(sample.Mean(b.values)), Differs: []SettingDifference{},
 	}
 	if p.PermutationPValue != nil {
-		p.PermutationError = optional(permutation.Error)
+		p.PermutationError = Optional(permutation.Error)
 	}
 	p.DecidedBy = decidedBy(permutation)
 	return p
@@ -123,7 +123,7 @@ func (p Pair) withoutStatistics() Pair {
 func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
 	corrected, c := correct(pairs, planned)
 	for i := range pairs {
-		pairs[i].PValueHolm = optional(corrected[i])
+		pairs[i].PValueHolm = Optional(corrected[i])
 		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing, least)
 	}
 }

@@ -40,10 +40,10 @@ func Paired(a, b map[int64]float64) *PairedDifference {
 		return nil
 	}
 	mean, low, high := sample.MeanInterval(differences)
-	out := &PairedDifference{Seeds: n, Difference: optional(mean)}
+	out := &PairedDifference{Seeds: n, Difference: Optional(mean)}
 	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // a smaller error is rounding
-		out.CILow, out.CIHigh = optional(low), optional(high)
-		out.PValue = optional(2 * sample.Student(float64(n-1)).Survival(math.Abs(mean)/err))
+		out.CILow, out.CIHigh = Optional(low), Optional(high)
+		out.PValue = Optional(2 * sample.Student(float64(n-1)).Survival(math.Abs(mean)/err))
 	}
 	return out
 }

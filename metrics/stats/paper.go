@@ -56,6 +56,6 @@ func (row *Row) addPaper(run store.Run) {
 	}
 	row.PaperReward = &reward
 	if baseline, _ := paperReward(8, 0); external > 0 {
-		row.PaperImprovement = optional(Improvement(reward, baseline))
+		row.PaperImprovement = Optional(Improvement(reward, baseline))
 	}
 }

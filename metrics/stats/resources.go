@@ -30,12 +30,12 @@ func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, 
 		seen[d.UUID] = true
 	}
 	if out.GPUs = len(seen); out.GPUs > 0 {
-		out.GPUHours = optional(out.ActiveSeconds / 3600 * float64(out.GPUs))
+		out.GPUHours = Optional(out.ActiveSeconds / 3600 * float64(out.GPUs))
 	}
 	if out.Cost = cost(out.ActiveSeconds, run.PricePerHour); out.Cost != nil {
 		out.PriceCurrency = run.PriceCurrency
 	}
-	out.EnergyJoules = optional(Energy(devices, until))
+	out.EnergyJoules = Optional(Energy(devices, until))
 	return out
 }
 

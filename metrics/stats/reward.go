@@ -95,8 +95,8 @@ func Improvement(value, baseline float64) float64 {
 	return (value - baseline) / baseline
 }
 
-// optional returns nil, JSON's null, for a non-finite value.
-func optional(v float64) *float64 {
+// Optional returns nil, JSON's null, for a non-finite value.
+func Optional(v float64) *float64 {
 	if !units.Finite(v) {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 		Experiment: g.experiment, Name: g.name, Part: g.part, Config: ConfigName(first.Run), Runs: len(g.runs), Experiments: g.experiments,
 		Model: first.Model, RoundsCompared: s.document(), Differs: []RowDifference{},
 		Rounds: slices.MinFunc(g.runs, func(a, b store.Totals) int { return cmp.Compare(a.RoundsDone, b.RoundsDone) }).RoundsDone,
-		Seeds:  len(perNodeRound), RewardPerNodeRound: optional(sample.Mean(perNodeRound)), Skipped: len(g.skipped),
+		Seeds:  len(perNodeRound), RewardPerNodeRound: Optional(sample.Mean(perNodeRound)), Skipped: len(g.skipped),
 	}
 	cumulative := make([]float64, 0, len(g.runs))
 	for _, r := range g.runs {
@@ -87,8 +87,8 @@ func (g group) row(runs Runs, s span, set string) Row {
 	if mean := sample.Mean(cumulative); units.Finite(mean) {
 		row.CumulativeReward = mean
 	}
-	row.EvalReward = optional(sample.Mean(g.perSeed(runs.evalReward(s, set))))
-	row.EvalPass1 = optional(sample.Mean(g.perSeed(runs.pass(s, set))))
+	row.EvalReward = Optional(sample.Mean(g.perSeed(runs.evalReward(s, set))))
+	row.EvalPass1 = Optional(sample.Mean(g.perSeed(runs.pass(s, set))))
 	row.addPaper(first.Run)
 	return row
 }
@@ -146,9 +146,9 @@ func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set strin
 	values := g.perSeed(o.measured(runs, s, set))
 	row.Seeds = len(values)
 	mean, low, high := sample.MeanInterval(values)
-	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)
+	row.Value, row.ValueLow, row.ValueHigh = Optional(mean), Optional(low), Optional(high)
 	low, high = o.resamples.IQM(values)
-	row.IQM, row.IQMLow, row.IQMHigh = optional(sample.IQM(values)), optional(low), optional(high)
+	row.IQM, row.IQMLow, row.IQMHigh = Optional(sample.IQM(values)), Optional(low), Optional(high)
 }
 
 // judge takes over the results of the row's pair with the baseline. baseline is the baseline's mean over the span of
@@ -159,6 +159,6 @@ func (row *Row) judge(p Pair, baseline float64) {
 	row.PValueHolm, row.PermutationPValue, row.DecidedBy = p.PValueHolm, p.PermutationPValue, p.DecidedBy
 	row.ProbabilityOfImprovement, row.ProbabilityLow, row.ProbabilityHigh = p.ProbabilityOfImprovement, p.ProbabilityLow, p.ProbabilityHigh
 	if p.CILow != nil && p.CIHigh != nil && baseline > 0 {
-		row.CILow, row.CIHigh = optional(*p.CILow/baseline), optional(*p.CIHigh/baseline)
+		row.CILow, row.CIHigh = Optional(*p.CILow/baseline), Optional(*p.CIHigh/baseline)
 	}
 }

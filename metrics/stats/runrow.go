@@ -42,10 +42,10 @@ func NewRunRow(t store.Totals, s Status, e store.EvalTotal) RunRow {
 		Restarts: s.Restarts, Attempts: s.Attempts, Cost: s.Cost, PriceCurrency: s.PriceCurrency,
 	}
 	if reward, ok := RewardPerNodeRound(t); ok {
-		row.RewardPerNodeRound = optional(reward)
+		row.RewardPerNodeRound = Optional(reward)
 	}
 	if t.Ended > 0 {
-		row.Ended = optional(t.Ended)
+		row.Ended = Optional(t.Ended)
 	}
 	if row.EvalReward = evalReward(e); row.EvalReward != nil {
 		row.EvalRound, row.EvalSet = &e.Round, e.Set

@@ -22,8 +22,8 @@ func NewSpread(xs []float64) Spread {
 	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !units.Finite(x) })
 	slices.Sort(sorted)
 	return Spread{
-		Values: len(sorted), Mean: optional(sample.Mean(sorted)), Median: optional(sample.Quantile(sorted, 0.5)), P90: optional(sample.Quantile(sorted, 0.9)),
-		Highest: optional(sample.Quantile(sorted, 1)),
+		Values: len(sorted), Mean: Optional(sample.Mean(sorted)), Median: Optional(sample.Quantile(sorted, 0.5)), P90: Optional(sample.Quantile(sorted, 0.9)),
+		Highest: Optional(sample.Quantile(sorted, 1)),
 	}
 }
 

@@ -195,11 +195,11 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 		done = append(done, r)
 		if units.Finite(r.Reward) {
 			out.RecentRewards = append(out.RecentRewards, r.Reward)
-			out.Reward = optional(r.Reward)
+			out.Reward = Optional(r.Reward)
 		}
 	}
 	pace := Pace(done, s.Attempts)
-	out.SecondsPerRound = optional(pace)
+	out.SecondsPerRound = Optional(pace)
 	attempts := s.Attempts
 	switch {
 	case out.State == store.RunRunning:
@@ -208,7 +208,7 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 		if len(done) > 0 {
 			since = max(since, done[len(done)-1].End)
 		}
-		out.ETASeconds = optional(ETA(pace, out.Rounds-out.Round, now-since))
+		out.ETASeconds = Optional(ETA(pace, out.Rounds-out.Round, now-since))
 	case s.Run.Ended > 0:
 		now = s.Run.Ended
 	case out.State == StateCrashed:
@@ -238,9 +238,9 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 		n.RSSBytes, n.PSSBytes, n.DeviceBytes, n.EnginePID = 0, 0, 0, 0 // figures of the previous process
 	}
 	out := NodeStatus{
-		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
+		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: Optional(n.LastReward), CumulativeReward: n.CumulativeReward,
 		Restarts: n.Restarts, PID: n.PID, WorkingRound: n.WorkingRound, ReplayedRounds: n.ReplayedRounds, ReplaySeconds: n.ReplaySeconds,
-		RecentReward: optional(sample.Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
+		RecentReward: Optional(sample.Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
 		PSSBytes: n.PSSBytes, PeakPSSBytes: n.PeakPSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,

@@ -41,7 +41,7 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 			x := StudyModel{Model: model, Mixed: j.Name(mixed.name), Alone: j.Name(groups[i].name)}
 			a := side{fmt.Sprintf("%s nodes of %s", model, x.Mixed), j.ofModel(mixed, model, runs)}
 			b := side{fmt.Sprintf("%s nodes of %s", model, x.Alone), j.ofModel(groups[i], model, runs)}
-			x.MixedValue, x.AloneValue = optional(sample.Mean(a.values)), optional(sample.Mean(b.values))
+			x.MixedValue, x.AloneValue = Optional(sample.Mean(a.values)), Optional(sample.Mean(b.values))
 			pair := newPair(a, b)
 			if !j.sameRound(model, runs, mixed, groups[i]) {
 				a.values, b.values = nil, nil

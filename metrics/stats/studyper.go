@@ -82,7 +82,7 @@ func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*Study
 			p.addAxis(c, common)
 			continue
 		}
-		p.Currency, p.Common, p.Horizons = c.currency, optional(common), o.At
+		p.Currency, p.Common, p.Horizons = c.currency, Optional(common), o.At
 		if len(o.At) == 0 {
 			p.Horizons = c.arms.Usual()
 		}

@@ -138,7 +138,7 @@ func (j *Judgment) turned(p Pair) Pair {
 		if v == nil {
 			return nil
 		}
-		return optional(-*v)
+		return Optional(-*v)
 	}
 	t := p
 	t.A, t.B, t.SeedsA, t.SeedsB = p.B, p.A, p.SeedsB, p.SeedsA
@@ -146,13 +146,13 @@ func (j *Judgment) turned(p Pair) Pair {
 	t.QuestionInterval = p.QuestionInterval.Turned()
 	t.Improvement = nil
 	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.Ranked[i].Value > 0 {
-		t.Improvement = optional(*t.Difference / *j.Ranked[i].Value)
+		t.Improvement = Optional(*t.Difference / *j.Ranked[i].Value)
 	}
 	if p.ProbabilityOfImprovement != nil {
-		t.ProbabilityOfImprovement = optional(1 - *p.ProbabilityOfImprovement)
+		t.ProbabilityOfImprovement = Optional(1 - *p.ProbabilityOfImprovement)
 	}
 	if p.ProbabilityLow != nil && p.ProbabilityHigh != nil {
-		t.ProbabilityLow, t.ProbabilityHigh = optional(1-*p.ProbabilityHigh), optional(1-*p.ProbabilityLow)
+		t.ProbabilityLow, t.ProbabilityHigh = Optional(1-*p.ProbabilityHigh), Optional(1-*p.ProbabilityLow)
 	}
 	switch p.Outcome {
 	case OutcomeBetter:
@@ -237,7 +237,7 @@ func (s *Study) addArms(decided, beside Judgment) {
 		if k := slices.IndexFunc(decided.Comparison.Rows, func(r Row) bool { return r.Experiment == arm.Experiment }); k >= 0 {
 			r := decided.Comparison.Rows[k]
 			row.Config, row.Seeds, row.Value, row.ValueLow, row.ValueHigh = r.Config, r.Seeds, r.Value, r.ValueLow, r.ValueHigh
-			row.Runs, row.Cumulative, row.Beside = r.Runs, optional(r.CumulativeReward), beside.Comparison.Rows[k].Value
+			row.Runs, row.Cumulative, row.Beside = r.Runs, Optional(r.CumulativeReward), beside.Comparison.Rows[k].Value
 		}
 		if s.Seeds = min(s.Seeds, row.Seeds); i == 0 {
 			s.Seeds = row.Seeds

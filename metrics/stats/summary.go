@@ -27,7 +27,7 @@ func NewSummary(status Status, rounds []store.RoundReward) Summary {
 		rewards[i] = r.Reward
 	}
 	s.EdgeRounds = min(EdgeWindow, max(1, len(rewards)/2), len(rewards))
-	s.FirstReward = optional(sample.Mean(rewards[:s.EdgeRounds]))
-	s.LastReward = optional(sample.Mean(rewards[len(rewards)-s.EdgeRounds:]))
+	s.FirstReward = Optional(sample.Mean(rewards[:s.EdgeRounds]))
+	s.LastReward = Optional(sample.Mean(rewards[len(rewards)-s.EdgeRounds:]))
 	return s
 }

@@ -73,7 +73,7 @@ func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) Swee
 		out.Rows[i] = r
 	}
 	if known {
-		out.ETASeconds = optional(eta)
+		out.ETASeconds = Optional(eta)
 	}
 	if out.Cost = cost(out.ActiveSeconds, pricePerHour); out.Cost != nil {
 		out.PricePerHour, out.PriceCurrency = &pricePerHour, currency
@@ -99,13 +99,13 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 		return r.ETASeconds
 	}
 	if r.SecondsPerRound != nil {
-		return optional(float64(left) * max(0, *r.SecondsPerRound))
+		return Optional(float64(left) * max(0, *r.SecondsPerRound))
 	}
 	pace := meanPace(rows, func(other SweepRow) bool { return other.Config == r.Config })
 	if !units.Finite(pace) {
 		pace = meanPace(rows, func(SweepRow) bool { return true })
 	}
-	return optional(float64(left) * pace)
+	return Optional(float64(left) * pace)
 }
 
 // meanPace returns the mean seconds per round over the chosen rows; NaN: no chosen row has a pace.

@@ -98,5 +98,5 @@ func medianReach(list []Reach, figure func(Reach) *float64) *float64 {
 			values[i] = *v
 		}
 	}
-	return optional(sample.Median(values))
+	return Optional(sample.Median(values))
 }

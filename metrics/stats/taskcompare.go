@@ -71,9 +71,9 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 			i := place[row.Name]
 			g, rounds := f.groups[i], spans[i].rounds
 			mean := sample.Mean(g.perSeed(reward(rounds)))
-			cell := TaskReward{Experiment: g.name, Reward: optional(mean)}
+			cell := TaskReward{Experiment: g.name, Reward: Optional(mean)}
 			if f.base >= 0 && i != f.base && row.Improvement != nil {
-				cell.Improvement = optional(Improvement(mean, sample.Mean(f.groups[f.base].perSeed(reward(rounds)))))
+				cell.Improvement = Optional(Improvement(mean, sample.Mean(f.groups[f.base].perSeed(reward(rounds)))))
 			}
 			for _, r := range g.runs {
 				cell.Completions += at(rounds, r, task).Completions

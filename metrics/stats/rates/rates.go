@@ -94,9 +94,9 @@ func (p *Pilot) judge() {
 		}
 	}
 	if alarm.Rounds() >= stats.AlarmFirst && growth.Reference > 0 {
-		p.Growth = optional(growth.Recent / growth.Reference)
+		p.Growth = stats.Optional(growth.Recent / growth.Reference)
 	}
-	p.Reward = optional(sample.Mean(newest(p.Rewards)))
+	p.Reward = stats.Optional(sample.Mean(newest(p.Rewards)))
 	switch {
 	case p.AlarmRound != nil:
 		p.Outcome = Alarm
@@ -119,17 +119,9 @@ func (p *Pilot) behind(best *Pilot) bool {
 		}
 	}
 	mean, low, high := sample.MeanInterval(differences)
-	p.Behind, p.BehindLow, p.BehindHigh = optional(mean), optional(low), optional(high)
+	p.Behind, p.BehindLow, p.BehindHigh = stats.Optional(mean), stats.Optional(low), stats.Optional(high)
 	return low > 0
 }
 
 // newest returns the values of the newest stats.AlarmWindow rounds.
 func newest(values []float64) []float64 { return values[max(0, len(values)-stats.AlarmWindow):] }
-
-// optional returns nil for a value that is not finite.
-func optional(v float64) *float64 {
-	if !units.Finite(v) {
-		return nil
-	}
-	return &v
-}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/combin"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // maxArrangements bounds the arrangements of a permutation test: it enumerates all of them up to this number, else it
@@ -23,9 +25,10 @@ type Permutation struct {
 // PermutationTest returns the p-value of the difference of means of a and b: the probability of a difference at least
 // as large if values are assigned to the two sides at random. It enumerates all arrangements if there are few.
 // Otherwise it draws random arrangements with a fixed seed and counts the observed one (Phipson and Smyth 2010). The
-// order of values and sides does not matter. P is NaN if a or b has fewer than two values.
+// order of values and sides does not matter. P is NaN if a or b has fewer than two
+// values, or if the difference is not finite.
 func PermutationTest(a, b []float64) Permutation {
-	if len(a) < 2 || len(b) < 2 {
+	if len(a) < 2 || len(b) < 2 || !units.Finite(Mean(a)-Mean(b)) {
 		return Permutation{P: math.NaN()}
 	}
 	if len(b) < len(a) || len(a) == len(b) && slices.Compare(slices.Sorted(slices.Values(b)), slices.Sorted(slices.Values(a))) < 0 {
