@@ -13,7 +13,7 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "collapse", "control", "corrected", "corrections", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
+		"paper", "adaptive", "alternatives", "collapse", "control", "corrected", "corrections", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
 		"sparse", "sparse-tags", "specialists", "swarm-size", "teacher",
 	}, Studies())
 	for _, name := range Studies() {

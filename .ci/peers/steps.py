@@ -1,10 +1,11 @@
-"""Compares the waiting times of a user with TRL and the usual trackers: eight trainings at once, a comparison, an installation.
+"""Compares the waiting times of a user with TRL, GenRL and the usual trackers: eight trainings at once, a comparison, an installation.
 
 Everything runs with the same Python and torch, unless the row says Debian.
 """
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -40,16 +41,20 @@ class Memory(threading.Thread):
             self.peak = max(self.peak, total)
 
 
-def run_all(commands, environment):
-    """Runs commands at once, and returns (seconds of the last, peak bytes of all, failures)."""
+def run_all(commands, environment, log=os.devnull):
+    """Runs commands at once, and returns (seconds of the last, peak bytes of all, failures). Their errors go into log."""
     begin = time.monotonic()
-    processes = [subprocess.Popen(c, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in commands]
+    with open(log, "w", encoding="utf-8") as errors:
+        processes = [subprocess.Popen(c, env=environment, stdout=subprocess.DEVNULL, stderr=errors) for c in commands]
     memory = Memory(processes)
     memory.start()
     failed = 0
     try:
         for process in processes:
-            failed += process.wait(max(1, begin + SECONDS - time.monotonic())) != 0
+            try:
+                failed += process.wait(max(1, begin + SECONDS - time.monotonic())) != 0
+            except subprocess.TimeoutExpired:
+                failed += 1
     finally:
         for process in processes:
             process.kill()
@@ -59,15 +64,32 @@ def run_all(commands, environment):
     return time.monotonic() - begin, memory.peak, failed
 
 
-def swarm_of_eight(scratch):
-    """Eight nano nodes beside eight processes of TRL with a model of that shape, and equally many completions."""
-    environment = dict(os.environ, SWARM_PYTHON=sys.executable, SWARM_HOME=os.path.join(scratch, "home8"))
-    command = [common.PROGRAM, "up", "8loc0ext", "--nodes", str(NODES), "--model", "nano", "--device", "cpu", "--rounds", str(ROUNDS),
+def swarm_up(scratch, preset):
+    """Eight nano nodes."""
+    environment = dict(os.environ, SWARM_PYTHON=sys.executable, SWARM_HOME=os.path.join(scratch, "home-" + preset))
+    command = [common.PROGRAM, "up", preset, "--nodes", str(NODES), "--model", "nano", "--device", "cpu", "--rounds", str(ROUNDS),
                "--set", "eval_questions=0", "-o", "json"]  # fmt: skip
-    ours = run_all([command], environment)
+    return run_all([command], environment)
+
+
+def eight_trls(scratch):
+    """Eight processes of TRL with a model of nano's shape, and as many completions as eight nodes that share nothing."""
     one = [sys.executable, "-m", "peers.steps", "--trl", os.path.join(scratch, "trl")]
-    theirs = run_all([one + [str(i)] for i in range(NODES)], dict(environment, OMP_NUM_THREADS="1"))
-    return ours, theirs
+    return run_all([one + [str(i)] for i in range(NODES)], dict(os.environ, OMP_NUM_THREADS="1"))
+
+
+def genrl_swarm(scratch):
+    """Eight agents of a local GenRL swarm with nano's weights, which share rollouts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    one = [sys.executable, "-m", "peers.genrl_swarm", scratch]
+    log = os.path.join(scratch, "genrl.log")
+    found = run_all([[*one, str(i), str(NODES), port] for i in range(NODES)], dict(os.environ, OMP_NUM_THREADS="1"), log)
+    if found[2]:
+        with open(log, encoding="utf-8") as errors:
+            print(errors.read()[-2000:], file=sys.stderr)
+    return found
 
 
 def trl(scratch, number):
@@ -142,14 +164,17 @@ def main():
         trl(*sys.argv[2:])
         return
     scratch, told, notes, verdict = sys.argv[1], [], [], "ahead"
-    ours, theirs = swarm_of_eight(scratch)
-    told.append(f"{NODES} trainings of nano's size, {ROUNDS} rounds of {GROUPS} × {GENERATIONS} completions: swarm up {ours[0]:.0f} s, {ours[1] / 1e6:.0f} MB; "
-                f"{NODES} processes of TRL {theirs[0]:.0f} s, {theirs[1] / 1e6:.0f} MB")  # fmt: skip
-    for who, failed in (("swarm up", ours[2]), ("TRL", theirs[2])):
-        if failed:
-            notes.append(f"{who}: {failed} failed")
-    if ours[2] or ours[0] > theirs[0] or ours[1] > theirs[1]:
-        verdict = "behind"
+    for what, preset, name, peer in (
+        (f"{NODES} trainings of nano's size, {ROUNDS} rounds of {GROUPS} × {GENERATIONS} completions", "8loc0ext", f"{NODES} processes of TRL", eight_trls),
+        (f"a swarm of {NODES} nano nodes that share rollouts, {ROUNDS} rounds of 4 own and 4 others' groups", "4loc4ext", "GenRL", genrl_swarm),
+    ):
+        ours, theirs = swarm_up(scratch, preset), peer(scratch)
+        told.append(f"{what}: swarm up {ours[0]:.0f} s, {ours[1] / 1e6:.0f} MB; {name} {theirs[0]:.0f} s, {theirs[1] / 1e6:.0f} MB")
+        notes += [f"{who}: {failed} of {of} failed" for who, failed, of in (("swarm up", ours[2], 1), (name, theirs[2], NODES)) if failed]
+        if ours[2] or not theirs[2] and (ours[0] > theirs[0] or ours[1] > theirs[1]):
+            verdict = "behind"
+        elif theirs[2] and verdict == "ahead":
+            verdict = "cannot run"
     (read, asked), (loaded, tested), row = compare_two(scratch)
     told.append(f"two experiments of five seeds: swarm import {read:.1f} s and compare {asked:.1f} s, 1 command; MLflow {loaded:.1f} s to log, {tested:.1f} s to ask, "
                 f"and a test of one's own (Welch, p = {row['p_value']:.2g}, equal)")  # fmt: skip

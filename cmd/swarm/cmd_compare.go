@@ -25,6 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // Exit codes of `compare --gate`.
@@ -110,8 +111,18 @@ const (
 )
 
 // measureHelp is the help of --measure.
-const measureHelp = "what decides: auto (pass where every seed of both sides has it, else reward), reward (while training), eval or pass\n" +
-	"(held-out questions, newest evaluation: mean reward, or pass@1)"
+const measureHelp = "what decides: auto (pass where every seed of both sides has it, else reward), reward (while training),\n" +
+	"or on held-out questions: eval (mean reward), pass (pass@1), pass@K, swarm-pass@K (of all nodes' completions together)"
+
+// checkMeasure checks the value of --measure, and replaces pass@1 by pass.
+func checkMeasure(measure *string) error {
+	parsed, ok := stats.ParseMeasure(*measure)
+	if !ok {
+		return &configs.Error{Key: "measure", Value: *measure, Allowed: wording.MeasureNames}
+	}
+	*measure = parsed
+	return nil
+}
 
 func runCompare(ctx context.Context, g *globals, names []string, o *compareOptions, flags *pflag.FlagSet) error {
 	if err := o.check(flags); err != nil {
@@ -226,8 +237,8 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	if !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By) {
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	}
-	if !slices.Contains(stats.Measures(), o.Measure) {
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "auto, reward, eval or pass"}
+	if err := checkMeasure(&o.Measure); err != nil {
+		return err
 	}
 	if flags.Changed("target") && !(o.target > 0 && o.target <= math.MaxFloat32) {
 		return &configs.Error{Key: "target", Value: fmt.Sprint(o.target), Allowed: "a reward above 0"}

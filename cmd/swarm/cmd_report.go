@@ -85,6 +85,9 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
+	if err := checkMeasure(&o.Measure); err != nil {
+		return err
+	}
 	switch {
 	case o.out == "":
 		return &configs.Error{Key: "out", Value: "", Allowed: "a file's path, or - for stdout"}
@@ -94,8 +97,6 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 		return fail.Usage(errors.New("--out - and -o json both write to stdout"), "swarm report --out report.html -o json")
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
-	case !slices.Contains(stats.Measures(), o.Measure):
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "auto, reward, eval or pass"}
 	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
 	}

@@ -131,7 +131,7 @@ func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 			"Try: swarm sweep --study paper --model gpt2"},
 		"a report of none": {[]string{"report", "--study", "swarm-size", "--out", filepath.Join(home, "r.html")}, fail.ExitFailed,
 			"no run of study swarm-size"},
-		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, fail.ExitUsage, "reward, eval or pass"},
+		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, fail.ExitUsage, "reward, eval, pass, pass@K such as pass@4, or swarm-pass@K"},
 		"a report's model without study": {[]string{"report", "--model", "gpt2"}, fail.ExitUsage, "needs --study"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 	p := readParams(r)
 	o := query.CompareOptions{Names: p.names("names"), CompareOptions: stats.CompareOptions{
 		Baseline: p.name("baseline"), By: p.oneOf("by", stats.ByExperiment, stats.ByConfig),
-		Measure: p.oneOf("measure", stats.Measures()...), Despite: p.names("despite"),
+		Measure: p.measure(), Despite: p.names("despite"),
 		Window: p.whole("window", 0, 1, maxWindow), Top: p.whole("top", 0, 1, 10_000), Pairs: p.oneOf("pairs", "0", "1") == "1",
 		Tasks: p.oneOf("tasks", "0", "1") == "1", Bootstrap: true, Questions: true,
 	}, Alive: s.alive}

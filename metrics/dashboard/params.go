@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // params reads a request's query. It keeps the first error, which done returns.
@@ -116,6 +118,19 @@ func (p *params) oneOf(name string, words ...string) string {
 		p.fail(badRequest("bad %s %.40q: allowed: %s", name, text, strings.Join(words, ", ")))
 	}
 	return text
+}
+
+// measure returns the measure of a comparison. The page itself never asks for pass@K.
+func (p *params) measure() string {
+	text := p.get("measure")
+	if text == "" {
+		return stats.MeasureAuto
+	}
+	measure, ok := stats.ParseMeasure(text)
+	if !ok {
+		p.fail(badRequest("bad measure %.40q: allowed: %s", text, wording.MeasureNames))
+	}
+	return measure
 }
 
 // done returns the first error. Unknown parameters are an error.

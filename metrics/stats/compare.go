@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -14,7 +15,13 @@ const (
 	BasisCumulative   = "cumulative_reward"     // all runs have the same node-rounds, so sums and means give the same improvement
 	BasisPerNodeRound = "reward_per_node_round" // runs differ in node-rounds, so sums are not comparable
 	BasisEval         = "eval_reward"           // mean reward of a held-out evaluation
-	BasisPass         = "eval_pass_1"           // share of right completions of a held-out evaluation
+	BasisPass         = basisPass + "1"         // share of right completions of a held-out evaluation
+)
+
+// These precede the k of a basis: pass@k and swarm-pass@k of a held-out evaluation.
+const (
+	basisPass  = "eval_pass_"
+	basisSwarm = "eval_swarm_pass_"
 )
 
 // Comparison is the document of `swarm compare -o json`. Fields are only ever added.
@@ -121,11 +128,14 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 // basis returns what improvements compare: sums, if the runs of each pair have equally many node-rounds in the compared
 // span.
 func (c *Comparison) basis(f frame, runs Runs) string {
-	switch c.Measure {
-	case MeasureEval:
+	if c.Measure == MeasureEval {
 		return BasisEval
-	case MeasurePass:
-		return BasisPass
+	}
+	if k := PassOf(c.Measure); k > 0 {
+		if OfSwarm(c.Measure) {
+			return fmt.Sprint(basisSwarm, k)
+		}
+		return fmt.Sprint(basisPass, k)
 	}
 	equal := func(s span, groups ...group) bool {
 		first := -1
@@ -176,7 +186,7 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		} else {
 			low, high := o.resamples.Improvement(m.a.values, m.b.values)
 			pair.ProbabilityLow, pair.ProbabilityHigh = Optional(low), Optional(high)
-			if o.Measure == MeasurePass {
+			if PassOf(o.Measure) > 0 {
 				pair.QuestionInterval = crossing.interval(a, b, s)
 			}
 		}

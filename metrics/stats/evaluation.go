@@ -187,6 +187,9 @@ func PassAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1
 	}
+	if k < c { // the formula is symmetric in c and k: the fewer factors
+		c, k = k, c
+	}
 	none := 1.0
 	for i := n - c + 1; i <= n; i++ {
 		none *= 1 - float64(k)/float64(i)

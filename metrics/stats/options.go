@@ -1,6 +1,10 @@
 package stats
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -19,17 +23,62 @@ const (
 	MeasurePass   = "pass"   // pass@1 of the newest held-out evaluation: the share of right completions
 )
 
+// Measures with a number k of completions: the probability that at least one of k completions of a question is right.
+const (
+	passPrefix  = "pass@"       // of one node's completions, the mean over nodes
+	swarmPrefix = "swarm-pass@" // of all nodes' completions together
+)
+
+// mostPassK is the largest k: 256 completions (eval_generations) of 256 nodes.
+const mostPassK = 256 * 256
+
 // Measures lists all measures.
 func Measures() []string { return []string{MeasureAuto, MeasureReward, MeasureEval, MeasurePass} }
 
+// ParseMeasure returns the measure of a text: one of Measures(), pass@k or swarm-pass@k. With k = 1 both are
+// MeasurePass.
+func ParseMeasure(text string) (measure string, ok bool) {
+	for _, prefix := range []string{passPrefix, swarmPrefix} {
+		digits, found := strings.CutPrefix(text, prefix)
+		if !found {
+			continue
+		}
+		k, err := strconv.Atoi(digits)
+		switch {
+		case err != nil || k < 1 || k > mostPassK:
+			return "", false
+		case k == 1:
+			return MeasurePass, true
+		}
+		return prefix + strconv.Itoa(k), true
+	}
+	if !slices.Contains(Measures(), text) {
+		return "", false
+	}
+	return text, true
+}
+
+// PassOf returns the k of MeasurePass, pass@k and swarm-pass@k, and 0 for other measures.
+func PassOf(measure string) (k int) {
+	if measure == MeasurePass {
+		return 1
+	}
+	_, digits, _ := strings.Cut(measure, "@")
+	k, _ = strconv.Atoi(digits)
+	return k
+}
+
+// OfSwarm reports whether a measure pools the completions of all nodes.
+func OfSwarm(measure string) bool { return strings.HasPrefix(measure, swarmPrefix) }
+
 // HeldOut reports whether a measure uses held-out evaluations.
-func HeldOut(measure string) bool { return measure == MeasureEval || measure == MeasurePass }
+func HeldOut(measure string) bool { return measure == MeasureEval || PassOf(measure) > 0 }
 
 // CompareOptions select how runs are compared. The zero value groups by experiment and decides by MeasureAuto.
 type CompareOptions struct {
 	Baseline string  // experiment or row; empty: the experiment of the preset 8loc0ext, if it is unambiguous
 	By       string  // ByExperiment, ByConfig
-	Measure  string  // one of Measures(); empty: MeasureAuto
+	Measure  string  // as ParseMeasure returns it; empty: MeasureAuto
 	Target   float64 // target reward for time, GPU-hours, money and energy; 0: none
 	Window   int     // rounds of the moving average that must reach Target; 0: PaperWindow
 	Min      float64 // with HasMin: drop rows whose improvement over the baseline is unknown or below this ratio

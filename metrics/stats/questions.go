@@ -32,14 +32,14 @@ func (o CompareOptions) evalParts(runs Runs, s span, set string) func(store.Tota
 // QuestionsNeeded lists the evaluations whose questions Runs.Questions must contain. Runs must already have the data
 // that NeedsOf lists.
 func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
-	if !o.Questions {
+	if !o.Questions && PassOf(o.Measure) < 2 {
 		return nil, nil
 	}
 	study := o.Study
 	if study != nil {
 		runs, o, _ = o.ofStudy(runs)
 	}
-	if !o.automatic() && o.Measure != MeasurePass {
+	if !o.automatic() && PassOf(o.Measure) == 0 {
 		return nil, nil
 	}
 	f, err := newFrame(runs, o)
@@ -52,15 +52,24 @@ func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
 		}
 	}
 	var needed []store.EvalTotal
-	for _, p := range f.pairs {
-		a, b := f.groups[p.a], f.groups[p.b]
-		parts := o.evalParts(runs, newSpan(runs, f.set, a, b), f.set)
-		for _, t := range slices.Concat(a.runs, b.runs) {
-			for _, part := range parts(t) {
-				if !slices.Contains(needed, part.eval) {
-					needed = append(needed, part.eval)
+	add := func(groups ...group) {
+		parts := o.evalParts(runs, newSpan(runs, f.set, groups...), f.set)
+		for _, g := range groups {
+			for _, t := range g.runs {
+				for _, part := range parts(t) {
+					if !slices.Contains(needed, part.eval) {
+						needed = append(needed, part.eval)
+					}
 				}
 			}
+		}
+	}
+	for _, p := range f.pairs {
+		add(f.groups[p.a], f.groups[p.b])
+	}
+	if PassOf(o.Measure) > 1 { // rows without a pair show it, too
+		for _, g := range f.groups {
+			add(g)
 		}
 	}
 	return needed, nil
@@ -87,15 +96,27 @@ func (x *crossing) side(g group, s span) heldout.Side {
 	parts := x.options.evalParts(x.runs, s, x.set)
 	var answers []heldout.Answers
 	for _, t := range g.runs {
-		if list := parts(t); len(list) > 0 {
-			answers = append(answers, x.runs.answers(t.Seed, list))
+		list := parts(t)
+		several := PassOf(x.options.Measure) > 1
+		if len(list) > 0 && (!several || x.runs.answered(list[0].eval, x.options.Measure)) {
+			answers = append(answers, x.runs.answers(t.Seed, list, x.options.Measure))
 		}
 	}
 	return heldout.NewSide(answers)
 }
 
-// answers returns a run's answers in the evaluations behind its compared value.
-func (r Runs) answers(seed int64, parts []evalPart) heldout.Answers {
+// answered reports whether an evaluation has what a measure pass@k or swarm-pass@k needs: results by question, and k
+// completions of each.
+func (r Runs) answered(e store.EvalTotal, measure string) bool {
+	questions, completions := r.Questions[e.Run][e.Round], e.Generations
+	if len(questions) > 0 && OfSwarm(measure) {
+		completions = questions[0].Completions
+	}
+	return len(questions) > 0 && completions >= PassOf(measure)
+}
+
+// answers returns a run's value of a measure for each question, in the evaluations behind its compared value.
+func (r Runs) answers(seed int64, parts []evalPart, measure string) heldout.Answers {
 	a := heldout.Answers{Seed: seed}
 	for i, part := range parts {
 		list := r.Questions[part.eval.Run][part.eval.Round]
@@ -108,8 +129,28 @@ func (r Runs) answers(seed int64, parts []evalPart) heldout.Answers {
 		a.Tasks = a.Tasks[:0]
 		for q, x := range list {
 			a.Tasks = append(a.Tasks, x.Task)
-			a.Right[q] += part.weight * float64(x.Correct) / float64(x.Completions)
+			a.Right[q] += part.weight * passOfQuestion(x, measure)
 		}
 	}
 	return a
+}
+
+// passOfQuestion returns a measure's value for one question that has enough completions. Measures other than pass@k and
+// swarm-pass@k have pass@1.
+func passOfQuestion(q store.QuestionTotal, measure string) float64 {
+	k := PassOf(measure)
+	switch {
+	case k <= 1:
+		return float64(q.Correct) / float64(q.Completions)
+	case OfSwarm(measure):
+		return PassAtK(q.Completions, q.Correct, k)
+	}
+	nodes, sum := 0, 0.0
+	for _, x := range q.Nodes {
+		nodes += x.Nodes
+	}
+	for _, x := range q.Nodes {
+		sum += float64(x.Nodes) * PassAtK(q.Completions/nodes, x.Right, k)
+	}
+	return sum / float64(nodes)
 }

@@ -24,8 +24,9 @@ func addAnswered(runs *Runs, name string, external int, tasks []string, results 
 		e := store.EvalTotal{Run: x.Run.Run, Set: "s", Round: 10, Generations: 10, Nodes: 1, Questions: len(result)}
 		var list []store.QuestionTotal
 		for q, v := range result {
-			list = append(list, store.QuestionTotal{Task: tasks[q], Completions: 10, Correct: int(math.Round(10 * v))})
-			e.Correct += list[q].Correct
+			right := int(math.Round(10 * v))
+			list = append(list, store.QuestionTotal{Task: tasks[q], Completions: 10, Correct: right, Nodes: []store.NodesRight{{Right: right, Nodes: 1}}})
+			e.Correct += right
 		}
 		runs.Totals, runs.Evals[x.Run.Run] = append(runs.Totals, x), e
 		runs.Questions[x.Run.Run] = map[int][]store.QuestionTotal{10: list}
@@ -118,4 +119,55 @@ func TestEvaluationsWhoseQuestionsAreNeeded(t *testing.T) {
 	between := costs.HeldOut["half-0"].Evals
 	c := newCosts(*d, groupRuns(costs.Totals, CompareOptions{least: EnoughSeeds}), costs, "s")[1]
 	require.Equal(t, []evalPart{{between[1], 0.75}, {between[2], 0.25}}, c.parts("half-0", 25), "from 20 to 40 completions")
+}
+
+// Of 10 completions, c of them right, 1 - (10-c)(9-c)/90 pairs contain a right one.
+func TestComparisonByPassOfSeveral(t *testing.T) {
+	o := answeredOptions
+	o.Measure = "pass@2"
+	runs := answered()
+	c, err := Compare(runs, o)
+	require.NoError(t, err)
+	require.Equal(t, []string{"pass@2", "eval_pass_2"}, []string{c.Measure, c.Basis})
+	a := (4 - (20+2+42+0)/90.) / 4
+	b := (4 - (30+20+72+42)/90.) / 4
+	require.InDelta(t, a, *c.Rows[0].Value, 1e-12)
+	require.InDelta(t, a-b, *c.Pairs[0].Difference, 1e-12)
+	require.InDelta(t, (0.5+0.8+0.3+0.9)/4, *c.Rows[0].EvalPass1, 1e-12, "the columns stay as they are")
+	// Questions are drawn within their task: twice the one with the smaller difference, or twice the other.
+	low, high := (10+30)/90./2, (18+42)/90./2
+	require.InDeltaSlice(t, []float64{low, high}, []float64{*c.Pairs[0].QuestionsLow, *c.Pairs[0].QuestionsHigh}, 1e-12)
+
+	// Two nodes of five completions are not one of ten.
+	require.InDelta(t, (0+0.4)/2, passOfQuestion(store.QuestionTotal{Completions: 10, Correct: 1, Nodes: []store.NodesRight{{Right: 0, Nodes: 1}, {Right: 1, Nodes: 1}}}, "pass@2"), 1e-12)
+
+	needed, err := QuestionsNeeded(runs, CompareOptions{Baseline: "study-b", Measure: "pass@2"})
+	require.NoError(t, err)
+	require.Len(t, needed, 5, "without Questions, too")
+	// Of the swarm, they are: of 10 completions, one of them right, two contain it with probability 0.2.
+	require.InDelta(t, 0.2, passOfQuestion(store.QuestionTotal{Completions: 10, Correct: 1}, "swarm-pass@2"), 1e-12)
+	o.Measure = "swarm-pass@10" // one node, so that every question with a right completion counts
+	c, err = Compare(runs, o)
+	require.NoError(t, err)
+	require.Equal(t, []string{"swarm-pass@10", "eval_swarm_pass_10"}, []string{c.Measure, c.Basis})
+	require.InDelta(t, 1, *c.Rows[0].Value, 1e-12)
+	o.Measure = "pass@11"
+	c, err = Compare(runs, o)
+	require.NoError(t, err)
+	require.Nil(t, c.Rows[0].Value)
+	require.Equal(t, ReasonNoEvaluation, c.Pairs[0].Reason.Kind)
+}
+
+func TestMeasuresByName(t *testing.T) {
+	for text, want := range map[string]string{
+		"auto": "auto", "reward": "reward", "eval": "eval", "pass": "pass", "pass@1": "pass", "pass@4": "pass@4", "pass@04": "pass@4",
+		"pass@0": "", "pass@": "", "pass@-1": "", "pass@1e3": "", "pass@65537": "", "pass4": "", "": "",
+		"swarm-pass@32": "swarm-pass@32", "swarm-pass@1": "pass", "swarm-pass": "", "swarm-pass@x": "",
+	} {
+		measure, ok := ParseMeasure(text)
+		require.Equal(t, []any{want, want != ""}, []any{measure, ok}, text)
+	}
+	require.Equal(t, []int{1, 4, 32, 0, 0}, []int{PassOf("pass"), PassOf("pass@4"), PassOf("swarm-pass@32"), PassOf("eval"), PassOf("")})
+	require.Equal(t, []bool{true, true, true, true, false},
+		[]bool{HeldOut("eval"), HeldOut("pass"), HeldOut("pass@4"), HeldOut("swarm-pass@32"), HeldOut("reward")})
 }

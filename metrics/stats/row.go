@@ -35,7 +35,7 @@ type Row struct {
 	Experiments              []string   `json:"experiments"`
 	Model                    string     `json:"model"`   // model of its first run
 	Skipped                  int        `json:"skipped"` // unfinished runs that do not count
-	Value                    *float64   `json:"value"`   // compared value: reward_per_node_round, eval_reward or eval_pass_1
+	Value                    *float64   `json:"value"`   // compared value: reward_per_node_round, eval_reward or eval_pass_k
 	ValueLow                 *float64   `json:"value_ci_low"`
 	ValueHigh                *float64   `json:"value_ci_high"` // 95 % interval by Student's t
 	EvalRound                *int       `json:"eval_round"`    // fewest rounds of a counted evaluation
@@ -127,6 +127,22 @@ func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 	}
 }
 
+// passOfSeveral returns a run's value of a measure pass@k or swarm-pass@k, the mean over questions. A run without
+// results by question, or with fewer completions than k per question, has none.
+func (r Runs) passOfSeveral(s span, set, measure string) func(store.Totals) (float64, bool) {
+	return func(t store.Totals) (float64, bool) {
+		e, ok := r.eval(t.Run.Run, set, s.evalRound)
+		if !ok || !r.answered(e, measure) {
+			return 0, false
+		}
+		sum, questions := 0.0, r.Questions[e.Run][e.Round]
+		for _, q := range questions {
+			sum += passOfQuestion(q, measure)
+		}
+		return sum / float64(len(questions)), true
+	}
+}
+
 // measured returns the function that computes a run's compared value.
 func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Totals) (float64, bool) {
 	switch {
@@ -136,6 +152,8 @@ func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Total
 		return runs.evalReward(s, set)
 	case o.Measure == MeasurePass:
 		return runs.pass(s, set)
+	case HeldOut(o.Measure):
+		return runs.passOfSeveral(s, set, o.Measure)
 	}
 	return runs.reward(s)
 }

@@ -197,25 +197,39 @@ type QuestionTotal struct {
 	Task        string
 	Completions int
 	Correct     int
+	Nodes       []NodesRight // ascending by Right
 }
+
+// NodesRight is the number of nodes that gave so many right completions to a question.
+type NodesRight struct{ Right, Nodes int }
 
 // QuestionTotals returns an evaluation's questions in the set's order. It is nil unless the recorded questions make up
 // the evaluation, with equally many completions of each.
 func (r *Reader) QuestionTotals(ctx context.Context, e EvalTotal) ([]QuestionTotal, error) {
 	var totals []QuestionTotal
-	correct, questions := 0, 0
+	newest, correct, questions := 0, 0, 0
 	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
-		var x QuestionTotal
-		var nodes int
-		err := rows.Scan(&x.Task, &nodes, &x.Correct)
-		x.Completions = nodes * e.Generations
-		correct, questions = correct+x.Correct, questions+nodes
-		totals = append(totals, x)
+		var question int
+		var task string
+		var nodes NodesRight
+		err := rows.Scan(&question, &task, &nodes.Right, &nodes.Nodes)
+		if n := len(totals); n == 0 || question != newest || task != totals[n-1].Task {
+			totals = append(totals, QuestionTotal{Task: task})
+		}
+		newest = question
+		x := &totals[len(totals)-1]
+		x.Completions, x.Correct, x.Nodes = x.Completions+nodes.Nodes*e.Generations, x.Correct+nodes.Nodes*nodes.Right, append(x.Nodes, nodes)
+		correct, questions = correct+nodes.Nodes*nodes.Right, questions+nodes.Nodes
 		return err
-	}, `SELECT task, count(*), sum(q.correct) FROM evals AS e JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
-WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? GROUP BY question, task ORDER BY question`, e.Run, e.Round, e.Set, e.Generations)
+	}, `SELECT question, task, q.correct, count(*) FROM evals AS e
+JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
+WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ?
+GROUP BY question, task, q.correct ORDER BY question, task, q.correct`, e.Run, e.Round, e.Set, e.Generations)
 	if err != nil {
 		return nil, sqlite.Explain(r.path, err)
+	}
+	if e.Generations > math.MaxInt32 { // not recorded by this program, and its sums overflow
+		return nil, nil
 	}
 	uneven := slices.ContainsFunc(totals, func(x QuestionTotal) bool { return x.Completions != totals[0].Completions })
 	if uneven || correct != e.Correct || questions != e.Questions {

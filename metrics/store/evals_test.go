@@ -85,7 +85,9 @@ func TestQuestionsOfAnEvaluation(t *testing.T) {
 	require.Equal(t, []any{20, "set"}, []any{newest.Round, newest.Set})
 	questions, err := r.QuestionTotals(t.Context(), newest)
 	require.NoError(t, err)
-	require.Equal(t, []QuestionTotal{{"task_0", 8, 4}, {"task_1", 8, 2}}, questions)
+	require.Equal(t, []QuestionTotal{
+		{"task_0", 8, 4, []NodesRight{{1, 1}, {3, 1}}}, {"task_1", 8, 2, []NodesRight{{0, 1}, {2, 1}}},
+	}, questions)
 
 	newest.Correct++
 	questions, err = r.QuestionTotals(t.Context(), newest)

@@ -35,6 +35,7 @@ var comparisonColumns = []comparisonColumn{
 	{"rounds_compared", "over rounds", "", func(r stats.Row) any { return spanText(r.RoundsCompared) }, nil},
 	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return r.CumulativeReward }, nil},
 	{"reward_per_node_round", "per node and round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
+	{"value", "compared", "%.4f", func(r stats.Row) any { return r.Value }, nil},
 	{"value_ci_low", "95 % from", "%.4f", func(r stats.Row) any { return r.ValueLow }, nil},
 	{"value_ci_high", "to", "%.4f", func(r stats.Row) any { return r.ValueHigh }, nil},
 	{"improvement", "improvement", "", func(r stats.Row) any { return r.Improvement }, improvementText},
@@ -170,6 +171,9 @@ func usualColumns(c stats.Comparison) []string {
 	names = append(names, "cumulative_reward", "reward_per_node_round")
 	if some(func(r stats.Row) bool { return r.EvalReward != nil }) {
 		names = append(names, "eval_reward", "eval_pass_1")
+	}
+	if stats.PassOf(c.Measure) > 1 { // no other column shows it
+		names = append(names, "value")
 	}
 	names = append(names, "improvement")
 	if !heldOut && some(func(r stats.Row) bool { return r.Target != nil }) {

@@ -47,7 +47,7 @@ func verdict(p stats.Pair) string {
 	case stats.ReasonNoRounds:
 		return "undecided: no rounds yet"
 	case stats.ReasonNoEvaluation:
-		return "undecided: no held-out evaluation"
+		return "undecided: no held-out evaluation" + withCompletions(p.Measure)
 	case stats.ReasonFewSeeds:
 		return fewSeeds(p)
 	case stats.ReasonConstant:
@@ -139,15 +139,34 @@ func Over(p stats.Pair) string {
 	return fmt.Sprintf("over rounds 1-%d", rounds)
 }
 
+// MeasureNames lists what stats.ParseMeasure accepts, for messages.
+const MeasureNames = "auto, reward, eval, pass, pass@K such as pass@4, or swarm-pass@K"
+
 // Measure returns the display name of a measure.
 func Measure(measure string) string {
-	switch measure {
-	case stats.MeasureEval:
+	if measure == stats.MeasureEval {
 		return "held-out reward"
-	case stats.MeasurePass:
-		return "held-out pass@1"
+	}
+	if k := stats.PassOf(measure); k > 0 {
+		if stats.OfSwarm(measure) {
+			return fmt.Sprint("held-out swarm-pass@", k)
+		}
+		return fmt.Sprint("held-out pass@", k)
 	}
 	return "reward per node and round"
+}
+
+// withCompletions says what a measure needs of an evaluation. It is empty for measures that need one completion per
+// question.
+func withCompletions(measure string) string {
+	if k := stats.PassOf(measure); k > 1 {
+		whose := ""
+		if stats.OfSwarm(measure) {
+			whose = " by all nodes together"
+		}
+		return fmt.Sprintf(" with results by question and at least %d completions of each%s", k, whose)
+	}
+	return ""
 }
 
 // Jobs sets the notes of a comparison of jobs.

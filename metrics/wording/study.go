@@ -140,7 +140,7 @@ func (j judgment) decision() string {
 			return "Undecided which is best: " + noCost(j.Per) + "."
 		}
 		if stats.HeldOut(j.Comparison.Measure) {
-			return "Undecided which is best: no finished run has a held-out evaluation."
+			return "Undecided which is best: no finished run has a held-out evaluation" + withCompletions(j.Comparison.Measure) + "."
 		}
 		return "Undecided which is best: no run is finished."
 	}
@@ -189,7 +189,7 @@ func (j judgment) why() string {
 	missing := "finished run"
 	if p.SeedsB == 0 && j.Ranking(p.B) == nil && stats.HeldOut(j.Comparison.Measure) &&
 		slices.ContainsFunc(j.Comparison.Rows, func(r stats.Row) bool { return r.Experiment == p.B }) {
-		missing = "held-out evaluation"
+		missing = "held-out evaluation" + withCompletions(j.Comparison.Measure)
 	}
 	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, j.LeastSeeds())
 }
@@ -334,7 +334,7 @@ func (j judgment) unvalued() []string {
 	if !stats.HeldOut(j.Comparison.Measure) {
 		return nil
 	}
-	known := ""
+	known := withCompletions(j.Comparison.Measure)
 	if !j.Per.EqualRounds() {
 		known = ", with recorded " + j.Per.Axis
 	}

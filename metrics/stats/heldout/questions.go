@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// QuestionInterval is the interval of a difference in held-out pass@1 over other seeds and other questions of the same
+// QuestionInterval is the interval of a difference in held-out pass@k over other seeds and other questions of the same
 // tasks. The interval over seeds alone says nothing about other questions. A QuestionInterval decides nothing.
 type QuestionInterval struct {
 	Questions     *int     `json:"questions"`        // that both sides answered; null: no interval
@@ -25,7 +25,7 @@ func (x QuestionInterval) Turned() QuestionInterval {
 	return QuestionInterval{x.Questions, &low, &high}
 }
 
-// Answers holds a run's share of right completions of each question.
+// Answers holds a run's pass@k of each question. With k = 1 it is the share of right completions.
 type Answers struct {
 	Seed  int64
 	Tasks []string // of the questions; empty: not recorded
@@ -35,7 +35,7 @@ type Answers struct {
 // Side holds the answers of one side of a difference, averaged over the runs of each seed. The zero value has none.
 type Side struct {
 	tasks string      // of the questions in order, joined
-	seeds [][]float64 // share of right completions of each question
+	seeds [][]float64 // pass@k of each question
 }
 
 // NewSide returns the side with these runs. It has no answers if those of a run are not recorded, or if the runs

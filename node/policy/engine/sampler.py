@@ -9,20 +9,22 @@ import torch
 BLOCK = 256  # tokens of a block of the two-level inverse CDF
 
 
-def sample(logits, uniform, request):
+def sample(logits, uniform, request, room=(None, None, None)):
     """Draws one token per row from logits [R, V] by inverse CDF of uniform [R].
+
+    room has three buffers [R, V] to work in, None: new ones.
 
     Returns the token, its log-probability at the sampling temperature before top-k and top-p, and the entropy
     there (nats), each [R]. Temperature 0 takes the largest logit and reports log-probabilities at temperature
     1. top-k keeps ties of the k-th logit. top-p keeps the smallest set of largest probabilities that reaches
     top_p, like Hugging Face's samplers.
     """
-    logits, logp, probs = distribution(logits, request)
-    entropy = -(probs * logp).sum(-1)
+    logits, logp, probs = distribution(logits, request, *room[:2])
+    entropy = -torch.mul(probs, logp, out=room[2]).sum(-1)
     if request.temperature == 0:
         token = logits.argmax(-1, keepdim=True)
     else:
-        cdf = filtered(logits, probs, request).cumsum(-1)
+        cdf = torch.cumsum(filtered(logits, probs, request), -1, out=room[2])
         mass = cdf[:, -1:]
         # Strictly below the total mass, so that the first entry above it exists and has a positive
         # probability.
@@ -32,15 +34,15 @@ def sample(logits, uniform, request):
     return token.squeeze(1), logp.gather(1, token).squeeze(1).double(), entropy.double()
 
 
-def distribution(logits, request, out=None):
+def distribution(logits, request, logp_out=None, probs_out=None):
     """Logits divided by the temperature, their log-probabilities and probabilities, [R, V] each. The last
-    is in out if given.
+    two are in logp_out and probs_out if given.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if request.temperature not in (0, 1):
         logits = logits / request.temperature
-    logp = logits.log_softmax(-1)
-    return logits, logp, torch.exp(logp, out=out)
+    logp = torch.log_softmax(logits, -1, out=logp_out)
+    return logits, logp, torch.exp(logp, out=probs_out)
 
 
 def filtered(logits, probs, request):
@@ -81,7 +83,7 @@ class BlockSampler:
         Writes it to token_out [R, 1], and the log-probability and the entropy to figures_out [2, R].
         """
         request, room = self._request, self._room[:, : self._vocabulary]
-        logits, logp, probs = distribution(logits, request, room)
+        logits, logp, probs = distribution(logits, request, probs_out=room)
         torch.sum(probs * logp, -1, out=figures_out[1])  # the negative entropy
         if request.temperature == 0:
             torch.argmax(logits, -1, keepdim=True, out=token_out)
@@ -127,16 +129,24 @@ class Draws:
         self.entropies = torch.zeros(shape, dtype=torch.float64, device=device)
         self.ended_at, self.terminated = list(limits), [False] * len(limits)
         self.alive = [True] * len(limits)
+        self._room = None  # buffers of `sample`; fresh memory at each step would take longer than the step's arithmetic
 
     def draw(self, logits, at, rows):
         """Draws and stores token number `at` [1] of these rows [R] from logits [R, V]. Returns the tokens
         [R].
         """
         uniform = self.uniform.index_select(0, at).squeeze(0).index_select(0, rows)
-        token, logprob, entropy = sample(logits, uniform, self._request)
+        token, logprob, entropy = sample(logits, uniform, self._request, self._room_of(logits))
         for kept, value in ((self.tokens, token), (self.logprobs, logprob), (self.entropies, entropy)):
             kept.index_put_((at, rows), value)
         return token
+
+    def _room_of(self, logits):
+        """The buffers for logits [R, V]."""
+        if self._room is None or self._room.shape[1] < len(logits):
+            self._room = None  # frees it first
+            self._room = logits.new_empty((3, *logits.shape), dtype=torch.promote_types(logits.dtype, torch.float32))
+        return self._room[:, : len(logits)].unbind()
 
     def look(self, begin, end, rows, row_list):
         """Updates which rows (rows [R], and as a list) have ended with tokens begin..end. Makes the host
