@@ -25,7 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -184,7 +184,7 @@ func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(conte
 		return interrupt.Exit(ctx, plan.OutOfMemory(err))
 	}
 	made := store.NodeEval{Node: cmp.Or(x.Node(), x.Dir), Time: event.Now(), Eval: eval}
-	evaluations := stats.NewEvaluations(x.Run, []store.NodeEval{made}, ks...)
+	evaluations := evaluation.New(x.Run, []store.NodeEval{made}, ks...)
 	if o.output == "json" {
 		return writeJSON(g.stdout, evaluations)
 	}

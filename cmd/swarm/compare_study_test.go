@@ -158,23 +158,41 @@ func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
 	require.NotNil(t, c.Rows[0].PaperReward)
 }
 
-// The export of the study control has two of its five arms, five seeds each.
-func TestCompareOfAStudyOfWhichArmsAreNotRun(t *testing.T) {
+// The export of the study control has all of its five arms, five seeds each, and decides the two planned comparisons.
+// That of sparse has two of four arms.
+func TestCompareOfRecordedStudies(t *testing.T) {
 	t.Parallel()
-	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}
-	o := swarm(t, t.TempDir(), args...)
+	o := swarm(t, t.TempDir(), "compare", "--study", "sparse", "--database", "../../docs/study/sparse.db.gz")
 	require.Zero(t, o.code, o.stderr)
+	require.Regexp(t, `^Undecided which is best: 4loc4ext \(4/4\) is highest .* Not run yet: 2loc6ext and 4loc4ext-paper\.\n`, o.stdout)
+	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}
+	o = swarm(t, t.TempDir(), args...)
+	require.Zero(t, o.code, o.stderr)
+	require.NotContains(t, o.stdout, "Not run yet")
 	lines := strings.Split(o.stdout, "\n")
-	require.Regexp(t, `^Undecided which is best: 2loc6ext \(2/6\) is highest .* Not run yet: 4loc0ext, 4loc4ext and 8loc0ext\.$`, lines[0])
-	require.Regexp(t, `^Planned: 2loc6ext over 2loc0ext: \+0\.0391, .*: better\.$`, lines[1])
 	interval := regexp.MustCompile(`^  Over other seeds and questions: (\S+) to (\S+) \(95 % bootstrap interval, 108 questions\): not used for the verdict\.$`)
-	ends := interval.FindStringSubmatch(lines[2])
-	require.Len(t, ends, 3, lines[2])
-	for i, want := range []float64{0.0225, 0.0577} { // computed in Python with other random numbers
-		end, err := strconv.ParseFloat(ends[i+1], 64)
-		require.NoError(t, err)
-		require.InDelta(t, want, end, 0.0015)
+	for i, planned := range []struct {
+		line string
+		ends []float64 // computed in Python with other random numbers
+	}{
+		{`^Planned: 2loc6ext over 2loc0ext: \+0\.0391, .*: better\.$`, []float64{0.0225, 0.0577}},
+		{`^Planned: 4loc4ext over 4loc0ext: \+0\.0157, .*: better\.$`, []float64{0.0063, 0.0259}},
+	} {
+		require.Regexp(t, planned.line, lines[1+2*i])
+		ends := interval.FindStringSubmatch(lines[2+2*i])
+		require.Len(t, ends, 3, lines[2+2*i])
+		for k, want := range planned.ends {
+			end, err := strconv.ParseFloat(ends[k+1], 64)
+			require.NoError(t, err)
+			require.InDelta(t, want, end, 0.0015)
+		}
 	}
+	o = swarm(t, t.TempDir(), append(args, "--measure", "swarm-pass@32")...)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "\nPlanned: 2loc6ext over 2loc0ext: -0.0759, -10.6 %")
+	require.Regexp(t, `\n2loc0ext .* 0\.3189 +0\.7148 `, o.stdout)
+	o = swarm(t, t.TempDir(), append(args, "--measure", "pass@4")...)
+	require.Zero(t, o.code, o.stderr)
 	require.Contains(t, o.stdout, "2loc6ext against 2loc0ext: undecided: ")
 	require.Contains(t, o.stdout, "; over other seeds and questions +0.0")
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
-func evaluationsOf(t *testing.T, o outcome) stats.Evaluations {
+func evaluationsOf(t *testing.T, o outcome) evaluation.Document {
 	t.Helper()
 	require.Equal(t, 0, o.code, o.stderr)
 	document := fields(t, decode(t, o.stdout), map[string]string{
@@ -22,7 +22,7 @@ func evaluationsOf(t *testing.T, o outcome) stats.Evaluations {
 			"reward_low": "number", "reward_high": "number", "pass": "array", "format_rate": "number?", "completions_mean_length": "number?",
 		})
 	}
-	var e stats.Evaluations
+	var e evaluation.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &e))
 	return e
 }

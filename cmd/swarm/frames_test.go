@@ -23,6 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -140,19 +141,19 @@ func workersInFrame() workers.Listing {
 	}
 }
 
-func evaluationsInFrame() stats.Evaluations {
-	pass := func(one, two, four float64) []stats.Pass {
-		return []stats.Pass{{K: 1, Value: one}, {K: 2, Value: two}, {K: 4, Value: four}}
+func evaluationsInFrame() evaluation.Document {
+	pass := func(one, two, four float64) []evaluation.Pass {
+		return []evaluation.Pass{{K: 1, Value: one}, {K: 2, Value: two}, {K: 4, Value: four}}
 	}
 	tags, tokens := 0.93, 41.2
-	return stats.Evaluations{
+	return evaluation.Document{
 		Run: "4loc4ext-3", Experiment: "4loc4ext", Config: "4/4", Seed: 42,
-		Rows: []stats.EvaluationRow{
+		Rows: []evaluation.Row{
 			{Round: 0, Set: "9f2c41aa", Nodes: 8, Questions: 54, Generations: 4, Reward: 0.021, RewardLow: 0.014, RewardHigh: 0.032, Pass: pass(0.02, 0.035, 0.06)},
 			{Round: 100, Set: "9f2c41aa", Nodes: 8, Questions: 54, Generations: 4, Reward: 0.274, RewardLow: 0.251, RewardHigh: 0.301, Pass: pass(0.268, 0.35, 0.44),
 				FormatRate: &tags, MeanLength: &tokens},
 		},
-		Tasks: []stats.TaskEvaluation{
+		Tasks: []evaluation.Task{
 			{Task: "base_conversion", Questions: 6, Reward: 0.31, Pass: pass(0.3, 0.41, 0.5)},
 			{Task: "binary_matrix", Questions: 6, Reward: 0.02, Pass: pass(0.02, 0.03, 0.05)},
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
@@ -30,7 +31,7 @@ func (d *Data) evalSet() string {
 }
 
 // passOf returns pass@1 of an evaluation.
-func passOf(passes []stats.Pass) (float64, bool) {
+func passOf(passes []evaluation.Pass) (float64, bool) {
 	for _, p := range passes {
 		if p.K == 1 {
 			return p.Value, true

@@ -8,15 +8,16 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // Seed is one run of a Config.
 type Seed struct {
 	Seed        int64
-	Raw, Smooth stats.Curve       // reward, every round
-	Evaluations stats.Evaluations // with pass@1
-	Split       stats.Curve       // J over rounds; empty if the split is fixed
+	Raw, Smooth stats.Curve         // reward, every round
+	Evaluations evaluation.Document // with pass@1
+	Split       stats.Curve         // J over rounds; empty if the split is fixed
 
 	places map[int]float64 // position on the axis of the end of each round
 }

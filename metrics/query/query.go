@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -19,13 +20,13 @@ func Curve(ctx context.Context, reader *store.Reader, run store.Run, metric stri
 	return stats.NewCurve(run, metric, values, o), nil
 }
 
-// Evaluations reads the held-out evaluations of a run, with pass@k for ks as in stats.NewEvaluations.
-func Evaluations(ctx context.Context, reader *store.Reader, run store.Run, ks ...int) (stats.Evaluations, error) {
+// Evaluations reads the held-out evaluations of a run, with pass@k for ks as in evaluation.New.
+func Evaluations(ctx context.Context, reader *store.Reader, run store.Run, ks ...int) (evaluation.Document, error) {
 	evals, err := reader.Evals(ctx, run.Run)
 	if err != nil {
-		return stats.Evaluations{}, err
+		return evaluation.Document{}, err
 	}
-	return stats.NewEvaluations(run, evals, ks...), nil
+	return evaluation.New(run, evals, ks...), nil
 }
 
 // Tasks reads a run's rewards by task: over the whole run, and over its rounds, divided into at most the given number

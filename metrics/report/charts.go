@@ -8,6 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
 // charts returns all charts of a report, by their name in the page.
@@ -144,7 +145,7 @@ func (r *Report) evaluations() chart {
 		Title: "Held-out questions: probability that at least one of k completions is correct, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,
 		Colors: map[string]int{}, Choice: "Show", Single: r.Single,
 	}}
-	byRun, largest := map[string]stats.Evaluations{}, 1
+	byRun, largest := map[string]evaluation.Document{}, 1
 	for _, run := range r.Runs {
 		byRun[run.Totals.Run.Run] = run.Evaluations
 		for _, row := range run.Evaluations.Rows {
@@ -156,11 +157,11 @@ func (r *Report) evaluations() chart {
 	for _, k := range slices.Compact([]int{1, largest}) {
 		a := axisToDraw{Name: fmt.Sprintf("pass@%d", k), Label: fmt.Sprintf("pass@%d", k), Unit: "number"}
 		for i, g := range r.groups {
-			var runs []stats.Evaluations
+			var runs []evaluation.Document
 			for _, t := range g.Runs {
 				runs = append(runs, byRun[t.Run.Run])
 			}
-			c := stats.NewEvaluationCurve(r.Comparison.ShortName(g.Name), r.Comparison.EvalSet, k, runs)
+			c := evaluation.NewCurve(r.Comparison.ShortName(g.Name), r.Comparison.EvalSet, k, runs)
 			if len(c.X) > 0 {
 				out.Options.Colors[c.Experiment] = i
 				a.Experiments = append(a.Experiments, newExperimentToDraw(c))

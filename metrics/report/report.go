@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -76,7 +77,7 @@ type Run struct {
 	Own, Others stats.Curve   // groups trained on
 	Split       *Split        // nil: fixed
 	Times       stats.RoundTimes
-	Evaluations stats.Evaluations
+	Evaluations evaluation.Document
 	Peers       []store.PeerTotal
 	Memory      []store.MemorySample
 	Devices     []store.DeviceSample

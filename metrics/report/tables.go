@@ -7,7 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
 // Matrix holds the rollouts used in a run, by node and peer.
@@ -127,7 +127,7 @@ func (run *Run) Card() string {
 }
 
 // NewestEvaluation returns the last held-out evaluation, or nil if there is none.
-func (run *Run) NewestEvaluation() *stats.EvaluationRow {
+func (run *Run) NewestEvaluation() *evaluation.Row {
 	if n := len(run.Evaluations.Rows); n > 0 {
 		return &run.Evaluations.Rows[n-1]
 	}
@@ -163,7 +163,7 @@ func (run *Run) TaskPasses(task string) string {
 	return unknown
 }
 
-func passes(list []stats.Pass) string {
+func passes(list []evaluation.Pass) string {
 	var parts []string
 	for i, p := range list {
 		if i == 0 || i == len(list)-1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/charts"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
@@ -50,12 +51,12 @@ type view struct {
 
 // document is one run in the file's embedded documents, which are for programs that read reports.
 type document struct {
-	Row         stats.RunRow      `json:"row"`
-	Status      stats.Status      `json:"status"`
-	Resources   stats.Resources   `json:"resources"`
-	Evaluations stats.Evaluations `json:"evaluations"`
-	RoundTimes  stats.RoundTimes  `json:"round_times"`
-	Workers     []stats.WorkerRow `json:"workers,omitempty"`
+	Row         stats.RunRow        `json:"row"`
+	Status      stats.Status        `json:"status"`
+	Resources   stats.Resources     `json:"resources"`
+	Evaluations evaluation.Document `json:"evaluations"`
+	RoundTimes  stats.RoundTimes    `json:"round_times"`
+	Workers     []stats.WorkerRow   `json:"workers,omitempty"`
 }
 
 // Write writes the report as an HTML file.

@@ -85,6 +85,13 @@ func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (
 	return c, nil
 }
 
+// OfLines returns the curve with these lines and their mean, at the places that all of them have.
+func (c ExperimentCurve) OfLines(lines []RunLine) ExperimentCurve {
+	c.average(lines, true, 0)
+	c.Single = lines
+	return c
+}
+
 // average computes the mean and its interval at places that all lines have.
 func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 	bySeed := map[int64][]Values{}

@@ -94,21 +94,6 @@ func TestACurveAgainstEveryAxis(t *testing.T) {
 	require.Empty(t, c.X)
 }
 
-func TestAnEvaluationsCurveIsOfTheRoundsThatAllHave(t *testing.T) {
-	run := func(seed int64, set string, rounds ...int) Evaluations {
-		e := Evaluations{Run: fmt.Sprint("e-", seed), Seed: seed}
-		for _, r := range rounds {
-			e.Rows = append(e.Rows, EvaluationRow{Round: r, Set: set, Pass: []Pass{{1, 0.1*float64(seed) + 0.01*float64(r)}, {8, 1}}})
-		}
-		return e
-	}
-	c := NewEvaluationCurve("e", "s", 1, []Evaluations{run(1, "s", 0, 5, 10), run(2, "s", 0, 10), run(3, "other", 0, 10), run(4, "s")})
-	require.Equal(t, []any{2, []string{"e-1", "e-2"}}, []any{c.Seeds, c.Runs})
-	requireValues(t, Values{0, 10}, c.X)
-	requireValues(t, Values{0.15, 0.25}, c.Mean)
-	require.Empty(t, NewEvaluationCurve("e", "s", 4, []Evaluations{run(1, "s", 0)}).X)
-}
-
 func TestGroupsAreTheRowsOfAComparison(t *testing.T) {
 	runs := measuredRuns().Totals
 	runs[0].State = store.RunRunning

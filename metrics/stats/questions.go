@@ -143,14 +143,14 @@ func passOfQuestion(q store.QuestionTotal, measure string) float64 {
 	case k <= 1:
 		return float64(q.Correct) / float64(q.Completions)
 	case OfSwarm(measure):
-		return PassAtK(q.Completions, q.Correct, k)
+		return heldout.PassAtK(q.Completions, q.Correct, k)
 	}
 	nodes, sum := 0, 0.0
 	for _, x := range q.Nodes {
 		nodes += x.Nodes
 	}
 	for _, x := range q.Nodes {
-		sum += float64(x.Nodes) * PassAtK(q.Completions/nodes, x.Right, k)
+		sum += float64(x.Nodes) * heldout.PassAtK(q.Completions/nodes, x.Right, k)
 	}
 	return sum / float64(nodes)
 }

@@ -247,7 +247,7 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 }
 
 // Nodes of a run evaluate the same set, unless eval_questions changed while some of them had already evaluated a round.
-// The set of the most nodes comes last and counts, as in stats.NewEvaluations.
+// The set of the most nodes comes last and counts, as in evaluation.New.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedEvalSQL(shared, "evals") + ` AND round = ` + newestEvalSQL(shared) + `

@@ -9,11 +9,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
 // PrintEvaluations prints a run's evaluations by round, and the newest one by task. With folder set, it prints the only
 // evaluation of a folder, whose run and rounds are unknown.
-func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
+func PrintEvaluations(p *table.Page, e evaluation.Document, folder bool) {
 	last := e.Rows[len(e.Rows)-1]
 	if folder {
 		p.Printf("%s: held-out evaluation\n\n", e.Run)
@@ -31,7 +32,7 @@ func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 		last.Set, units.Plural(last.Questions, "question"), units.Plural(last.Generations, "completion"))
 }
 
-func roundsEvaluated(rows []stats.EvaluationRow, pass []stats.Pass, folder bool) *table.Table {
+func roundsEvaluated(rows []evaluation.Row, pass []evaluation.Pass, folder bool) *table.Table {
 	columns := []table.Column{
 		{Title: "rounds", Right: true}, {Title: "nodes", Right: true, Drop: 3}, {Title: "reward", Right: true},
 		{Title: "worst node", Right: true, Drop: 2}, {Title: "best node", Right: true, Drop: 2},
@@ -51,7 +52,7 @@ func roundsEvaluated(rows []stats.EvaluationRow, pass []stats.Pass, folder bool)
 	return t
 }
 
-func tasksEvaluated(tasks []stats.TaskEvaluation, pass []stats.Pass) *table.Table {
+func tasksEvaluated(tasks []evaluation.Task, pass []evaluation.Pass) *table.Table {
 	t := table.New(append([]table.Column{{Title: "task"}, {Title: "questions", Right: true, Drop: 2}, {Title: "reward", Right: true}},
 		passColumns(pass)...)...)
 	for _, r := range tasks {
@@ -61,7 +62,7 @@ func tasksEvaluated(tasks []stats.TaskEvaluation, pass []stats.Pass) *table.Tabl
 }
 
 // passColumns returns the columns of pass@k. pass@1 is never dropped.
-func passColumns(pass []stats.Pass) []table.Column {
+func passColumns(pass []evaluation.Pass) []table.Column {
 	columns := make([]table.Column, len(pass))
 	for i, p := range pass {
 		columns[i] = table.Column{Title: fmt.Sprintf("pass@%d", p.K), Right: true, Drop: min(i, 1)}
@@ -72,7 +73,7 @@ func passColumns(pass []stats.Pass) []table.Column {
 func reward3(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
 // passes returns a row's values in the order of columns.
-func passes(has, columns []stats.Pass) []string {
+func passes(has, columns []evaluation.Pass) []string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
 		cells[i] = "-"

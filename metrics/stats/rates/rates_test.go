@@ -155,5 +155,5 @@ func TestWhatPilotsWouldHaveFound(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[int]int{0: 8, 80: 1, 140: 8}, collapsed)
-	require.Equal(t, map[int]int{0: 32}, others)
+	require.Equal(t, map[int]int{0: 47}, others)
 }
