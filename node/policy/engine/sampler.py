@@ -129,7 +129,7 @@ class Draws:
         self.entropies = torch.zeros(shape, dtype=torch.float64, device=device)
         self.ended_at, self.terminated = list(limits), [False] * len(limits)
         self.alive = [True] * len(limits)
-        self._room = None  # buffers of `sample`; fresh memory at each step would take longer than the step's arithmetic
+        self._room = None  # buffers of `sample`, kept because fresh memory at each step costs page faults
 
     def draw(self, logits, at, rows):
         """Draws and stores token number `at` [1] of these rows [R] from logits [R, V]. Returns the tokens
