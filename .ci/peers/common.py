@@ -30,6 +30,22 @@ def engine_path():
     environment.prepare(os.environ)
 
 
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+
+def character_tokenizer(words, pad, **options):
+    """A tokenizer of transformers that splits text into characters. words: {token: id}, with "<eos>"; others become pad."""
+    import tokenizers
+    import transformers
+
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=pad))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    inner.decoder = tokenizers.decoders.Fuse()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token=pad, eos_token="<eos>", unk_token=pad, padding_side="left", chat_template=TEMPLATE, **options
+    )
+
+
 def relative(found, expected, least=0.0):
     """The difference, relative to expected or to least if that is larger."""
     scale = max(abs(expected), least)

@@ -21,7 +21,6 @@ GENERATIONS = 4
 TEMPERATURE = 0.9
 TOLERANCE = 1e-5
 ALPHABET = sorted(set("abcdefghijklmnopqrstuvwxyz0123456789<>/?+= "))
-TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 # Completions of equal length, so that nothing is padded. The answer is in the tags.
 RIGHT, WRONG, NONE = "<answer>7</answer>", "<answer>5</answer>", "no answer to this?"
 OWN = {"what is 3 + 4?": [RIGHT, WRONG, NONE, RIGHT], "what is 5 + 2?": [RIGHT, RIGHT, RIGHT, WRONG]}
@@ -31,15 +30,8 @@ SHARED = {"two first": (2, 0, 0, 1), "zeros first": (0, 0, 2, 1)}
 
 
 def make_tokenizer():
-    import tokenizers
-
     words = ["<pad>", "<eos>", *ALPHABET]
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    inner.decoder = tokenizers.decoders.Fuse()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="<pad>", padding_side="left", chat_template=TEMPLATE
-    )
+    return common.character_tokenizer({word: i for i, word in enumerate(words)}, "<pad>")
 
 
 def make_manager(scratch, transplants):

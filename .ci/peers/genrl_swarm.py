@@ -12,7 +12,6 @@ from peers import common
 
 ROUNDS, OWN, OTHERS, GENERATIONS, NEW_TOKENS = 3, 4, 4, 8, 48
 END, CONTEXT = 256, 256
-TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
 
 class Errors(logging.Handler):
@@ -29,17 +28,8 @@ class Errors(logging.Handler):
 
 def make_tokenizer():
     """A token for each character up to U+00FF. nano has one for each byte, which is the same in ASCII."""
-    import tokenizers
-    import transformers
-
     words = {**{chr(i): i for i in range(END)}, "<eos>": END}
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=chr(0)))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    inner.decoder = tokenizers.decoders.Fuse()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token=chr(0), eos_token="<eos>", unk_token=chr(0), padding_side="left", chat_template=TEMPLATE,
-        model_max_length=CONTEXT - NEW_TOKENS,
-    )  # fmt: skip
+    return common.character_tokenizer(words, chr(0), model_max_length=CONTEXT - NEW_TOKENS)
 
 
 def write_tasks(path):
