@@ -19,7 +19,7 @@ import (
 // Values of Study.Measure and of compare --measure.
 const (
 	MeasurePass   = "pass"   // held-out pass@1 of the last evaluation
-	MeasureReward = "reward" // cumulative own reward, the paper's measure
+	MeasureReward = "reward" // cumulative own reward, which the paper's totals may be
 )
 
 // NanoModel is the default model of a study. With it, experiments have their plain names.

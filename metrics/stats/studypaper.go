@@ -16,7 +16,7 @@ type StudyPaperPair struct {
 	High       string   `json:"high"`
 	Low        string   `json:"low"`
 	Outcome    string   `json:"outcome"`        // by the study's measure: confirmed, contradicted, open
-	ByReward   string   `json:"outcome_reward"` // by own reward, the paper's measure
+	ByReward   string   `json:"outcome_reward"` // by own reward, which the paper's totals may sum
 	Difference *float64 `json:"difference"`     // observed, by the study's measure
 }
 
