@@ -1,7 +1,5 @@
 package tokenizer
 
-import "golang.org/x/text/unicode/norm"
-
 // bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py). It splits a text into pieces.
 // Within a piece it repeatedly merges the adjacent pair with the lowest rank, until no pair merges.
 type bpe struct {
@@ -20,7 +18,7 @@ func (t *bpe) Encode(text string) []int {
 
 func (t *bpe) appendText(ids []int, text string) []int {
 	if t.normalize {
-		text = norm.NFC.String(text)
+		text = nfc(text)
 	}
 	for len(text) > 0 {
 		n := t.nextPiece(text)

@@ -86,7 +86,9 @@ func (f file) build() (*vocabulary, error) {
 }
 
 // needed tells whether a tokenizer must have a token for a byte: tab, line feed, and printable ASCII. Others may be
-// missing. Text loses them then, as with Hugging Face's library.
+// missing. Encode drops them then, as Hugging Face's library does for a file without an unk_token, such as SmolLM2's.
+// With an unk_token the library gives its id for such a byte. We still drop the byte: the token is the end token in
+// GPT-2's relatives, which no text may become.
 func needed(b byte) bool { return b == '\t' || b == '\n' || b >= ' ' && b <= '~' }
 
 // added returns the added tokens by id, and one more than the largest of their ids.

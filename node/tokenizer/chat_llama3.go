@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Special tokens of Llama 3's chat template (https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/).
@@ -55,18 +56,23 @@ func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 }
 
 func (c *llama3Chat) Prompt(system string, turns ...string) []int {
-	system = strings.TrimSpace(system)
 	ids := []int{c.begin}
-	if c.dates {
-		system = llama3Dates + system
-	}
-	if system != "" {
-		ids = c.appendTurn(ids, "system", system)
+	switch {
+	case c.dates:
+		ids = c.appendTurn(ids, "system", llama3Dates+trim(system))
+	case system != "":
+		ids = c.appendTurn(ids, "system", trim(system))
 	}
 	for i, text := range turns {
-		ids = c.appendTurn(ids, roles[i%2], strings.TrimSpace(text))
+		ids = c.appendTurn(ids, roles[i%2], trim(text))
 	}
 	return c.appendHeader(ids, "assistant", "")
+}
+
+// trim removes white space at both ends like Jinja's trim, which is Python's str.strip. For Python, the four separators
+// from U+001C are white space too.
+func trim(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
 }
 
 func (c *llama3Chat) appendTurn(ids []int, role, text string) []int {

@@ -1,19 +1,60 @@
 package tokenizer
 
 import (
+	"encoding/base64"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestRealQwenIDs needs SWARM_TEST_QWEN, a folder with Qwen2.5's own tokenizer.json. The expected ids are those of
-// Hugging Face's tokenizer, as recorded in llama.cpp's test vectors (models/ggml-vocab-qwen2.gguf.out).
-func TestRealQwenIDs(t *testing.T) {
-	dir := os.Getenv("SWARM_TEST_QWEN")
-	if dir == "" {
-		t.Skip("SWARM_TEST_QWEN names no folder")
+// qwenRanks reads Qwen's own vocabulary from the package dashscope of SWARM_TEST_TRANSFORMERS, the client of Qwen's
+// makers.
+func qwenRanks(t *testing.T) map[string]int {
+	t.Helper()
+	find := "import importlib.util; found = importlib.util.find_spec('dashscope'); print(*(found.submodule_search_locations if found else []))"
+	out, err := exec.Command(transformersPython(t), "-c", find).Output()
+	if err != nil {
+		t.Fatal(err)
 	}
+	folder := strings.TrimSpace(string(out))
+	if folder == "" {
+		t.Skip("the Python has no dashscope, which contains Qwen's vocabulary")
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "resources", "qwen.tiktoken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		encoded, rank, _ := strings.Cut(strings.TrimSpace(line), " ")
+		token, err := base64.StdEncoding.DecodeString(encoded)
+		if err == nil {
+			ranks[string(token)], err = strconv.Atoi(rank)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ranks
+}
+
+// TestRealQwenIDs converts Qwen's vocabulary to a tokenizer.json as Qwen2 has it. The expected ids are those of Hugging
+// Face's tokenizer, as recorded in llama.cpp's test vectors (models/ggml-vocab-qwen2.gguf.out).
+func TestRealQwenIDs(t *testing.T) {
+	ranks := qwenRanks(t)
+	f := families["Qwen2.5"]
+	f.write = func(t testing.TB) string {
+		dir := t.TempDir()
+		writeJSON(t, dir, File, document(t, ranks, true))
+		writeJSON(t, dir, "config.json", fmt.Sprintf(`{"model_type":"qwen2","eos_token_id":%d}`, len(ranks)+2))
+		return dir
+	}
+	dir := writeFamily(t, f)
 	tok := mustOpen(t, NameHuggingFace, dir)
 	if tok.EOS() != 151645 || tok.VocabSize() > 151936 {
 		t.Errorf("EOS %d, %d tokens", tok.EOS(), tok.VocabSize())
@@ -43,4 +84,5 @@ func TestRealQwenIDs(t *testing.T) {
 			t.Errorf("Encode(%q) = %v, want %v", text, got, want)
 		}
 	}
+	comparePairs(t, []string{"transformers"}, []*pairing{newPairing(t, dir, nil, append(corpus(), everyRune()...))})
 }

@@ -28,8 +28,13 @@ type Tokenizer interface {
 	// Encode returns the ids of a text. It encodes the text of special tokens as ordinary text.
 	Encode(text string) []int
 	// Decode returns the text of ids, always as valid UTF-8: a run of invalid bytes becomes one U+FFFD. It drops EOS,
-	// other special tokens and ids outside the vocabulary. Decode(Encode(s)) equals s for every valid s. For a
-	// tokenizer that normalizes, such as Qwen's, it equals s in Unicode's NFC.
+	// other special tokens and ids outside the vocabulary.
+	//
+	// For a valid s, Decode(Encode(s)) equals s, with two exceptions. A tokenizer that normalizes, such as Qwen's,
+	// returns s in Unicode's NFC. A vocabulary that has no token for some bytes loses them. SmolLM2's lacks 21 bytes:
+	// six control characters, the first bytes of characters from U+40000 to U+BFFFF, which are unassigned, and bytes
+	// that are never in UTF-8. Encode drops such a byte, as Hugging Face's library does. If only a part of a character
+	// is left, Decode returns it as U+FFFD.
 	Decode(ids []int) string
 	// EOS returns the id that ends a completion. Encode never returns this id.
 	EOS() int
