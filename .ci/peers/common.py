@@ -58,6 +58,5 @@ def answer(measured, verdict, note=""):
 
 
 def cannot(error):
-    """The answer of a row whose peer does not work here. error is an exception, or what failed in words."""
-    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
-    answer("", "cannot run", " ".join(text.split())[:300])
+    """The answer of a row whose peer cannot be imported here. Every other error fails the row."""
+    answer("", "cannot run", " ".join(f"{type(error).__name__}: {error}".split())[:300])
