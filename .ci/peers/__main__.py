@@ -37,6 +37,7 @@ ROWS = (
     Row("loss", ("trl", "transformers", "torch"), 200, True),
     Row("parity", ("transformers", "tokenizers"), 150, True),
     Row("genrl", ("gensyn-genrl", "transformers"), 150, False),
+    Row("trackers", ("trackio", "mlflow", "wandb"), 200, False),
     Row("speed", ("transformers", "trl", "torch"), 600, False),
     Row("memory", ("accelerate",), 200, False),
     Row("steps", ("trl", "gensyn-genrl"), 600, False),
