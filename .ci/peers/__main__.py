@@ -41,6 +41,7 @@ ROWS = (
     Row("speed", ("transformers", "trl", "torch"), 600, False),
     Row("memory", ("accelerate",), 200, False),
     Row("steps", ("trl", "gensyn-genrl"), 600, False),
+    Row("install", ("trl",), 900, False),
 )
 FINE = ("equal", "ahead", "behind", "cannot run")
 
