@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -44,6 +46,25 @@ def character_tokenizer(words, pad, **options):
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token=pad, eos_token="<eos>", unk_token=pad, padding_side="left", chat_template=TEMPLATE, **options
     )
+
+
+def advantages_in_go(groups, epsilon, tolerance, scratch):
+    """The largest relative difference between a peer's advantages and the program's, by the program's own code.
+
+    groups is a list of {"rewards", "advantages"}. The peer divides by the standard deviation + epsilon, and with that
+    term both must be equal to tolerance. Returns None if go is not on PATH.
+    """
+    if shutil.which("go") is None:
+        return None
+    path = os.path.join(scratch, "advantages.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"epsilon": epsilon, "tolerance": tolerance, "groups": groups}, file)
+    command = ["go", "test", "-count=1", "-v", "-run", "^TestAdvantagesOfAPeer$", "./node/sapo"]
+    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ, SWARM_TEST_ADVANTAGES=path), capture_output=True, text=True, timeout=150)
+    found = re.search(r"largest relative difference ([0-9.e+-]+)", done.stdout)
+    if done.returncode or not found:
+        raise ValueError(f"advantages differ: {(done.stdout + done.stderr).strip()[-300:]}")
+    return float(found.group(1))
 
 
 def relative(found, expected, least=0.0):
