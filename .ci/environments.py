@@ -36,6 +36,7 @@ ENVIRONMENTS = {
             "torch==2.15.0", "numpy==2.4.6", "transformers==5.24.0", "trl==1.16.0", "peft==0.21.2", "accelerate==1.15.0", "gguf==0.19.0",
             "reasoning-gym==0.1.25", "scipy==1.17.1", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0", "tbparse==0.0.9",
             "mlflow==3.17.2", "wandb==0.31.0", "hydra-core==1.3.8", "psutil==7.2.2", "safetensors==0.8.0", "tokenizers==0.23.3", "pytest==9.2.0",
+            "datasets==5.2.0", "pandas==3.1.1", "pyyaml==6.0.4",
         ),
         _NEWEST, "torch, transformers, trl, reasoning_gym", alone=("gensyn-genrl==0.3.0",),
     ),
