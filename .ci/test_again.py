@@ -8,6 +8,7 @@ import pytest
 
 AGAIN = pathlib.Path(__file__).with_name("again")
 XML = '<testsuites><testsuite>{}</testsuite></testsuites>'
+ROWS = '[{{"row": "tasks", "verdict": "equal"}}, {{"row": "loss", "verdict": "{}"}}]'
 CASE = '<testcase classname="{}" name="a"><failure/></testcase>'
 
 
@@ -22,6 +23,9 @@ CASE = '<testcase classname="{}" name="a"><failure/></testcase>'
         ({"plain.rc": "1", "plain.failed": "".join(f"example.com/a\tTest{i}\n" for i in range(9))}, []),
         ({"check.rc": "1", "check.xml": XML.format(CASE.format("test_again"))}, ["python\ttest_again.py\t"]),
         ({"check.rc": "1", "check.xml": XML.format(CASE.format("elsewhere.test_other"))}, []),
+        ({"peers.rc": "1", "peers.json": ROWS.format("failed")}, ["peers\tloss\t"]),
+        ({"peers.rc": "1", "peers.json": ROWS.format("differs")}, []),
+        ({"peers.rc": "124", "plain.rc": "1", "plain.failed": "example.com/a\tTestX\n"}, []),  # all rows together were too slow
     ],
 )
 def test_what_runs_once_more(tmp_path, files, lines):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -46,6 +48,25 @@ def character_tokenizer(words, pad, **options):
     )
 
 
+def advantages_in_go(groups, epsilon, tolerance, scratch):
+    """The largest relative difference between a peer's advantages and the program's, by the program's own code.
+
+    groups is a list of {"rewards", "advantages"}. The peer divides by the standard deviation + epsilon, and with that
+    term both must be equal to tolerance. Returns None if go is not on PATH.
+    """
+    if shutil.which("go") is None:
+        return None
+    path = os.path.join(scratch, "advantages.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"epsilon": epsilon, "tolerance": tolerance, "groups": groups}, file)
+    command = ["go", "test", "-count=1", "-v", "-run", "^TestAdvantagesOfAPeer$", "./node/sapo"]
+    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ, SWARM_TEST_ADVANTAGES=path), capture_output=True, text=True, timeout=150)
+    found = re.search(r"largest relative difference ([0-9.e+-]+)", done.stdout)
+    if done.returncode or not found:
+        raise ValueError(f"advantages differ: {(done.stdout + done.stderr).strip()[-300:]}")
+    return float(found.group(1))
+
+
 def relative(found, expected, least=0.0):
     """The difference, relative to expected or to least if that is larger."""
     scale = max(abs(expected), least)
@@ -58,6 +79,5 @@ def answer(measured, verdict, note=""):
 
 
 def cannot(error):
-    """The answer of a row whose peer does not work here. error is an exception, or what failed in words."""
-    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
-    answer("", "cannot run", " ".join(text.split())[:300])
+    """The answer of a row whose peer cannot be imported here. Every other error fails the row."""
+    answer("", "cannot run", " ".join(f"{type(error).__name__}: {error}".split())[:300])

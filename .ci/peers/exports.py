@@ -6,6 +6,7 @@ import math
 import os
 import struct
 import sys
+import time
 
 from peers import common
 
@@ -14,6 +15,7 @@ RUN, NODE = "sparse-4loc4ext-1", "node_0"
 TAGS = {"reward": "reward", "loss": "loss", "grad_norm": "grad_norm", "completions_mean_length": "completions/mean_length"}
 METRICS = tuple(TAGS)
 BLOCK, FULL, LAST = 32768, 1, 4  # LevelDB's
+WHOLE_SECONDS = 60  # until a .wandb file is whole
 DATABASE = os.path.join(common.ROOT, "docs", "study", "sparse.db.gz")
 
 
@@ -149,13 +151,22 @@ def in_wandb(folders, curves, scratch):
 
 
 def wandb_records(path):
-    """Records of a .wandb file: LevelDB's log format after a header of 7 bytes."""
+    """All records of a .wandb file. The last one is exit, which is often written after the run's finish has returned."""
+    end = time.monotonic() + WHOLE_SECONDS
+    while True:
+        with open(path, "rb") as file:
+            records = list(parse_wandb(file.read()))
+        if records and records[-1].WhichOneof("record_type") == "exit":
+            return records
+        if time.monotonic() > end:
+            raise ValueError(f"{path} has {len(records)} records and no exit")
+        time.sleep(0.02)
+
+
+def parse_wandb(data):
+    """The records of a file's bytes, which are in LevelDB's log format after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2
 
-    with open(path, "rb") as file:
-        data = file.read()
-    if data[:4] != b":W&B":
-        raise ValueError(f"{path} begins with {data[:7]!r}")
     place, whole = 7, b""
     while place + 7 <= len(data):
         left = BLOCK - place % BLOCK
@@ -163,6 +174,8 @@ def wandb_records(path):
             place += left
             continue
         _, size, kind = struct.unpack_from("<IHB", data, place)
+        if place + 7 + size > len(data):  # not written yet
+            return
         whole += data[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (FULL, LAST):

@@ -1,16 +1,18 @@
-"""One agent of a local swarm of GenRL, over its own torch.distributed backend: `genrl_swarm FOLDER RANK AGENTS PORT`.
+"""One agent of a local swarm of GenRL, over its own torch.distributed backend: `genrl_swarm FOLDER RANK AGENTS PORT ROUNDS`.
 
 The model is nano. A round has 4 own questions and 4 groups of others, of 8 completions of up to 48 tokens each,
-and one optimizer step, as in `swarm up 4loc4ext`. GenRL logs most errors and continues, so this fails if it logged one.
+and one optimizer step, as in `swarm up 4loc4ext`. Prints a line of JSON after each round. GenRL logs most errors and
+continues, so this fails if it logged one.
 """
 
+import json
 import logging
 import os
 import sys
 
 from peers import common
 
-ROUNDS, OWN, OTHERS, GENERATIONS, NEW_TOKENS = 3, 4, 4, 8, 48
+OWN, OTHERS, GENERATIONS, NEW_TOKENS = 4, 4, 8, 48
 END, CONTEXT = 256, 256
 
 
@@ -43,7 +45,7 @@ def write_tasks(path):
         yaml.safe_dump({"seed": 1, "size": 500, "datasets": datasets}, file)
 
 
-def make_game(scratch, rank):
+def make_game(scratch, rank, rounds):
     import torch
     import transformers
     from genrl.communication import Payload
@@ -67,13 +69,14 @@ def make_game(scratch, rank):
     trainer = GRPOLanguageTrainerModule([model], config=config,
                                         processing_class=make_tokenizer(), log_dir=scratch, log_with=None)  # fmt: skip
     return BaseGameManager(
-        max_stage=1, max_round=ROUNDS, game_state=GameState(round=0, stage=0), trainer=trainer, data_manager=data, communication=TorchBackend(),
-        reward_manager=DefaultRewardManager(RewardFnStore(ROUNDS, [RoundRewardFnStore(1, [RGRewards()])] * ROUNDS)),
+        max_stage=1, max_round=rounds, game_state=GameState(round=0, stage=0), trainer=trainer, data_manager=data, communication=TorchBackend(),
+        reward_manager=DefaultRewardManager(RewardFnStore(rounds, [RoundRewardFnStore(1, [RGRewards()])] * rounds)),
     )  # fmt: skip
 
 
 def main():
-    scratch, rank, agents, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    scratch, port = sys.argv[1], sys.argv[4]
+    rank, agents, rounds = (int(sys.argv[i]) for i in (2, 3, 5))
     import torch
 
     torch.set_num_threads(1)
@@ -83,10 +86,22 @@ def main():
     errors = Errors()
     get_logger().setLevel(logging.INFO)
     get_logger().addHandler(errors)
-    game = make_game(scratch, rank)
+    game = make_game(scratch, rank, rounds)
+    lengths, generate = [], game.trainer.generate
+
+    def watched_generate(*arguments, **options):
+        completions = generate(*arguments, **options)
+        lengths.extend(len(text) for group in completions for text in group)  # characters are tokens
+        return completions
+
+    def tell():
+        print(json.dumps({"round": game.state.round, "length": sum(lengths) / len(lengths)}), flush=True)
+        lengths.clear()
+
+    game.trainer.generate, game._hook_after_round_advanced = watched_generate, tell
     game.run_game()
-    if errors.texts or game.state.round != ROUNDS:
-        sys.exit(f"agent {rank}: {game.state.round} of {ROUNDS} rounds; {'; '.join(errors.texts)[:500]}")
+    if errors.texts or game.state.round != rounds:
+        sys.exit(f"agent {rank}: {game.state.round} of {rounds} rounds; {'; '.join(errors.texts)[:500]}")
 
 
 if __name__ == "__main__":

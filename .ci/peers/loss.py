@@ -5,12 +5,8 @@ completions are given (rollout_func), and in the cases with old log-probabilitie
 weights, completions, advantages and log-probabilities. Advantages are compared in Go, where the program computes them.
 """
 
-import json
 import os
 import random
-import re
-import shutil
-import subprocess
 import sys
 
 from peers import common
@@ -181,23 +177,6 @@ def compare(folder, prompts, groups, kind, old, scratch):
     return found, advantages, clipped
 
 
-def advantages_in_go(groups, advantages, scratch):
-    """The largest relative difference between TRL's advantages and the program's, by the program's own code."""
-    go = shutil.which("go")
-    if go is None:
-        return None
-    path = os.path.join(scratch, "advantages.json")
-    rows = [{"rewards": row, "advantages": [advantages[tuple(c)] for c in group]} for group, row in zip(groups, REWARDS)]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"epsilon": TRL_EPSILON, "tolerance": TOLERANCE, "groups": rows}, file)
-    command = [go, "test", "-count=1", "-v", "-run", "^TestAdvantagesOfAPeer$", "./node/sapo"]
-    done = subprocess.run(command, cwd=common.ROOT, env=dict(os.environ, SWARM_TEST_ADVANTAGES=path), capture_output=True, text=True, timeout=150)
-    found = re.search(r"largest relative difference ([0-9.e+-]+)", done.stdout)
-    if done.returncode or not found:
-        raise ValueError(f"advantages differ: {(done.stdout + done.stderr).strip()[-300:]}")
-    return float(found.group(1))
-
-
 def make_model(kind, folder):
     torch.manual_seed(3)
     common_sizes = dict(vocab_size=VOCABULARY, eos_token_id=EOS, bos_token_id=EOS, initializer_range=0.2)
@@ -225,7 +204,8 @@ def main():
     if least == 0:
         differ.append("no ratio was clipped, so the cases say nothing about clipping")
     shifted = compare(os.path.join(scratch, "GPT2"), PROMPTS["Llama"], groups, "bnpo", None, scratch)[0]["gradient"]
-    apart = advantages_in_go(groups, advantages, scratch)
+    rows = [{"rewards": row, "advantages": [advantages[tuple(c)] for c in group]} for group, row in zip(groups, REWARDS)]
+    apart = common.advantages_in_go(rows, TRL_EPSILON, TOLERANCE, scratch)
     for line in differ:
         print(line)
     measured = f"{len(PROMPTS) * len(CASES)} updates (GPT-2, Llama; bnpo, grpo, dr_grpo; ratio 1, and old log-probabilities with {least:.0%} of tokens clipped): "

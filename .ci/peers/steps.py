@@ -1,6 +1,9 @@
-"""Compares the waiting times of a user with TRL, GenRL and the usual trackers: eight trainings at once, a comparison, an installation.
+"""Eight trainings at once, and a swarm of eight that share rollouts: start-up, seconds a round, peak memory and failures beside TRL and GenRL.
 
-Everything runs with the same Python and torch, unless the row says Debian.
+All have nano's weights and the same Python and torch. Every process says when it has ended a round. A round counts as
+ended when the last of the eight has ended it, so the time of a round is (end of round 9 − end of round 3) / 6, and
+start-up is the time to the end of the first. TRL gets the questions that our nodes get, GenRL draws reasoning-gym's.
+The mean lengths of the completions show how equal the work is.
 """
 
 import json
@@ -10,13 +13,29 @@ import subprocess
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 from peers import common
 
-NODES, ROUNDS, GROUPS, GENERATIONS, NEW_TOKENS = 8, 3, 8, 8, 48
-SECONDS = 240  # of eight trainings
-STUDY = os.path.join(common.ROOT, "docs", "study", "sparse.db.gz")
-ARMS = ("sparse-4loc4ext", "sparse-8loc0ext")
+NODES, ROUNDS, WARM, GROUPS, GENERATIONS, NEW_TOKENS = 8, 9, 3, 8, 8, 48
+SECONDS = 280  # of eight trainings
+NANO = os.path.join(common.ROOT, "node", "model", "nano")
+SOURCES = ("arc_1d", "basic_arithmetic", "base_conversion", "binary_matrix", "calendar_arithmetic", "decimal_arithmetic", "fraction_simplification",
+           "propositional_logic")  # fmt: skip
+
+
+class Trained(NamedTuple):
+    """What eight trainings took."""
+
+    start: float  # seconds until all have ended the first round
+    round: float  # seconds of a round, from the end of round WARM to that of the last
+    peak: int  # bytes of all processes, shared pages once
+    failed: int  # processes
+    length: float  # tokens of a completion, mean
+    errors: str  # whether they were too slow, and the end of their stderr
+
+    def text(self):
+        return f"{self.start:.1f} s to the first round, {self.round:.2f} s a round, {self.peak / 1e6:.0f} MB, {self.failed} failed, {self.length:.1f} tokens a completion"
 
 
 class Memory(threading.Thread):
@@ -41,27 +60,50 @@ class Memory(threading.Thread):
             self.peak = max(self.peak, total)
 
 
-def run_all(commands, environment, log=os.devnull):
-    """Runs commands at once, and returns (seconds of the last, peak bytes of all, failures). Their errors go into log."""
-    begin = time.monotonic()
+def follow(process, begin, told):
+    """Appends (round, seconds since begin, tokens of a completion) to told for each round that a process ends."""
+    for line in process.stdout:
+        try:
+            said = json.loads(line)
+        except ValueError:  # libraries print too
+            continue
+        if isinstance(said, dict) and said.get("type") == "round":  # an event of swarm up
+            said = {"round": said["round"]["round"] + 1, "length": said["round"]["completions_mean_length"]}
+        if isinstance(said, dict) and "length" in said:
+            told.append((said["round"], time.monotonic() - begin, said["length"]))
+
+
+def run_all(commands, environment, log):
+    """Runs commands at once."""
+    begin, told = time.monotonic(), []
     with open(log, "w", encoding="utf-8") as errors:
-        processes = [subprocess.Popen(c, env=environment, stdout=subprocess.DEVNULL, stderr=errors) for c in commands]
-    memory = Memory(processes)
-    memory.start()
-    failed = 0
+        processes = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) for c in commands]
+    threads = [Memory(processes), *(threading.Thread(target=follow, args=(p, begin, told), daemon=True) for p in processes)]
+    for thread in threads:
+        thread.start()
+    failed, late = 0, ""
     try:
         for process in processes:
             try:
                 failed += process.wait(max(1, begin + SECONDS - time.monotonic())) != 0
             except subprocess.TimeoutExpired:
-                failed += 1
+                failed, late = failed + 1, f"not all ended in {SECONDS} s; "
     finally:
         for process in processes:
             process.kill()
             process.wait()
-        memory.ended.set()
-        memory.join()
-    return time.monotonic() - begin, memory.peak, failed
+        threads[0].ended.set()
+        for thread in threads:
+            thread.join(10)
+    with open(log, encoding="utf-8", errors="replace") as errors:
+        text = late + errors.read()[-4000:]
+    print(text, file=sys.stderr)
+    ends = {n: [t for r, t, _ in told if r == n] for n in range(1, ROUNDS + 1)}
+    if not failed and any(len(times) != NODES for times in ends.values()):
+        raise ValueError(f"{commands[0]}: not every round of every node was told: {ends}")
+    end = lambda n: max(ends[n], default=float("nan"))
+    lengths = [length for _, _, length in told] or [float("nan")]
+    return Trained(end(1), (end(ROUNDS) - end(WARM)) / (ROUNDS - WARM), threads[0].peak, failed, sum(lengths) / len(lengths), text)
 
 
 def swarm_up(scratch, preset):
@@ -69,94 +111,67 @@ def swarm_up(scratch, preset):
     environment = dict(os.environ, SWARM_PYTHON=sys.executable, SWARM_HOME=os.path.join(scratch, "home-" + preset))
     command = [common.PROGRAM, "up", preset, "--nodes", str(NODES), "--model", "nano", "--device", "cpu", "--rounds", str(ROUNDS),
                "--set", "eval_questions=0", "-o", "json"]  # fmt: skip
-    return run_all([command], environment)
+    return run_all([command], environment, os.path.join(scratch, "swarm.log"))
 
 
 def eight_trls(scratch):
-    """Eight processes of TRL with a model of nano's shape, and as many completions as eight nodes that share nothing."""
-    one = [sys.executable, "-m", "peers.steps", "--trl", os.path.join(scratch, "trl")]
-    return run_all([one + [str(i)] for i in range(NODES)], dict(os.environ, OMP_NUM_THREADS="1"))
+    """Eight processes of TRL, and as many completions as eight nodes that share nothing."""
+    commands = []
+    for i in range(NODES):
+        path = os.path.join(scratch, f"questions{i}.json")
+        each = -(-GROUPS * ROUNDS // len(SOURCES))
+        samples = [common.swarm("task", "sample", task, "--set", "nano", "--seed", str(i), "-n", str(each), "-o", "json").splitlines() for task in SOURCES]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump([json.loads(line) for lines in zip(*samples) for line in lines][: GROUPS * ROUNDS], file)
+        commands.append([sys.executable, "-m", "peers.steps", "--trl", path, str(i)])
+    return run_all(commands, dict(os.environ, OMP_NUM_THREADS="1"), os.path.join(scratch, "trl.log"))
 
 
 def genrl_swarm(scratch):
-    """Eight agents of a local GenRL swarm with nano's weights, which share rollouts."""
+    """Eight agents of a local GenRL swarm, which share rollouts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    one = [sys.executable, "-m", "peers.genrl_swarm", scratch]
-    log = os.path.join(scratch, "genrl.log")
-    found = run_all([[*one, str(i), str(NODES), port] for i in range(NODES)], dict(os.environ, OMP_NUM_THREADS="1"), log)
-    if found[2]:
-        with open(log, encoding="utf-8") as errors:
-            print(errors.read()[-2000:], file=sys.stderr)
-    return found
+    commands = [[sys.executable, "-m", "peers.genrl_swarm", scratch, str(i), str(NODES), port, str(ROUNDS)] for i in range(NODES)]
+    return run_all(commands, dict(os.environ, OMP_NUM_THREADS="1"), os.path.join(scratch, "genrl.log"))
 
 
-def trl(scratch, number):
-    """A training with TRL: ROUNDS steps, each of GROUPS × GENERATIONS completions of up to NEW_TOKENS bytes."""
-    import tokenizers
+def trl(path, number):
+    """A training with TRL, a step for each GROUPS questions of a file, each with GENERATIONS completions of up to NEW_TOKENS bytes."""
+    import reasoning_gym
     import torch
     import transformers
     from datasets import Dataset
+    from reasoning_gym.utils import extract_answer
     from trl import GRPOConfig, GRPOTrainer
+
+    from peers.genrl_swarm import make_tokenizer
+
+    class Told(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if "completions/mean_length" in (logs or {}):
+                print("\n" + json.dumps({"round": state.global_step, "length": logs["completions/mean_length"]}), flush=True)
 
     torch.set_num_threads(1)
     torch.manual_seed(int(number))
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(257)}, unk_token="t0"))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="t256", pad_token="t0", unk_token="t0", padding_side="left")
-    shape = dict(n_layer=4, n_head=4, n_embd=128, n_positions=256, vocab_size=257, eos_token_id=256, bos_token_id=256)
-    options = GRPOConfig(output_dir=scratch + number, max_steps=ROUNDS, num_generations=GENERATIONS, max_completion_length=NEW_TOKENS,
+    with open(path, encoding="utf-8") as file:
+        items = {item["question"]: item for item in json.load(file)}
+
+    def reward(prompts, completions, **_):
+        out = []
+        for prompt, completion in zip(prompts, completions):
+            score = reasoning_gym.get_score_answer_fn(items[prompt]["metadata"]["source_dataset"])
+            try:
+                out.append(float(score(extract_answer(completion), items[prompt])))
+            except Exception:  # a scorer may raise at odd texts
+                out.append(0.0)
+        return out
+
+    options = GRPOConfig(output_dir=f"{path}.{number}", max_steps=ROUNDS, num_generations=GENERATIONS, max_completion_length=NEW_TOKENS,
                          per_device_train_batch_size=GROUPS * GENERATIONS, learning_rate=1e-4, gradient_checkpointing=False, bf16=False, use_cpu=True,
-                         report_to="none", save_strategy="no", disable_tqdm=True)  # fmt: skip
-    prompts = [" ".join(f"t{32 + (i * 7 + j) % 90}" for j in range(64)) for i in range(GROUPS * ROUNDS)]
-    GRPOTrainer(model=transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)), args=options, processing_class=tokenizer,
-                reward_funcs=lambda completions, **_: [float(len(text) % 2) for text in completions],
-                train_dataset=Dataset.from_dict({"prompt": prompts})).train()  # fmt: skip
-
-
-def compare_two(scratch):
-    """Seconds to the answer "which of two experiments of five seeds is better", by `swarm compare` and by MLflow and a test of one's own."""
-    begin = time.monotonic()
-    common.swarm("import", STUDY)
-    imported = time.monotonic()
-    row = common.swarm_json("compare", *ARMS, "--baseline", ARMS[1])["pairs"][0]
-    ours = time.monotonic() - imported
-    import mlflow
-    from mlflow.entities import Metric
-    from scipy import stats
-
-    loading = time.monotonic()
-    mlflow.set_tracking_uri("sqlite:///" + os.path.join(scratch, "compare.db"))
-    client = mlflow.MlflowClient()
-    experiment = client.create_experiment("swarm", artifact_location=os.path.join(scratch, "artifacts"))
-    for arm in ARMS:
-        for seed in range(1, 6):
-            rows = common.swarm_json("eval", f"{arm}-{seed}")["rows"]
-            run = client.create_run(experiment, tags={"arm": arm}).info.run_id
-            client.log_batch(run, metrics=[Metric("pass1", r["pass"][0]["value"], 0, r["round"]) for r in rows])
-    loaded = time.monotonic()
-    table = mlflow.search_runs(experiment_ids=[experiment])
-    a, b = (table[table["tags.arm"] == arm]["metrics.pass1"].tolist() for arm in ARMS)
-    p = stats.ttest_ind(a, b, equal_var=False).pvalue
-    theirs = time.monotonic() - loaded
-    if len(a) != 5 or abs(p - row["p_value"]) > 1e-9:
-        raise ValueError(f"answers differ: p {row['p_value']} against {p}, values {a} {b}")
-    return (imported - begin, ours), (loaded - loading, theirs), row
-
-
-def megabytes(folder):
-    done = subprocess.run(["du", "-sm", folder], capture_output=True, text=True)
-    return int(done.stdout.split()[0]) if done.stdout else 0
-
-
-def debian_megabytes():
-    """Returns the megabytes of the packages that the program needs: PyTorch, NumPy and their libraries."""
-    form = "${Package} ${Status} ${Installed-Size}\n"
-    names = ["python3-torch", "libtorch*", "python3-numpy", "libopenblas0*", "python3-typing-extensions", "libgloo*", "libprotobuf*", "libonnx*"]
-    done = subprocess.run(["dpkg-query", "-W", "-f", form, *names], capture_output=True, text=True)
-    sizes = [int(line.split()[-1]) for line in done.stdout.splitlines() if " installed " in line]
-    return round(sum(sizes) / 1024)
+                         disable_dropout=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True)  # fmt: skip
+    GRPOTrainer(model=transformers.AutoModelForCausalLM.from_pretrained(NANO, dtype=torch.float32), args=options, processing_class=make_tokenizer(),
+                reward_funcs=reward, train_dataset=Dataset.from_dict({"prompt": list(items)}), callbacks=[Told()]).train()  # fmt: skip
 
 
 def main():
@@ -165,23 +180,20 @@ def main():
         return
     scratch, told, notes, verdict = sys.argv[1], [], [], "ahead"
     for what, preset, name, peer in (
-        (f"{NODES} trainings of nano's size, {ROUNDS} rounds of {GROUPS} × {GENERATIONS} completions", "8loc0ext", f"{NODES} processes of TRL", eight_trls),
-        (f"a swarm of {NODES} nano nodes that share rollouts, {ROUNDS} rounds of 4 own and 4 others' groups", "4loc4ext", "GenRL", genrl_swarm),
+        (f"{NODES} trainings of nano, rounds of {GROUPS} × {GENERATIONS} completions", "8loc0ext", f"{NODES} processes of TRL", eight_trls),
+        (f"a swarm of {NODES} that share rollouts, rounds of 4 own and 4 others' groups", "4loc4ext", "GenRL", genrl_swarm),
     ):
         ours, theirs = swarm_up(scratch, preset), peer(scratch)
-        told.append(f"{what}: swarm up {ours[0]:.0f} s, {ours[1] / 1e6:.0f} MB; {name} {theirs[0]:.0f} s, {theirs[1] / 1e6:.0f} MB")
-        notes += [f"{who}: {failed} of {of} failed" for who, failed, of in (("swarm up", ours[2], 1), (name, theirs[2], NODES)) if failed]
-        if ours[2] or not theirs[2] and (ours[0] > theirs[0] or ours[1] > theirs[1]):
+        told.append(f"{what}: swarm up {ours.text()}; {name} {theirs.text()}")
+        if theirs.failed and "ImportError" in theirs.errors or "ModuleNotFoundError" in theirs.errors:
+            notes.append(f"{name} cannot run: {theirs.errors.strip().splitlines()[-1]}")
+            verdict = "cannot run" if verdict == "ahead" else verdict
+        elif ours.failed or theirs.failed:
+            text = (ours if ours.failed else theirs).errors.strip()
+            notes.append(f"failed: {text[:40]} … {text[-200:]}")
+            verdict = "failed"
+        elif verdict != "failed" and any(getattr(ours, name) > getattr(theirs, name) for name in ("start", "round", "peak")):
             verdict = "behind"
-        elif theirs[2] and verdict == "ahead":
-            verdict = "cannot run"
-    (read, asked), (loaded, tested), row = compare_two(scratch)
-    told.append(f"two experiments of five seeds: swarm import {read:.1f} s and compare {asked:.1f} s, 1 command; MLflow {loaded:.1f} s to log, {tested:.1f} s to ask, "
-                f"and a test of one's own (Welch, p = {row['p_value']:.2g}, equal)")  # fmt: skip
-    notes.append("MLflow, trackio and W&B show curves and tables: no interval, no p-value, no correction for several comparisons, no check that the questions are equal")
-    binary = round(os.path.getsize(common.PROGRAM) / 1e6)
-    told.append(f"installed: the program {binary} MB and Debian's PyTorch {debian_megabytes()} MB; the peers' environment {megabytes(sys.prefix)} MB")
-    print(json.dumps(row))
     common.answer("; ".join(told), verdict, "; ".join(notes))
 
 

@@ -1,4 +1,7 @@
-"""Items and scores of the nine tasks beside reasoning-gym's, live: 1,000 items of random seeds each."""
+"""Items and scores of the nine tasks beside reasoning-gym's, live: 1,000 items of random seeds each.
+
+The task sets are paper and nano. SWARM_PEERS_SEED repeats the draw of a run, which its answer names.
+"""
 
 import json
 import os
@@ -11,7 +14,8 @@ from reasoning_gym.data.wordle_words import wordle_words
 
 from peers import common
 
-SEEDS, ITEMS = 10, 100  # of each task
+SETS = {"paper": 10, "nano": 2}  # the number of seeds of each task
+ITEMS = 100  # of each seed
 
 
 def swarm(arguments, lines=None):
@@ -29,49 +33,66 @@ def answers(item, others, rng):
     return texts
 
 
-def compare(task, rng, path):
-    """Counts of items and scores, and what differs in words."""
+def score(dataset, text, item):
+    """The library's score, or 0 where its scorer raises, as docs/ALGORITHM.md says of ours."""
+    try:
+        return dataset.score_answer(text, item)
+    except Exception:
+        return 0.0
+
+
+def compare(name, task, rng, path):
+    """Counts of items and scores of a task of a set, and what differs in words."""
     differ = []
     items = scores = 0
-    words = ["--words", path] if task["name"] == "bf" else []
-    for _ in range(SEEDS):
+    params, words = dict(task["params"]), []
+    if task["name"] == "bf":  # the library has its own words, whatever the set
+        params.pop("words", None)
+        words = ["--words", path]
+    for _ in range(SETS[name]):
         seed = rng.randrange(1 << 31)
-        dataset = reasoning_gym.create_dataset(task["name"], seed=seed, size=ITEMS, **task["params"])
+        dataset = reasoning_gym.create_dataset(task["name"], seed=seed, size=ITEMS, **params)
         theirs = [dataset[i] for i in range(ITEMS)]
-        ours = swarm(["task", "sample", task["name"], "--seed", str(seed), "-n", str(ITEMS), "-o", "json", *words])
+        ours = swarm(["task", "sample", task["name"], "--set", name, "--seed", str(seed), "-n", str(ITEMS), "-o", "json", *words])
+        if len(ours) != ITEMS:
+            differ.append(f"{name} {task['name']} seed {seed}: {len(ours)} items against {ITEMS}")
         lines, expected = [], []
         for i, (a, b) in enumerate(zip(ours, theirs)):
             b = json.loads(json.dumps(b, default=str))
             for field in ("answer", "metadata"):
                 if a[field] != b[field]:
-                    differ.append(f"{task['name']} seed {seed} item {i}: {field} {a[field]!r:.120} against {b[field]!r:.120}")
+                    differ.append(f"{name} {task['name']} seed {seed} item {i}: {field} {a[field]!r:.120} against {b[field]!r:.120}")
             items += 1
             for text in answers(theirs[i], theirs, rng):
                 lines.append({"entry": a, "answer": text})
-                expected.append(dataset.score_answer(text, theirs[i]))
-        for line, score, want in zip(lines, swarm(["task", "score", task["name"], *words], lines), expected):
+                expected.append(score(dataset, text, theirs[i]))
+        scored = swarm(["task", "score", task["name"], "--set", name, *words], lines)
+        if len(scored) != len(lines):
+            differ.append(f"{name} {task['name']} seed {seed}: {len(scored)} scores against {len(lines)}")
+        for line, given, want in zip(lines, scored, expected):
             scores += 1
-            if abs(score["score"] - want) > 1e-12:
-                differ.append(f"{task['name']} seed {seed}: {line['answer']!r:.80} scores {score['score']} against {want}")
+            if abs(given["score"] - want) > 1e-12:
+                differ.append(f"{name} {task['name']} seed {seed}: {line['answer']!r:.80} scores {given['score']} against {want}")
     return items, scores, differ
 
 
 def main():
-    with open(os.path.join(common.ROOT, "configs", "tasks", "paper.yaml"), encoding="utf-8") as file:
-        tasks = yaml.safe_load(file)["tasks"]
     path = os.path.join(sys.argv[1], "words.txt")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(wordle_words))
-    rng = random.Random(20261127)
-    items = scores = 0
+    seed = int(os.environ.get("SWARM_PEERS_SEED") or random.randrange(1 << 31))
+    rng = random.Random(seed)
+    tasks = items = scores = 0
     differ = []
-    for task in tasks:
-        more_items, more_scores, found = compare(task, rng, path)
-        items, scores, differ = items + more_items, scores + more_scores, differ + found
+    for name in SETS:
+        with open(os.path.join(common.ROOT, "configs", "tasks", name + ".yaml"), encoding="utf-8") as file:
+            for task in yaml.safe_load(file)["tasks"]:
+                more_items, more_scores, found = compare(name, task, rng, path)
+                tasks, items, scores, differ = tasks + 1, items + more_items, scores + more_scores, differ + found
     for line in differ[:20]:
         print(line)
-    note = f"{len(differ)} differences, the first: {differ[0]}" if differ else ""
-    measured = f"{items:,} items (answer, metadata) and {scores:,} scores of {len(tasks)} tasks"
+    note = f"{len(differ)} differences, the first: {differ[0]}; SWARM_PEERS_SEED={seed} repeats the draw" if differ else ""
+    measured = f"{items:,} items (answer, metadata) and {scores:,} scores of {tasks} tasks of the sets {' and '.join(SETS)}, seed {seed}"
     common.answer(measured, "differs" if differ else "equal", note)
 
 

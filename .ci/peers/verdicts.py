@@ -1,9 +1,9 @@
 """P-values, intervals and P(improvement) of `swarm compare` beside SciPy's, statsmodels' and rliable's, on the studies'
-exports. Intervals over seeds and questions are beside NumPy's, which draws other resamples."""
+exports: of all pairs, and of the comparisons that a study planned. Intervals over seeds and questions are beside
+NumPy's, which draws other resamples."""
 
 import glob
 import gzip
-import itertools
 import os
 import sqlite3
 import sys
@@ -66,40 +66,65 @@ def expected(a, b):
             "permutation_p_value": exact.pvalue, "probability_of_improvement": improvement}  # fmt: skip
 
 
+def holm(pairs, planned):
+    """The corrected permutation p-values of pairs. Planned comparisons beyond these count with p = 1."""
+    deciding = [p["permutation_p_value"] for p in pairs]
+    return multipletests(deciding + [1.0] * (planned - len(deciding)), method="holm")[1][: len(pairs)] if pairs else []
+
+
+class Compared:
+    """Counts figures and keeps what differs, in words."""
+
+    def __init__(self):
+        self.figures, self.differ = 0, []
+
+    def figure(self, what, name, found, want, within):
+        self.figures += 1
+        if found is None or abs(found - want) > within:
+            self.differ.append(f"{what}: {name} {found} against {want}")
+
+    def pair(self, study, p, names, corrected, held_out):
+        """Compares a pair, or a planned comparison, of the experiments with these names."""
+        by_experiment, by_question, tasks = held_out
+        a, b = names
+        what = f"{study} {p['a']} against {p['b']}"
+        for name, value in dict(expected(by_experiment[a], by_experiment[b]), p_value_holm=corrected).items():
+            if name == "probability_of_improvement" and name not in p:  # planned comparisons have none
+                continue
+            # permutation_error is 0 if the test is exact.
+            error = 5 * p.get("permutation_error", 0) if name == "permutation_p_value" else 0
+            self.figure(what, name, p[name], value, TOLERANCE * max(1, abs(value)) + error)
+        low, high = over_questions(by_question[a], by_question[b], tasks)
+        for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
+            self.figure(what, name, p[name], value, WIDTH * (high - low))
+
+
 def main():
     scratch = sys.argv[1]
-    figures, differ = 0, []
+    compared, planned = Compared(), 0
     for path in sorted(glob.glob(os.path.join(common.ROOT, "docs", "study", "*.db.gz"))):
         study = os.path.basename(path).split(".")[0]
         document = common.swarm_json("--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path)
-        (by_experiment, by_question, tasks), pairs = values(path), document["study"]["pairs"]
-        tested = [p for p in pairs if p["permutation_p_value"] is not None]
-        planned = len(document["study"]["arms"]) * (len(document["study"]["arms"]) - 1) // 2
-        deciding = [p["permutation_p_value"] for p in tested]
-        corrected = multipletests(deciding + [1.0] * (planned - len(tested)), method="holm")[1]
-        for p, holm in itertools.zip_longest(tested, corrected[: len(tested)]):
-            want = dict(expected(by_experiment[p["a"]], by_experiment[p["b"]]), p_value_holm=holm)
-            for name, value in want.items():
-                figures += 1
-                within = TOLERANCE * max(1, abs(value))
-                if name == "permutation_p_value":
-                    within += 5 * p["permutation_error"]  # 0 if the test is exact
-                if p[name] is None or abs(p[name] - value) > within:
-                    differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
-            low, high = over_questions(by_question[p["a"]], by_question[p["b"]], tasks)
-            for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
-                figures += 1
-                if p[name] is None or abs(p[name] - value) > WIDTH * (high - low):
-                    differ.append(f"{study} {p['a']} against {p['b']}: {name} {p[name]} against {value}")
+        held_out, arms = values(path), {arm["name"]: arm["experiment"] for arm in document["study"]["arms"]}
+        tested = [p for p in document["study"]["pairs"] if p["permutation_p_value"] is not None]
+        for p, corrected in zip(tested, holm(tested, len(arms) * (len(arms) - 1) // 2)):
+            compared.pair(study, p, (p["a"], p["b"]), corrected, held_out)
+        contrasts = document["study"]["contrasts"]
+        tested = [p for p in contrasts if p["permutation_p_value"] is not None]
+        planned += len(tested)
+        for p, corrected in zip(tested, holm(tested, len(contrasts))):
+            compared.pair(study + ", planned", p, (arms[p["a"]], arms[p["b"]]), corrected, held_out)
         for row in document["rows"]:
-            want = rliable.aggregate_iqm(numpy.array(by_experiment[row["experiment"]])[:, None])
-            figures += 1
-            if row["iqm"] is None or abs(row["iqm"] - want) > TOLERANCE:
-                differ.append(f"{study} {row['experiment']}: iqm {row['iqm']} against {want}")
-    for line in differ[:20]:
+            want = rliable.aggregate_iqm(numpy.array(held_out[0][row["experiment"]])[:, None])
+            compared.figure(f"{study} {row['experiment']}", "iqm", row["iqm"], want, TOLERANCE)
+    for line in compared.differ[:20]:
         print(line)
-    note = f"{len(differ)} differences, the first: {differ[0]}" if differ else "permutation p-values count arrangements as far apart; SciPy's default doubles one tail"
-    common.answer(f"{figures} figures of all pairs of the studies' exports, to {TOLERANCE:g} (bootstraps: {WIDTH:.0%} of their width)", "differs" if differ else "equal", note)
+    note = "permutation p-values count arrangements as far apart; SciPy's default doubles one tail"
+    if compared.differ:
+        note = f"{len(compared.differ)} differences, the first: {compared.differ[0]}"
+    measured = f"{compared.figures} figures of all pairs and of {planned} planned comparisons of the studies' exports, to {TOLERANCE:g} "
+    measured += f"(bootstraps: {WIDTH:.0%} of their width)"
+    common.answer(measured, "differs" if compared.differ or not planned else "equal", note)
 
 
 if __name__ == "__main__":
