@@ -41,3 +41,19 @@ func TestAsk(t *testing.T) {
 	}, nil)
 	require.ErrorContains(t, err, "the engine returned 1 completions instead of 2")
 }
+
+// stopping is a tokenizer with a stop token.
+type stopping struct{ tokenizer.Tokenizer }
+
+func (stopping) Stops() []int { return []int{7} }
+
+func TestStopTokensEndCompletions(t *testing.T) {
+	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 0 })
+	s.node.Tokens = stopping{s.node.Tokens}
+	_, err := s.round()
+	require.NoError(t, err)
+	require.Equal(t, []int{7}, s.script.generated[0].StopTokenIDs)
+	questions, err := OpenHeldOut(s.config, s.node.Tasks, s.node.Tokens, s.node.Context)
+	require.NoError(t, err)
+	require.Equal(t, []int{7}, questions.options.StopTokenIDs)
+}

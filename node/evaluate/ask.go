@@ -97,7 +97,7 @@ func (e *Engine) Ask(ctx context.Context, q Question, prompt []int, completions 
 	fmt.Fprintf(stderr, "Sampling %s of at most %d tokens.\n", units.Plural(completions, "completion"), c.MaxCompletionLength)
 	list, err := node.Ask(ctx, policy.GenerateParams{
 		Prompts: [][]int{prompt}, NumGenerations: completions, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature,
-		TopK: c.TopK, TopP: c.TopP, EOSTokenID: tokens.EOS(), Seed: seed, MicroBatch: completions,
+		TopK: c.TopK, TopP: c.TopP, EOSTokenID: tokens.EOS(), StopTokenIDs: tokens.Stops(), Seed: seed, MicroBatch: completions,
 	}, tokens, e.Generate, q.Score)
 	if err != nil {
 		return nil, err

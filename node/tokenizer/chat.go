@@ -41,11 +41,11 @@ var _ Chat = (*chatML)(nil)
 // chatModels lists the architectures that use ChatML for their instruct models.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
-// chatML detects a ChatML model by its end token: it must be <|im_end|>. A base model has the same tokens and template,
-// but ends with <|endoftext|> and gets plain text. Templates are Jinja programs. chatML only searches their text and
-// never runs them.
+// chatML detects a ChatML model: <|im_end|> is one of its end tokens. Then <|im_end|> is its EOS, whatever end token the
+// file lists first. A base model has the same tokens and template, but ends only with <|endoftext|> and gets plain text.
+// Templates are Jinja programs. chatML only searches their text and never runs them.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
-	c := &chatML{bpe: t, start: -1, end: -1}
+	c := &chatML{start: -1, end: -1}
 	for _, token := range f.AddedTokens {
 		switch {
 		case token.Content == turnStart && token.Special:
@@ -54,9 +54,11 @@ func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 			c.end = token.ID
 		}
 	}
-	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || c.end != t.eos {
+	own, ends := t.endingWith(c.end)
+	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || !ends {
 		return nil, false
 	}
+	c.bpe = own
 	for _, system := range defaultSystems {
 		if strings.Contains(about.template, system) {
 			c.system = system

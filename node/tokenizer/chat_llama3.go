@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Special tokens of Llama 3's chat template (https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/).
 const (
@@ -27,7 +24,7 @@ type llama3Chat struct {
 var _ Chat = (*llama3Chat)(nil)
 
 // llama3 detects Llama 3's template: the model has its special tokens, and <|eot_id|> is one of its end tokens. Then
-// <|eot_id|> ends completions, whatever end token the file lists first.
+// <|eot_id|> is its EOS, whatever end token the file lists first.
 func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	c := &llama3Chat{begin: -1, start: -1, end: -1, turn: -1, dates: strings.Contains(about.template, "Cutting Knowledge Date")}
 	for _, token := range f.AddedTokens {
@@ -45,12 +42,11 @@ func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 			c.turn = token.ID
 		}
 	}
-	ends := slices.Contains(about.eos, c.turn) || len(about.eos) == 0 && about.eosText == endOfTurn
+	own, ends := t.endingWith(c.turn)
 	if about.modelType != "llama" || min(c.begin, c.start, c.end, c.turn) < 0 || !ends || !strings.Contains(about.template, startHeader) {
 		return nil, false
 	}
-	own := *t
-	own.eos, c.bpe = c.turn, &own
+	c.bpe = own
 	return c, true
 }
 

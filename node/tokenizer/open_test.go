@@ -136,6 +136,27 @@ func TestChatPromptIsQwens(t *testing.T) {
 	}
 }
 
+// A chat model ends its turns with the template's end token, whatever end token its files list first.
+func TestChatEndsItsTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		folder string
+		ends   []int // in the file's order
+		want   []int // EOS, then the stop tokens
+	}{
+		"ChatML":  {writeQwen(t), []int{endOfText, imEnd}, []int{imEnd, endOfText}},
+		"Llama 3": {writeLlama3(t), []int{llamaEnd, llamaBegin, llamaTurn}, []int{llamaTurn, llamaEnd, llamaBegin}},
+	} {
+		writeJSON(t, test.folder, "generation_config.json", map[string]any{"eos_token_id": test.ends})
+		tok := mustOpen(t, NameHuggingFace, test.folder)
+		if _, ok := tok.(Chat); !ok {
+			t.Errorf("%s: not recognized as a chat model", name)
+		}
+		if got := append([]int{tok.EOS()}, tok.Stops()...); !slices.Equal(got, test.want) {
+			t.Errorf("%s: ends with %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestChatIsForInstructModelsOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(dir string)
@@ -169,19 +190,21 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 func TestEndTokenIsTheFilesOwn(t *testing.T) {
 	for name, test := range map[string]struct {
 		config, generation, tokenizer string
-		want                          int
+		want                          []int // EOS, then the stop tokens
 		err                           string
 	}{
-		"generation_config's first": {`{"eos_token_id":6000}`, `{"eos_token_id":[6002,6000]}`, `{}`, imEnd, ""},
-		"config's":                  {`{"eos_token_id":6000}`, `{}`, `{"eos_token":"<|im_end|>"}`, endOfText, ""},
-		"config's, null before":     {`{"eos_token_id":6000}`, `{"eos_token_id":null}`, `{}`, endOfText, ""},
-		"tokenizer_config's":        {`{}`, `{}`, `{"eos_token":"<|im_end|>"}`, imEnd, ""},
-		"an object":                 {`{}`, `{}`, `{"eos_token":{"content":"<|im_end|>","lstrip":false}}`, imEnd, ""},
-		"an ordinary token":         {`{"eos_token_id":17}`, `{}`, `{}`, 0, "end token, 17, is not among its added tokens"},
-		"an unknown text":           {`{}`, `{}`, `{"eos_token":"</s>"}`, 0, `end token, "</s>", is not among its added tokens`},
-		"none":                      {`{}`, `{}`, `{}`, 0, "the model's files do not name its end token"},
-		"no JSON":                   {`{`, `{}`, `{}`, 0, "config.json: unexpected end"},
-		"no number":                 {`{"eos_token_id":"x"}`, `{}`, `{}`, 0, "config.json: json: cannot unmarshal"},
+		"generation_config's":      {`{"eos_token_id":6000}`, `{"eos_token_id":[6002,6000]}`, `{}`, []int{imEnd, endOfText}, ""},
+		"in another order":         {`{}`, `{"eos_token_id":[6000,6001,6000]}`, `{}`, []int{endOfText, imStart}, ""},
+		"config's":                 {`{"eos_token_id":6000}`, `{}`, `{"eos_token":"<|im_end|>"}`, []int{endOfText}, ""},
+		"config's, null before":    {`{"eos_token_id":6000}`, `{"eos_token_id":null}`, `{}`, []int{endOfText}, ""},
+		"tokenizer_config's":       {`{}`, `{}`, `{"eos_token":"<|im_end|>"}`, []int{imEnd}, ""},
+		"an object":                {`{}`, `{}`, `{"eos_token":{"content":"<|im_end|>","lstrip":false}}`, []int{imEnd}, ""},
+		"an ordinary token":        {`{"eos_token_id":17}`, `{}`, `{}`, nil, "end token, 17, is not among its added tokens"},
+		"an ordinary token beside": {`{"eos_token_id":[6000,17]}`, `{}`, `{}`, nil, "end token, 17, is not among its added tokens"},
+		"an unknown text":          {`{}`, `{}`, `{"eos_token":"</s>"}`, nil, `end token, "</s>", is not among its added tokens`},
+		"none":                     {`{}`, `{}`, `{}`, nil, "the model's files do not name its end token"},
+		"no JSON":                  {`{`, `{}`, `{}`, nil, "config.json: unexpected end"},
+		"no number":                {`{"eos_token_id":"x"}`, `{}`, `{}`, nil, "config.json: json: cannot unmarshal"},
 	} {
 		dir := writeQwen(t)
 		writeJSON(t, dir, "config.json", test.config)
@@ -191,7 +214,7 @@ func TestEndTokenIsTheFilesOwn(t *testing.T) {
 		switch {
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: %v, want %q", name, err, test.err)
-		case test.err == "" && (err != nil || tok.EOS() != test.want):
+		case test.err == "" && (err != nil || !slices.Equal(append([]int{tok.EOS()}, tok.Stops()...), test.want)):
 			t.Errorf("%s: %v, %v, want %d", name, tok, err, test.want)
 		}
 	}
