@@ -14,7 +14,7 @@ type modelFiles struct {
 	modelType string // from config.json
 	eos       []int  // from generation_config.json, else from config.json
 	eosText   string // from tokenizer_config.json
-	template  string // text of the chat template, from tokenizer_config.json or (transformers 5) chat_template.jinja
+	template  string // text of the chat template, from chat_template.jinja, else from tokenizer_config.json
 }
 
 func readModelFiles(dir string) (modelFiles, error) {
@@ -47,12 +47,12 @@ func readModelFiles(dir string) (modelFiles, error) {
 	if len(about.eos) == 0 {
 		about.eos = config.EOS
 	}
-	if about.template == "" {
-		text, err := readBounded(filepath.Join(dir, "chat_template.jinja"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return modelFiles{}, err
-		}
+	text, err := readBounded(filepath.Join(dir, "chat_template.jinja")) // first, as in transformers
+	switch {
+	case err == nil:
 		about.template = string(text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return modelFiles{}, err
 	}
 	return about, nil
 }

@@ -175,6 +175,9 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 			writeJSON(t, dir, "tokenizer_config.json", `{"chat_template":null,"eos_token":{"content":"<|im_end|>"}}`)
 			writeJSON(t, dir, "chat_template.jinja", qwenTemplate)
 		}, defaultSystems[0]},
+		"template in both": {func(dir string) {
+			writeJSON(t, dir, "chat_template.jinja", strings.ReplaceAll(qwenTemplate, defaultSystems[0], defaultSystems[1]))
+		}, defaultSystems[1]},
 		"no template": {func(dir string) { _ = os.Remove(filepath.Join(dir, "tokenizer_config.json")) }, ""},
 	} {
 		dir := writeQwen(t)
