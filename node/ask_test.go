@@ -57,3 +57,17 @@ func TestStopTokensEndCompletions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{7}, questions.options.StopTokenIDs)
 }
+
+// omitting is a chat tokenizer whose template has an unknown default system prompt.
+type omitting struct{ tokenizer.Chat }
+
+func (omitting) LosesDefault() bool { return true }
+
+func TestUnknownDefaultSystemIsToldWhereItMatters(t *testing.T) {
+	c := configs.Default()
+	c.Tasks.SystemPrompt = "none"
+	require.Contains(t, loadWarnings(c, "cpu", policy.LoadResult{}, omitting{})[0], "default system prompt")
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}, bytesTokenizer(t)))
+	c.Tasks.SystemPrompt = "default"
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}, omitting{}))
+}

@@ -70,6 +70,9 @@ func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Wri
 		item = *q.Item
 	}
 	prompt := node.Prompt(m.Config, m.tasks, m.tokens, item)
+	if message := node.LosesDefault(m.Config, m.tokens); message != "" {
+		fmt.Fprintln(warnings, "Warning:", message)
+	}
 	trained := m.Config.MaxPromptLength
 	s.apply(&m.Config)
 	c := &m.Config

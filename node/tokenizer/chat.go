@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,9 @@ type Chat interface {
 	// and the user has the first and the last, up to the start of the assistant's answer. If system is empty, Prompt
 	// uses the template's default. Text in system and turns never becomes a special token.
 	Prompt(system string, turns ...string) []int
+	// LosesDefault reports whether the template has a default system prompt that Prompt does not know. Prompt then
+	// omits it.
+	LosesDefault() bool
 }
 
 // Special tokens with which ChatML marks turns (https://huggingface.co/docs/transformers, "Chat templates"). Qwen and
@@ -29,11 +33,25 @@ var defaultSystems = []string{
 	"You are a helpful AI assistant named SmolLM, trained by Hugging Face",
 }
 
+// knownSystem finds one of defaultSystems in a template, as a whole string. otherSystem finds a system prompt in a
+// string of the template, or in a variable.
+var (
+	knownSystem = func() *regexp.Regexp {
+		texts := make([]string, len(defaultSystems))
+		for i, text := range defaultSystems {
+			texts[i] = regexp.QuoteMeta(text)
+		}
+		return regexp.MustCompile(`(?:\\n|[\n'"])(` + strings.Join(texts, "|") + `)(?:['"]|<\|im_end\|>)`)
+	}()
+	otherSystem = regexp.MustCompile(`<\|im_start\|>system(?:\\n|\n)[^{<'"](?:[^<'"]|\\['"])*<\|im_end\|>|\bset \w*system\w* *= *(?:'[^']|"[^"])`)
+)
+
 // chatML is the tokenizer of a model that ends its turns with <|im_end|>.
 type chatML struct {
 	*bpe
 	start, end int
 	system     string // the template's default
+	loses      bool   // the template has another default
 }
 
 var _ Chat = (*chatML)(nil)
@@ -59,14 +77,14 @@ func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 		return nil, false
 	}
 	c.bpe = own
-	for _, system := range defaultSystems {
-		if strings.Contains(about.template, system) {
-			c.system = system
-			break
-		}
+	if found := knownSystem.FindStringSubmatch(about.template); found != nil {
+		c.system = found[1]
 	}
+	c.loses = c.system == "" && otherSystem.MatchString(about.template)
 	return c, true
 }
+
+func (c *chatML) LosesDefault() bool { return c.loses }
 
 // roles are the names of the sides whose turns alternate.
 var roles = []string{"user", "assistant"}

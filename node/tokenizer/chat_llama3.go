@@ -50,6 +50,9 @@ func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	return c, true
 }
 
+// LosesDefault returns false: the dates are the whole default.
+func (c *llama3Chat) LosesDefault() bool { return false }
+
 func (c *llama3Chat) Prompt(system string, turns ...string) []int {
 	system = strings.TrimSpace(system)
 	ids := []int{c.begin}

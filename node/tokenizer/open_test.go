@@ -190,6 +190,32 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 	}
 }
 
+// A default system prompt of a template that Prompt does not know is reported. The templates are shortened from published
+// ones.
+func TestUnknownDefaultSystem(t *testing.T) {
+	for name, test := range map[string]struct {
+		template, system string
+		loses            bool
+	}{
+		"Qwen2.5":        {qwenTemplate, defaultSystems[0], false},
+		"in a branch":    {`{{- '<|im_start|>system\n' }}{{- 'You are a helpful assistant.' }}{{- '<|im_end|>\n' }}`, defaultSystems[1], false},
+		"in a variable":  {`{% set system_message = 'You are a helpful assistant.' %}{{ '<|im_start|>system\n' + system_message }}`, defaultSystems[1], false},
+		"Qwen3":          {`{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{% set system = '' %}`, "", false},
+		"text":           {"<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n{% set system_message = messages[0]['content'] %}", "", false},
+		"Qwen2.5-Math":   {`{{- '<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n' }}`, "", true},
+		"a known start":  {`{{ '<|im_start|>system\nYou are a helpful assistant. Don\'t lie.<|im_end|>\n' }}`, "", true},
+		"other variable": {`{% set default_system = "Be brief." %}{{ '<|im_start|>system\n' + default_system + '<|im_end|>\n' }}`, "", true},
+		"other text":     {"<|im_start|>system\nBe brief.<|im_end|>\n", "", true},
+	} {
+		dir := writeQwen(t)
+		writeJSON(t, dir, "chat_template.jinja", test.template)
+		c := mustOpen(t, NameHuggingFace, dir).(*chatML)
+		if c.system != test.system || c.LosesDefault() != test.loses {
+			t.Errorf("%s: the system prompt %q, one lost: %v", name, c.system, c.LosesDefault())
+		}
+	}
+}
+
 func TestEndTokenIsTheFilesOwn(t *testing.T) {
 	for name, test := range map[string]struct {
 		config, generation, tokenizer string
