@@ -25,6 +25,15 @@ const (
 	turnEnd   = "<|im_end|>"
 )
 
+// Qwen3 puts its reasoning between these tokens. noThinking is the string with which its template begins an answer
+// without reasoning (enable_thinking=False). Prompts end with it, because reasoning takes more tokens than completions
+// have.
+const (
+	thinkStart = "<think>"
+	thinkEnd   = "</think>"
+	noThinking = thinkStart + `\n\n` + thinkEnd + `\n\n`
+)
+
 // defaultSystems are the templates' default system prompts: Qwen2.5's, Qwen2's and SmolLM2's. Qwen3's template has
 // none.
 var defaultSystems = []string{
@@ -50,6 +59,7 @@ var (
 type chatML struct {
 	*bpe
 	start, end int
+	think      []int  // the tokens around reasoning, nil if the template does not offer answers without it
 	system     string // the template's default
 	loses      bool   // the template has another default
 }
@@ -64,13 +74,19 @@ var chatModels = []string{"llama", "qwen2", "qwen3"}
 // Templates are Jinja programs. chatML only searches their text and never runs them.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	c := &chatML{start: -1, end: -1}
+	think := map[string]int{}
 	for _, token := range f.AddedTokens {
 		switch {
 		case token.Content == turnStart && token.Special:
 			c.start = token.ID
 		case token.Content == turnEnd && token.Special:
 			c.end = token.ID
+		case token.Content == thinkStart || token.Content == thinkEnd:
+			think[token.Content] = token.ID
 		}
+	}
+	if len(think) == 2 && strings.Contains(about.template, noThinking) {
+		c.think = []int{think[thinkStart], think[thinkEnd]}
 	}
 	own, ends := t.endingWith(c.end)
 	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || !ends {
@@ -100,7 +116,11 @@ func (c *chatML) Prompt(system string, turns ...string) []int {
 	for i, text := range turns {
 		ids = c.appendTurn(ids, roles[i%2], text)
 	}
-	return c.appendText(append(ids, c.start), "assistant\n")
+	ids = c.appendText(append(ids, c.start), "assistant\n")
+	for _, id := range c.think {
+		ids = c.appendText(append(ids, id), "\n\n")
+	}
+	return ids
 }
 
 // appendTurn appends a complete turn. Like the library, it encodes the text between two special tokens as one text.

@@ -190,6 +190,43 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 	}
 }
 
+// Qwen3's template begins an answer with an empty reasoning if enable_thinking is false. Earlier answers have none.
+func TestQwen3AnswersWithoutThinking(t *testing.T) {
+	const template = `{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}`
+	const think, endThink = fixtureTokens + 4, fixtureTokens + 5
+	for name, test := range map[string]struct {
+		template string
+		tokens   []any
+		thinking bool
+	}{
+		"Qwen3":                  {template, []any{thinkStart, thinkEnd}, false},
+		"without the tokens":     {template, nil, true},
+		"without one token":      {template, []any{thinkStart}, true},
+		"Qwen3-4B-Instruct-2507": {`{{- '<|im_start|>assistant\n' }}`, []any{thinkStart, thinkEnd}, true},
+	} {
+		dir, doc := writeQwen(t), document(t, someRanks(t, fixtureTokens), true)
+		for i, content := range test.tokens {
+			doc["added_tokens"] = append(doc["added_tokens"].([]any), map[string]any{"id": think + i, "content": content, "special": false})
+		}
+		writeJSON(t, dir, File, doc)
+		writeJSON(t, dir, "config.json", `{"model_type":"qwen3"}`)
+		writeJSON(t, dir, "chat_template.jinja", test.template)
+		tok := mustOpen(t, NameHuggingFace, dir).(*chatML)
+		var want []int
+		want = tok.appendTurn(want, "user", "1 + 1?")
+		want = tok.appendTurn(want, "assistant", "2")
+		want = tok.appendTurn(want, "user", "2 + 2?")
+		want = tok.appendText(append(want, imStart), "assistant\n")
+		if !test.thinking {
+			want = tok.appendText(append(want, think), "\n\n")
+			want = tok.appendText(append(want, endThink), "\n\n")
+		}
+		if got := tok.Prompt("", "1 + 1?", "2", "2 + 2?"); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 // A default system prompt of a template that Prompt does not know is reported. The templates are shortened from published
 // ones.
 func TestUnknownDefaultSystem(t *testing.T) {
