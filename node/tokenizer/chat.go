@@ -69,9 +69,9 @@ var _ Chat = (*chatML)(nil)
 // chatModels lists the architectures that use ChatML for their instruct models.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
-// chatML detects a ChatML model: <|im_end|> is one of its end tokens. Then <|im_end|> is its EOS, whatever end token the
-// file lists first. A base model has the same tokens and template, but ends only with <|endoftext|> and gets plain text.
-// Templates are Jinja programs. chatML only searches their text and never runs them.
+// chatML detects a ChatML model: <|im_end|> is one of its end tokens. Then <|im_end|> is its EOS, whatever end token
+// the file lists first. A base model has the same tokens and template, but ends only with <|endoftext|> and gets plain
+// text. Templates are Jinja programs. chatML only searches their text and never runs them.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	c := &chatML{start: -1, end: -1}
 	think := map[string]int{}

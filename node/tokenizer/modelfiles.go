@@ -57,8 +57,8 @@ func readModelFiles(dir string) (modelFiles, error) {
 	return about, nil
 }
 
-// endTokens returns the ids that end a completion: all end tokens that the model's files name, in their order. They must
-// be added tokens, which no text encodes to.
+// endTokens returns the ids that end a completion: all end tokens that the model's files name, in their order. They
+// must be added tokens, which no text encodes to.
 func (f file) endTokens(about modelFiles) ([]int, error) {
 	var ends []int
 	for _, id := range about.eos {

@@ -227,8 +227,8 @@ func TestQwen3AnswersWithoutThinking(t *testing.T) {
 	}
 }
 
-// A default system prompt of a template that Prompt does not know is reported. The templates are shortened from published
-// ones.
+// A default system prompt of a template that Prompt does not know is reported. The templates are shortened from
+// published ones.
 func TestUnknownDefaultSystem(t *testing.T) {
 	for name, test := range map[string]struct {
 		template, system string
