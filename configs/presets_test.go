@@ -125,7 +125,7 @@ func TestParseModel(t *testing.T) {
 		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:                                                 config(map[string]any{"model_type": "bert"}),
 		`n_layer, n_head, n_embd, n_positions and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576`: config(map[string]any{"n_layer": 0}),
 		`n_embd a multiple of n_head`:                                                                           config(map[string]any{"n_head": 3}),
-		`n_inner at most 1048576`:                                                                               config(map[string]any{"n_inner": 1 << 40}),
+		`n_inner from 1 to 1048576`:                                                                             config(map[string]any{"n_inner": 1 << 40}),
 	} {
 		_, err := ParseModel("mine", "/models/mine", text)
 		require.EqualError(t, err, `bad model "/models/mine" (config.json): allowed: `+want)
@@ -186,15 +186,15 @@ func TestParseModelOfQwen2(t *testing.T) {
 	require.False(t, m.Shape.Tied())
 
 	for want, change := range map[string]map[string]any{
-		`num_attention_heads (14) a multiple of num_key_value_heads (3)`: {"num_key_value_heads": 3},
-		`num_attention_heads (14) a multiple of num_key_value_heads (0)`: {"num_key_value_heads": 0},
-		`use_sliding_window false`:                                       {"use_sliding_window": true},
-		`hidden_size a multiple of num_attention_heads`:                  {"hidden_size": 900},
-		`head_dim an even number from 2 to 65536`:                        {"head_dim": -64},
-		`intermediate_size from 1 to 1048576`:                            {"intermediate_size": 0},
-		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:          {"model_type": "bert"},
-		`attention_bias and mlp_bias false`:                              {"model_type": "llama", "attention_bias": true},
-		`rotary positions of rope_type default or llama3`:                {"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}},
+		`num_attention_heads (14) a multiple of num_key_value_heads (3)`:                       {"num_key_value_heads": 3},
+		`num_attention_heads (14) a multiple of num_key_value_heads (0)`:                       {"num_key_value_heads": 0},
+		`use_sliding_window false (it is true)`:                                                {"use_sliding_window": true},
+		`hidden_size a multiple of num_attention_heads`:                                        {"hidden_size": 900},
+		`head_dim an even number from 2 to 65536`:                                              {"head_dim": -64},
+		`intermediate_size from 1 to 1048576`:                                                  {"intermediate_size": 0},
+		`model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`:                                {"model_type": "bert"},
+		`attention_bias false (it is true)`:                                                    {"model_type": "llama", "attention_bias": true},
+		`rotary positions of the whole head, of rope_type default, or llama3 with its factors`: {"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4}},
 		"num_hidden_layers, num_attention_heads, hidden_size, max_position_embeddings and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576": {
 			"max_position_embeddings": 1 << 30},
 	} {

@@ -41,3 +41,33 @@ func TestAsk(t *testing.T) {
 	}, nil)
 	require.ErrorContains(t, err, "the engine returned 1 completions instead of 2")
 }
+
+// stopping is a tokenizer with a stop token.
+type stopping struct{ tokenizer.Tokenizer }
+
+func (stopping) Stops() []int { return []int{7} }
+
+func TestStopTokensEndCompletions(t *testing.T) {
+	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 0 })
+	s.node.Tokens = stopping{s.node.Tokens}
+	_, err := s.round()
+	require.NoError(t, err)
+	require.Equal(t, []int{7}, s.script.generated[0].StopTokenIDs)
+	questions, err := OpenHeldOut(s.config, s.node.Tasks, s.node.Tokens, s.node.Context)
+	require.NoError(t, err)
+	require.Equal(t, []int{7}, questions.options.StopTokenIDs)
+}
+
+// omitting is a chat tokenizer whose template has an unknown default system prompt.
+type omitting struct{ tokenizer.Chat }
+
+func (omitting) LosesDefault() bool { return true }
+
+func TestUnknownDefaultSystemIsToldWhereItMatters(t *testing.T) {
+	c := configs.Default()
+	c.Tasks.SystemPrompt = "none"
+	require.Contains(t, loadWarnings(c, "cpu", policy.LoadResult{}, omitting{})[0], "default system prompt")
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}, bytesTokenizer(t)))
+	c.Tasks.SystemPrompt = "default"
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}, omitting{}))
+}

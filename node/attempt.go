@@ -140,7 +140,7 @@ func (l *attempt) load(ctx context.Context, host *leaseHost, previous *recovery)
 	}
 	release()
 	l.model.announce(resumed{first: rounds})
-	for _, message := range loadWarnings(l.model.config, l.model.start.Device, loaded) {
+	for _, message := range loadWarnings(l.model.config, l.model.start.Device, loaded, l.tokens) {
 		l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
 	}
 	return rounds, nil

@@ -77,7 +77,7 @@ func drawHeldOut(
 	asks := asking{c, tasks, tokens, contextLength}
 	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
 		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
-		EOSTokenID: tokens.EOS(),
+		EOSTokenID: tokens.EOS(), StopTokenIDs: tokens.Stops(),
 		MicroBatch: c.AtOnce(0).Generate, // as in a round: the memory plan covers it
 	}}
 	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, purpose, index) }

@@ -143,9 +143,12 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 	return l.run(ctx, tasks)
 }
 
-// loadWarnings returns warnings about the numerical precision of the training.
-func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult) []string {
+// loadWarnings returns warnings about the numerical precision of the training and about the prompts.
+func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult, tokens tokenizer.Tokenizer) []string {
 	var list []string
+	if message := LosesDefault(cfg, tokens); message != "" {
+		list = append(list, message)
+	}
 	if loaded.SelfTestMaxAbsDiff > loaded.SelfTestLimit { // in reduced precision: in full precision the engine fails
 		list = append(list, fmt.Sprintf(
 			"log-probabilities of the same tokens differ by up to %.3g nats between sampling and training, and rounding in precision %s "+

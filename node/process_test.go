@@ -439,13 +439,13 @@ func TestClassify(t *testing.T) {
 
 func TestDoubts(t *testing.T) {
 	c := testConfig(t)
-	require.Empty(t, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.4, SelfTestLimit: 0.5}))
+	require.Empty(t, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.4, SelfTestLimit: 0.5}, nil))
 	c.Precision = "bf16"
 	require.Equal(t, []string{"log-probabilities of the same tokens differ by up to 0.75 nats between sampling and training, and rounding in " +
-		"precision bf16 explains up to 0.5. Try: precision tf32"}, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.75, SelfTestLimit: 0.5}))
+		"precision bf16 explains up to 0.5. Try: precision tf32"}, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.75, SelfTestLimit: 0.5}, nil))
 	c.Precision = "fp16"
-	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}), "it has no effect there")
-	require.Contains(t, loadWarnings(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}, nil), "it has no effect there")
+	require.Contains(t, loadWarnings(c, "cuda:0", policy.LoadResult{}, nil)[0], "gradients may underflow")
 }
 
 // Memory settings do not change what is learned. Offloads give the same weights to the bit. Checkpointing differs

@@ -24,6 +24,16 @@ func (a asking) prompt(item task.Item) []int {
 	return a.tokens.Encode(task.Prompt(system, a.tasks.Turns(item)...))
 }
 
+// LosesDefault returns a warning if the model's template has a default system prompt that its prompts lack, else "".
+func LosesDefault(c configs.Config, tokens tokenizer.Tokenizer) string {
+	system, _ := task.SystemPrompt(c.Tasks.SystemPrompt)
+	if chat, ok := tokens.(tokenizer.Chat); !ok || system != "" || !chat.LosesDefault() {
+		return ""
+	}
+	return "the model's chat template has a default system prompt that swarm does not know, so prompts have none. " +
+		"Try: another tasks.system_prompt than none"
+}
+
 // fits reports whether a prompt leaves space for a full completion.
 func (a asking) fits(prompt []int) bool {
 	return len(prompt) > 0 && len(prompt) <= a.config.MaxPromptLength &&

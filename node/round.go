@@ -152,6 +152,7 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, m *measu
 		TopK:           n.Config.TopK,
 		TopP:           n.Config.TopP,
 		EOSTokenID:     n.Tokens.EOS(),
+		StopTokenIDs:   n.Tokens.Stops(),
 		Seed:           n.generateSeed(round),
 		MicroBatch:     n.Config.AtOnce(0).Generate,
 	}

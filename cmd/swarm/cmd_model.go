@@ -12,8 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -124,13 +126,26 @@ func runModelShow(g *globals, name, output string) error {
 		return err
 	}
 	memory := model.MemoryOf(m)
+	node, err := plan.NodeMemoryOf(m)
+	if err != nil {
+		return err
+	}
 	if output == "json" {
 		return writeJSON(g.stdout, struct {
 			configs.Model
-			Memory model.Memory `json:"memory"`
-		}{m, memory})
+			Memory model.Memory    `json:"memory"`
+			Node   plan.NodeMemory `json:"node_memory"`
+		}{m, memory, node})
 	}
-	return screen.Print(g.stdout, func(p *table.Page) { model.Print(p, m, memory) })
+	return screen.Print(g.stdout, func(p *table.Page) {
+		model.Print(p, m, memory)
+		for _, on := range []struct {
+			name string
+			need fit.Footprint
+		}{{"GPU node", node.CUDA}, {"CPU node", node.CPU}} {
+			p.Printf("%-12s%s, and at least %s more while it computes (estimate; swarm plan)\n", on.name, units.Bytes(on.need.Resident), units.Bytes(on.need.Transient))
+		}
+	})
 }
 
 func runModelPull(ctx context.Context, g *globals, name, output string) error {

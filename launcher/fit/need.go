@@ -28,6 +28,13 @@ func (r *Request) need(device string) need {
 	return need{request: r, device: device, ranks: ranks}
 }
 
+// Least returns the estimated memory of one node with the smallest allowed numbers of sequences at a time. It leaves
+// Budget unset.
+func Least(m configs.Model, device string, s Settings) Footprint {
+	n := (&Request{Model: m, Settings: s, GPUsPerNode: 1}).need(device)
+	return n.at(n.least())
+}
+
 // wanted returns the sizes that the settings request: all completions of a round together, and micro-batches within
 // both micro_batch and gradient_accumulation_steps.
 func (n need) wanted() configs.AtOnce {

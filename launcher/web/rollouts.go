@@ -249,7 +249,7 @@ func completionsOf(update policy.UpdateParams, prompt int) [][]int {
 func (t *runText) unknown(prompt []int, completions [][]int) dashboard.External {
 	out := dashboard.External{Question: dashboard.Question{Question: t.tokens.Decode(prompt)}}
 	for _, ids := range completions {
-		ended := len(ids) > 0 && ids[len(ids)-1] == t.tokens.EOS()
+		ended := len(ids) > 0 && exchange.Ends(t.tokens, ids[len(ids)-1])
 		out.Completions = append(out.Completions, dashboard.Completion{Text: t.tokens.Decode(ids), Terminated: ended})
 	}
 	return out

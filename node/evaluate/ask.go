@@ -70,6 +70,9 @@ func (m *Model) Prepare(q Question, s Sampling, completions int, warnings io.Wri
 		item = *q.Item
 	}
 	prompt := node.Prompt(m.Config, m.tasks, m.tokens, item)
+	if message := node.LosesDefault(m.Config, m.tokens); message != "" {
+		fmt.Fprintln(warnings, "Warning:", message)
+	}
 	trained := m.Config.MaxPromptLength
 	s.apply(&m.Config)
 	c := &m.Config
@@ -97,7 +100,7 @@ func (e *Engine) Ask(ctx context.Context, q Question, prompt []int, completions 
 	fmt.Fprintf(stderr, "Sampling %s of at most %d tokens.\n", units.Plural(completions, "completion"), c.MaxCompletionLength)
 	list, err := node.Ask(ctx, policy.GenerateParams{
 		Prompts: [][]int{prompt}, NumGenerations: completions, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature,
-		TopK: c.TopK, TopP: c.TopP, EOSTokenID: tokens.EOS(), Seed: seed, MicroBatch: completions,
+		TopK: c.TopK, TopP: c.TopP, EOSTokenID: tokens.EOS(), StopTokenIDs: tokens.Stops(), Seed: seed, MicroBatch: completions,
 	}, tokens, e.Generate, q.Score)
 	if err != nil {
 		return nil, err

@@ -31,9 +31,10 @@ const (
 // Completion is one answer, as decoded text without special tokens.
 type Completion struct {
 	Text       string    `json:"text"`
-	Terminated bool      `json:"terminated"`         // ended with EOS rather than at the length limit
+	Terminated bool      `json:"terminated"`         // ended with EOS or a stop token rather than at the length limit
 	Tokens     []int     `json:"tokens,omitempty"`   // the sender's token ids, without EOS; only if they differ from the encoding of Text
 	Logprobs   []float32 `json:"logprobs,omitempty"` // the sender's log-probabilities of Tokens and of EOS; only with Tokens
+	Stopped    bool      `json:"stopped,omitempty"`  // the last of Tokens is a stop token, which ended the completion in place of EOS
 }
 
 // Rollout is one question, its answer key and its completions.

@@ -11,13 +11,15 @@ type Tokenizer interface {
 	Encode(text string) []int
 	Decode(ids []int) string
 	EOS() int
+	Stops() []int
 	VocabSize() int
 }
 
-// Sampled converts sampled token ids to a Completion. ids end with EOS if terminated is true. logprobs has one entry
-// per id, or is nil if log-probabilities are not shared. Decoding loses information: bytes that are not UTF-8, special
-// tokens, and a tokenization that differs from the encoder's. In these cases the completion includes the ids, so that
-// receivers with the same tokenizer can restore them. A byte-level model, for example, can emit half a character.
+// Sampled converts sampled token ids to a Completion. ids end with EOS or a stop token if terminated is true. logprobs
+// has one entry per id, or is nil if log-probabilities are not shared. Decoding loses information: bytes that are not
+// UTF-8, special tokens, and a tokenization that differs from the encoder's. In these cases the completion includes the
+// ids, so that receivers with the same tokenizer can restore them. A byte-level model, for example, can emit half a
+// character.
 func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Completion {
 	c := Completion{Text: t.Decode(ids), Terminated: terminated}
 	for _, p := range logprobs {
@@ -25,6 +27,8 @@ func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Comple
 	}
 	if n := len(ids); n > 0 && ids[n-1] == t.EOS() {
 		ids = ids[:n-1]
+	} else {
+		c.Stopped = terminated && n > 0 && slices.Contains(t.Stops(), ids[n-1])
 	}
 	if len(logprobs) > 0 || garbled(c.Text) || !slices.Equal(t.Encode(c.Text), ids) {
 		c.Tokens = slices.Clone(ids)
@@ -34,10 +38,10 @@ func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Comple
 
 // Decoded is a completion in the receiver's token ids.
 type Decoded struct {
-	IDs        []int     // with EOS at the end if Terminated
+	IDs        []int     // with the end token if Terminated
 	Logprobs   []float64 // the sender's, one per id in IDs; nil: not sent, or of other ids
 	Text       string
-	Terminated bool // ended with EOS and not cut
+	Terminated bool // ended with an end token and not cut
 	Unsaid     bool // no node sampled these ids: U+FFFD in the text replaces other bytes
 }
 
@@ -51,7 +55,7 @@ func (c Completion) Decode(t Tokenizer, limit int) Decoded {
 	} else {
 		h.IDs, h.Unsaid = t.Encode(c.Text), garbled(c.Text)
 	}
-	if c.Terminated {
+	if c.Terminated && !(own && c.Stopped) {
 		h.IDs = append(h.IDs, t.EOS())
 	}
 	if own && len(c.Logprobs) == len(h.IDs) {
@@ -69,8 +73,14 @@ func (c Completion) Decode(t Tokenizer, limit int) Decoded {
 // garbled reports whether a decoded text contains U+FFFD, which replaces bytes that are not UTF-8.
 func garbled(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
+// Ends reports whether an id ends a completion.
+func Ends(t Tokenizer, id int) bool { return id == t.EOS() || slices.Contains(t.Stops(), id) }
+
 // spelled reports whether the completion has token ids and t decodes them to its text.
 func (c Completion) spelled(t Tokenizer) bool {
+	if n := len(c.Tokens); c.Stopped && (!c.Terminated || n == 0 || !slices.Contains(t.Stops(), c.Tokens[n-1])) {
+		return false
+	}
 	for _, id := range c.Tokens {
 		if id < 0 || id >= t.VocabSize() || id == t.EOS() {
 			return false

@@ -96,6 +96,55 @@ func TestIDsOfAnotherTokenizer(t *testing.T) {
 	require.Equal(t, []int{'a', 0xe2, 'b'}, c.Tokens, "what arrived is as it was")
 }
 
+// stopping is a tokenizer with the stop token '.'. It drops it from texts.
+type stopping struct{ tokenizer.Tokenizer }
+
+func (stopping) Stops() []int { return []int{'.'} }
+
+func (s stopping) Decode(ids []int) string {
+	return strings.ReplaceAll(s.Tokenizer.Decode(ids), ".", "")
+}
+
+// A completion that a stop token ended arrives unchanged, with its log-probabilities. Another tokenizer ends it with
+// its own EOS.
+func TestStopTokenArrives(t *testing.T) {
+	tokens := stopping{open(t, tokenizer.NameBytes)}
+	ids, logprobs := []int{'a', 'b', '.'}, []float64{-1, -2, -0.5}
+	for _, shared := range [][]float64{nil, logprobs} {
+		c := exchange.Sampled(tokens, ids, true, shared)
+		require.Equal(t, exchange.Decoded{IDs: ids, Logprobs: shared, Text: "ab", Terminated: true}, c.Decode(tokens, 48))
+		other := open(t, tokenizer.NameBytes)
+		require.Equal(t, exchange.Decoded{IDs: []int{'a', 'b', other.EOS()}, Text: "ab", Terminated: true}, c.Decode(other, 48))
+		require.Equal(t, []int{'a', 'b'}, c.Decode(tokens, 2).IDs)
+		require.False(t, c.Decode(tokens, 2).Terminated)
+	}
+	// Older versions sampled on after a stop token.
+	for _, ended := range []bool{false, true} {
+		old := []int{'a', '.', 'b', '.'}
+		want := exchange.Completion{Text: "ab", Tokens: old, Terminated: ended}
+		if ended {
+			old = append(slices.Clone(old), tokens.EOS())
+		}
+		got := exchange.Sampled(tokens, old, ended, nil)
+		require.Equal(t, want, got)
+		require.Equal(t, old, got.Decode(tokens, 48).IDs)
+	}
+	for name, forged := range map[string]exchange.Completion{
+		"not ended":            {Text: "ab", Tokens: ids, Stopped: true},
+		"another token":        {Text: "ab", Tokens: ids[:2], Stopped: true, Terminated: true},
+		"without tokens":       {Text: "ab", Stopped: true, Terminated: true},
+		"without tokens, told": {Text: "", Stopped: true, Terminated: true, Logprobs: []float32{-1}},
+	} {
+		want := tokens.Encode(forged.Text)
+		if forged.Terminated {
+			want = append(want, tokens.EOS())
+		}
+		got := forged.Decode(tokens, 48)
+		require.Equal(t, want, got.IDs, name)
+		require.Nil(t, got.Logprobs, name)
+	}
+}
+
 func TestTokensAreBounded(t *testing.T) {
 	batch := exchange.Batch{Node: "a", Rollouts: []exchange.Rollout{{
 		Metadata: []byte(`{}`), Completions: []exchange.Completion{{Text: "a", Tokens: slices.Repeat([]int{1}, exchange.MaxTokens)}},

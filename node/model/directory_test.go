@@ -100,7 +100,7 @@ func TestInspectRefuses(t *testing.T) {
 		{"heads", replace(`"n_head":2`, `"n_head":3`), "n_embd a multiple of n_head"},
 		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
-		{"inner", replace("null", "-1"), "n_inner at most"},
+		{"inner", replace("null", "-1"), "n_inner from 1"},
 		{"more layers than weights", replace(`"n_layer":2`, `"n_layer":3`), "the weights lack h.2.attn.c_attn.bias and 11 more"},
 		{"vocabulary", replace(`"vocab_size":5`, `"vocab_size":6`), "wte.weight is [5 4] in the weights but [6 4] in config.json"},
 		{"large config", func(t *testing.T, dir string) {

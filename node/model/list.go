@@ -18,6 +18,7 @@ type Listed struct {
 	Weights      string `json:"weights"`
 	Architecture string `json:"architecture"`
 	Parameters   int64  `json:"parameters"`
+	License      string `json:"license,omitempty"` // of a preset's weights
 	Preset       bool   `json:"preset"`
 	State        string `json:"state"` // embedded, cached or missing
 	Path         string `json:"path,omitempty"`
@@ -28,13 +29,13 @@ type Listed struct {
 // Table formats models as a table.
 func Table(rows []Listed) *table.Table {
 	t := table.New(table.Column{Title: "MODEL"}, table.Column{Title: "ARCHITECTURE", Drop: 2}, table.Column{Title: "PARAMETERS", Right: true, Drop: 1},
-		table.Column{Title: "STATE"}, table.Column{Title: "SIZE", Right: true})
+		table.Column{Title: "LICENSE", Drop: 3}, table.Column{Title: "STATE"}, table.Column{Title: "SIZE", Right: true})
 	for _, r := range rows {
 		size := units.Bytes(r.Bytes)
 		if r.State == Embedded {
 			size = "built in"
 		}
-		t.Add(r.Name, r.Architecture, units.Group(r.Parameters), r.State, size)
+		t.Add(r.Name, r.Architecture, units.Group(r.Parameters), r.License, r.State, size)
 	}
 	return t
 }
@@ -75,7 +76,7 @@ func List() ([]Listed, error) {
 
 func presetRow(m configs.Model, cache string) Listed {
 	row := Listed{
-		Name: m.Name, Weights: m.Weights, Architecture: m.Shape.Family(), Parameters: m.Shape.Parameters, Preset: true,
+		Name: m.Name, Weights: m.Weights, Architecture: m.Shape.Family(), Parameters: m.Shape.Parameters, License: m.License, Preset: true,
 		State: "missing", Bytes: m.DownloadBytes,
 	}
 	if m.Weights == Embedded {

@@ -20,7 +20,7 @@ import (
 )
 
 // greet is a fake engine's answer to hello.
-const greet = `read -r line; echo '{"id":1,"result":{"protocol":5}}'` + "\n"
+const greet = `read -r line; echo '{"id":1,"result":{"protocol":6}}'` + "\n"
 
 // fake makes an engine from a shell script, which writes its pid to the returned file.
 func fake(t *testing.T, script string) (policy.Options, string) {

@@ -7,7 +7,7 @@ import "encoding/json"
 // seeds and sizes are integers below 2^53. Sizes are in bytes and times in seconds.
 
 // ProtocolVersion is the version that both sides must state in hello.
-const ProtocolVersion = 5
+const ProtocolVersion = 6
 
 // MaxLine bounds one message in bytes. An update of 64 sequences of 1024 tokens has about 0.5 MB.
 const MaxLine = 64 << 20
@@ -121,22 +121,23 @@ type LoadResult struct {
 
 // GenerateParams samples NumGenerations completions of each prompt, all in one batch.
 type GenerateParams struct {
-	Prompts        [][]int `json:"prompts"`         // P prompts of 1 or more token ids; lengths may differ
-	NumGenerations int     `json:"num_generations"` // G
-	MaxNewTokens   int     `json:"max_new_tokens"`  // prompt plus completion is also limited by the context length
-	Temperature    float64 `json:"temperature"`     // > 0; 0 is greedy
-	TopK           int     `json:"top_k"`           // 0: off
-	TopP           float64 `json:"top_p"`           // 1: off
-	EOSTokenID     int     `json:"eos_token_id"`    // -1: none
-	Seed           int64   `json:"seed"`            // the completions are a function of weights, prompts, options and Seed
-	MicroBatch     int     `json:"micro_batch"`     // most completions decoded at a time, 0: all; does not change the samples
+	Prompts        [][]int `json:"prompts"`                  // P prompts of 1 or more token ids; lengths may differ
+	NumGenerations int     `json:"num_generations"`          // G
+	MaxNewTokens   int     `json:"max_new_tokens"`           // prompt plus completion is also limited by the context length
+	Temperature    float64 `json:"temperature"`              // > 0; 0 is greedy
+	TopK           int     `json:"top_k"`                    // 0: off
+	TopP           float64 `json:"top_p"`                    // 1: off
+	EOSTokenID     int     `json:"eos_token_id"`             // -1: none
+	StopTokenIDs   []int   `json:"stop_token_ids,omitempty"` // further ids that end a completion
+	Seed           int64   `json:"seed"`                     // the completions are a function of weights, prompts, options and Seed
+	MicroBatch     int     `json:"micro_batch"`              // most completions decoded at a time, 0: all; does not change the samples
 }
 
 // GenerateResult holds P·G completions, generation g of prompt p at index p·G+g.
 type GenerateResult struct {
-	Completions   [][]int     `json:"completions"` // includes the first EOS, and nothing after it
+	Completions   [][]int     `json:"completions"` // includes the first EOS or stop token, and nothing after it
 	Logprobs      [][]float64 `json:"logprobs"`    // of each sampled token at the sampling temperature, before top-k/top-p
-	Terminated    []bool      `json:"terminated"`  // ended with EOS, not at the limit
+	Terminated    []bool      `json:"terminated"`  // ended with EOS or a stop token, not at the limit
 	Entropy       float64     `json:"entropy"`     // mean over sampled tokens, nats
 	Seconds       float64     `json:"seconds"`
 	PrefillTokens int64       `json:"prefill_tokens"`
@@ -147,7 +148,7 @@ type GenerateResult struct {
 // Sequence is one completion of Prompts[Prompt] to train on or to score.
 type Sequence struct {
 	Prompt     int     `json:"prompt"`     // index into the call's prompts
-	Completion []int   `json:"completion"` // 1 or more token ids, with EOS if it was generated
+	Completion []int   `json:"completion"` // 1 or more token ids, with the end token if it was generated
 	Advantage  float64 `json:"advantage,omitempty"`
 	// OldLogprobs has the behavior policy's log-probabilities, one per token of Completion. Without them the
 	// sequence counts as on-policy: the ratio is 1 in the first iteration, and later ones compare with the

@@ -36,7 +36,8 @@ func requests() []policy.Request {
 			MemoryCapBytes: 15 << 30, SelfTest: true, OptimizerOffload: true, ParamOffload: true, CUDAGraphs: true, Ranks: 2,
 		}},
 		{Call: "generate", Params: policy.GenerateParams{
-			Prompts: prompts, NumGenerations: 8, MaxNewTokens: 48, Temperature: 0.9, TopK: 50, TopP: 0.95, EOSTokenID: 256, Seed: 12345, MicroBatch: 12,
+			Prompts: prompts, NumGenerations: 8, MaxNewTokens: 48, Temperature: 0.9, TopK: 50, TopP: 0.95, EOSTokenID: 256,
+			StopTokenIDs: []int{254, 255}, Seed: 12345, MicroBatch: 12,
 		}},
 		{Call: "update", Params: policy.UpdateParams{
 			Prompts: prompts, Sequences: sequences, LearningRate: 1e-5, Temperature: 0.9, Epsilon: 0.2, EpsilonHigh: 0.28, Delta: 4, Beta: 0.04,

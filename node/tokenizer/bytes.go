@@ -29,5 +29,6 @@ func (byteTokenizer) Decode(ids []int) string {
 }
 
 func (byteTokenizer) EOS() int       { return byteEOS }
+func (byteTokenizer) Stops() []int   { return nil }
 func (byteTokenizer) VocabSize() int { return byteVocabSize }
 func (byteTokenizer) Name() string   { return NameBytes }

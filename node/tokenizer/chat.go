@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,9 @@ type Chat interface {
 	// and the user has the first and the last, up to the start of the assistant's answer. If system is empty, Prompt
 	// uses the template's default. Text in system and turns never becomes a special token.
 	Prompt(system string, turns ...string) []int
+	// LosesDefault reports whether the template has a default system prompt that Prompt does not know. Prompt then
+	// omits it.
+	LosesDefault() bool
 }
 
 // Special tokens with which ChatML marks turns (https://huggingface.co/docs/transformers, "Chat templates"). Qwen and
@@ -19,6 +23,15 @@ type Chat interface {
 const (
 	turnStart = "<|im_start|>"
 	turnEnd   = "<|im_end|>"
+)
+
+// Qwen3 puts its reasoning between these tokens. noThinking is the string with which its template begins an answer
+// without reasoning (enable_thinking=False). Prompts end with it, because reasoning takes more tokens than completions
+// have.
+const (
+	thinkStart = "<think>"
+	thinkEnd   = "</think>"
+	noThinking = thinkStart + `\n\n` + thinkEnd + `\n\n`
 )
 
 // defaultSystems are the templates' default system prompts: Qwen2.5's, Qwen2's and SmolLM2's. Qwen3's template has
@@ -29,11 +42,26 @@ var defaultSystems = []string{
 	"You are a helpful AI assistant named SmolLM, trained by Hugging Face",
 }
 
+// knownSystem finds one of defaultSystems in a template, as a whole string. otherSystem finds a system prompt in a
+// string of the template, or in a variable.
+var (
+	knownSystem = func() *regexp.Regexp {
+		texts := make([]string, len(defaultSystems))
+		for i, text := range defaultSystems {
+			texts[i] = regexp.QuoteMeta(text)
+		}
+		return regexp.MustCompile(`(?:\\n|[\n'"])(` + strings.Join(texts, "|") + `)(?:['"]|<\|im_end\|>)`)
+	}()
+	otherSystem = regexp.MustCompile(`<\|im_start\|>system(?:\\n|\n)[^{<'"](?:[^<'"]|\\['"])*<\|im_end\|>|\bset \w*system\w* *= *(?:'[^']|"[^"])`)
+)
+
 // chatML is the tokenizer of a model that ends its turns with <|im_end|>.
 type chatML struct {
 	*bpe
 	start, end int
+	think      []int  // the tokens around reasoning, nil if the template does not offer answers without it
 	system     string // the template's default
+	loses      bool   // the template has another default
 }
 
 var _ Chat = (*chatML)(nil)
@@ -41,30 +69,38 @@ var _ Chat = (*chatML)(nil)
 // chatModels lists the architectures that use ChatML for their instruct models.
 var chatModels = []string{"llama", "qwen2", "qwen3"}
 
-// chatML detects a ChatML model by its end token: it must be <|im_end|>. A base model has the same tokens and template,
-// but ends with <|endoftext|> and gets plain text. Templates are Jinja programs. chatML only searches their text and
-// never runs them.
+// chatML detects a ChatML model: <|im_end|> is one of its end tokens. Then <|im_end|> is its EOS, whatever end token
+// the file lists first. A base model has the same tokens and template, but ends only with <|endoftext|> and gets plain
+// text. Templates are Jinja programs. chatML only searches their text and never runs them.
 func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
-	c := &chatML{bpe: t, start: -1, end: -1}
+	c := &chatML{start: -1, end: -1}
+	think := map[string]int{}
 	for _, token := range f.AddedTokens {
 		switch {
 		case token.Content == turnStart && token.Special:
 			c.start = token.ID
 		case token.Content == turnEnd && token.Special:
 			c.end = token.ID
+		case token.Content == thinkStart || token.Content == thinkEnd:
+			think[token.Content] = token.ID
 		}
 	}
-	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || c.end != t.eos {
+	if len(think) == 2 && strings.Contains(about.template, noThinking) {
+		c.think = []int{think[thinkStart], think[thinkEnd]}
+	}
+	own, ends := t.endingWith(c.end)
+	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || !ends {
 		return nil, false
 	}
-	for _, system := range defaultSystems {
-		if strings.Contains(about.template, system) {
-			c.system = system
-			break
-		}
+	c.bpe = own
+	if found := knownSystem.FindStringSubmatch(about.template); found != nil {
+		c.system = found[1]
 	}
+	c.loses = c.system == "" && otherSystem.MatchString(about.template)
 	return c, true
 }
+
+func (c *chatML) LosesDefault() bool { return c.loses }
 
 // roles are the names of the sides whose turns alternate.
 var roles = []string{"user", "assistant"}
@@ -80,7 +116,11 @@ func (c *chatML) Prompt(system string, turns ...string) []int {
 	for i, text := range turns {
 		ids = c.appendTurn(ids, roles[i%2], text)
 	}
-	return c.appendText(append(ids, c.start), "assistant\n")
+	ids = c.appendText(append(ids, c.start), "assistant\n")
+	for _, id := range c.think {
+		ids = c.appendText(append(ids, id), "\n\n")
+	}
+	return ids
 }
 
 // appendTurn appends a complete turn. Like the library, it encodes the text between two special tokens as one text.

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 )
@@ -28,7 +27,7 @@ type llama3Chat struct {
 var _ Chat = (*llama3Chat)(nil)
 
 // llama3 detects Llama 3's template: the model has its special tokens, and <|eot_id|> is one of its end tokens. Then
-// <|eot_id|> ends completions, whatever end token the file lists first.
+// <|eot_id|> is its EOS, whatever end token the file lists first.
 func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 	c := &llama3Chat{begin: -1, start: -1, end: -1, turn: -1, dates: strings.Contains(about.template, "Cutting Knowledge Date")}
 	for _, token := range f.AddedTokens {
@@ -46,14 +45,16 @@ func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
 			c.turn = token.ID
 		}
 	}
-	ends := slices.Contains(about.eos, c.turn) || len(about.eos) == 0 && about.eosText == endOfTurn
+	own, ends := t.endingWith(c.turn)
 	if about.modelType != "llama" || min(c.begin, c.start, c.end, c.turn) < 0 || !ends || !strings.Contains(about.template, startHeader) {
 		return nil, false
 	}
-	own := *t
-	own.eos, c.bpe = c.turn, &own
+	c.bpe = own
 	return c, true
 }
+
+// LosesDefault returns false: the dates are the whole default.
+func (c *llama3Chat) LosesDefault() bool { return false }
 
 func (c *llama3Chat) Prompt(system string, turns ...string) []int {
 	ids := []int{c.begin}

@@ -12,5 +12,5 @@ func newGPT2() (*bpe, error) {
 		return nil, err
 	}
 	v.tokens = append(v.tokens, "") // the end token, which Decode drops
-	return &bpe{name: NameGPT2, vocabulary: v, nextPiece: nextPiece, eos: gpt2EOS}, nil
+	return &bpe{name: NameGPT2, vocabulary: v, nextPiece: nextPiece, ends: []int{gpt2EOS}}, nil
 }

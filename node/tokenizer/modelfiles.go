@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 )
 
 // modelFiles holds chat settings from the files beside a tokenizer.json. Each of these files may be missing.
@@ -13,7 +14,7 @@ type modelFiles struct {
 	modelType string // from config.json
 	eos       []int  // from generation_config.json, else from config.json
 	eosText   string // from tokenizer_config.json
-	template  string // text of the chat template, from tokenizer_config.json or (transformers 5) chat_template.jinja
+	template  string // text of the chat template, from chat_template.jinja, else from tokenizer_config.json
 }
 
 func readModelFiles(dir string) (modelFiles, error) {
@@ -46,31 +47,39 @@ func readModelFiles(dir string) (modelFiles, error) {
 	if len(about.eos) == 0 {
 		about.eos = config.EOS
 	}
-	if about.template == "" {
-		text, err := readBounded(filepath.Join(dir, "chat_template.jinja"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return modelFiles{}, err
-		}
+	text, err := readBounded(filepath.Join(dir, "chat_template.jinja")) // first, as in transformers
+	switch {
+	case err == nil:
 		about.template = string(text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return modelFiles{}, err
 	}
 	return about, nil
 }
 
-// endToken returns the id that ends a completion: the first end token that the model's files name. It must be an added
-// token, which no text encodes to.
-func (f file) endToken(about modelFiles) (int, error) {
-	for _, token := range f.AddedTokens {
-		if len(about.eos) > 0 && token.ID == about.eos[0] || len(about.eos) == 0 && about.eosText != "" && token.Content == about.eosText {
-			return token.ID, nil
+// endTokens returns the ids that end a completion: all end tokens that the model's files name, in their order. They
+// must be added tokens, which no text encodes to.
+func (f file) endTokens(about modelFiles) ([]int, error) {
+	var ends []int
+	for _, id := range about.eos {
+		if !slices.ContainsFunc(f.AddedTokens, func(token addedToken) bool { return token.ID == id }) {
+			return nil, fmt.Errorf("the model's end token, %d, is not among its added tokens", id)
+		}
+		if !slices.Contains(ends, id) {
+			ends = append(ends, id)
 		}
 	}
-	switch {
-	case len(about.eos) > 0:
-		return 0, fmt.Errorf("the model's end token, %d, is not among its added tokens", about.eos[0])
-	case about.eosText != "":
-		return 0, fmt.Errorf("the model's end token, %.40q, is not among its added tokens", about.eosText)
+	if len(ends) == 0 && about.eosText != "" {
+		at := slices.IndexFunc(f.AddedTokens, func(token addedToken) bool { return token.Content == about.eosText })
+		if at < 0 {
+			return nil, fmt.Errorf("the model's end token, %.40q, is not among its added tokens", about.eosText)
+		}
+		ends = []int{f.AddedTokens[at].ID}
 	}
-	return 0, errors.New("the model's files do not name its end token (eos_token_id)")
+	if len(ends) == 0 {
+		return nil, errors.New("the model's files do not name its end token (eos_token_id)")
+	}
+	return ends, nil
 }
 
 // tokenIDs is a token's id, a list of ids, or null.

@@ -135,6 +135,27 @@ func TestChatPromptIsQwens(t *testing.T) {
 	}
 }
 
+// A chat model ends its turns with the template's end token, whatever end token its files list first.
+func TestChatEndsItsTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		folder string
+		ends   []int // in the file's order
+		want   []int // EOS, then the stop tokens
+	}{
+		"ChatML":  {writeQwen(t), []int{endOfText, imEnd}, []int{imEnd, endOfText}},
+		"Llama 3": {writeLlama3(t), []int{llamaEnd, llamaBegin, llamaTurn}, []int{llamaTurn, llamaEnd, llamaBegin}},
+	} {
+		writeJSON(t, test.folder, "generation_config.json", map[string]any{"eos_token_id": test.ends})
+		tok := mustOpen(t, NameHuggingFace, test.folder)
+		if _, ok := tok.(Chat); !ok {
+			t.Errorf("%s: not recognized as a chat model", name)
+		}
+		if got := append([]int{tok.EOS()}, tok.Stops()...); !slices.Equal(got, test.want) {
+			t.Errorf("%s: ends with %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestChatIsForInstructModelsOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(dir string)
@@ -153,6 +174,9 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 			writeJSON(t, dir, "tokenizer_config.json", `{"chat_template":null,"eos_token":{"content":"<|im_end|>"}}`)
 			writeJSON(t, dir, "chat_template.jinja", qwenTemplate)
 		}, defaultSystems[0]},
+		"template in both": {func(dir string) {
+			writeJSON(t, dir, "chat_template.jinja", strings.ReplaceAll(qwenTemplate, defaultSystems[0], defaultSystems[1]))
+		}, defaultSystems[1]},
 		"no template": {func(dir string) { _ = os.Remove(filepath.Join(dir, "tokenizer_config.json")) }, ""},
 	} {
 		dir := writeQwen(t)
@@ -165,22 +189,87 @@ func TestChatIsForInstructModelsOnly(t *testing.T) {
 	}
 }
 
+// Qwen3's template begins an answer with an empty reasoning if enable_thinking is false. Earlier answers have none.
+func TestQwen3AnswersWithoutThinking(t *testing.T) {
+	const template = `{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}`
+	const think, endThink = fixtureTokens + 4, fixtureTokens + 5
+	for name, test := range map[string]struct {
+		template string
+		tokens   []any
+		thinking bool
+	}{
+		"Qwen3":                  {template, []any{thinkStart, thinkEnd}, false},
+		"without the tokens":     {template, nil, true},
+		"without one token":      {template, []any{thinkStart}, true},
+		"Qwen3-4B-Instruct-2507": {`{{- '<|im_start|>assistant\n' }}`, []any{thinkStart, thinkEnd}, true},
+	} {
+		dir, doc := writeQwen(t), document(t, someRanks(t, fixtureTokens), true)
+		for i, content := range test.tokens {
+			doc["added_tokens"] = append(doc["added_tokens"].([]any), map[string]any{"id": think + i, "content": content, "special": false})
+		}
+		writeJSON(t, dir, File, doc)
+		writeJSON(t, dir, "config.json", `{"model_type":"qwen3"}`)
+		writeJSON(t, dir, "chat_template.jinja", test.template)
+		tok := mustOpen(t, NameHuggingFace, dir).(*chatML)
+		var want []int
+		want = tok.appendTurn(want, "user", "1 + 1?")
+		want = tok.appendTurn(want, "assistant", "2")
+		want = tok.appendTurn(want, "user", "2 + 2?")
+		want = tok.appendText(append(want, imStart), "assistant\n")
+		if !test.thinking {
+			want = tok.appendText(append(want, think), "\n\n")
+			want = tok.appendText(append(want, endThink), "\n\n")
+		}
+		if got := tok.Prompt("", "1 + 1?", "2", "2 + 2?"); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A default system prompt of a template that Prompt does not know is reported. The templates are shortened from
+// published ones.
+func TestUnknownDefaultSystem(t *testing.T) {
+	for name, test := range map[string]struct {
+		template, system string
+		loses            bool
+	}{
+		"Qwen2.5":        {qwenTemplate, defaultSystems[0], false},
+		"in a branch":    {`{{- '<|im_start|>system\n' }}{{- 'You are a helpful assistant.' }}{{- '<|im_end|>\n' }}`, defaultSystems[1], false},
+		"in a variable":  {`{% set system_message = 'You are a helpful assistant.' %}{{ '<|im_start|>system\n' + system_message }}`, defaultSystems[1], false},
+		"Qwen3":          {`{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{% set system = '' %}`, "", false},
+		"text":           {"<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n{% set system_message = messages[0]['content'] %}", "", false},
+		"Qwen2.5-Math":   {`{{- '<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n' }}`, "", true},
+		"a known start":  {`{{ '<|im_start|>system\nYou are a helpful assistant. Don\'t lie.<|im_end|>\n' }}`, "", true},
+		"other variable": {`{% set default_system = "Be brief." %}{{ '<|im_start|>system\n' + default_system + '<|im_end|>\n' }}`, "", true},
+		"other text":     {"<|im_start|>system\nBe brief.<|im_end|>\n", "", true},
+	} {
+		dir := writeQwen(t)
+		writeJSON(t, dir, "chat_template.jinja", test.template)
+		c := mustOpen(t, NameHuggingFace, dir).(*chatML)
+		if c.system != test.system || c.LosesDefault() != test.loses {
+			t.Errorf("%s: the system prompt %q, one lost: %v", name, c.system, c.LosesDefault())
+		}
+	}
+}
+
 func TestEndTokenIsTheFilesOwn(t *testing.T) {
 	for name, test := range map[string]struct {
 		config, generation, tokenizer string
-		want                          int
+		want                          []int // EOS, then the stop tokens
 		err                           string
 	}{
-		"generation_config's first": {`{"eos_token_id":6000}`, `{"eos_token_id":[6002,6000]}`, `{}`, imEnd, ""},
-		"config's":                  {`{"eos_token_id":6000}`, `{}`, `{"eos_token":"<|im_end|>"}`, endOfText, ""},
-		"config's, null before":     {`{"eos_token_id":6000}`, `{"eos_token_id":null}`, `{}`, endOfText, ""},
-		"tokenizer_config's":        {`{}`, `{}`, `{"eos_token":"<|im_end|>"}`, imEnd, ""},
-		"an object":                 {`{}`, `{}`, `{"eos_token":{"content":"<|im_end|>","lstrip":false}}`, imEnd, ""},
-		"an ordinary token":         {`{"eos_token_id":17}`, `{}`, `{}`, 0, "end token, 17, is not among its added tokens"},
-		"an unknown text":           {`{}`, `{}`, `{"eos_token":"</s>"}`, 0, `end token, "</s>", is not among its added tokens`},
-		"none":                      {`{}`, `{}`, `{}`, 0, "the model's files do not name its end token"},
-		"no JSON":                   {`{`, `{}`, `{}`, 0, "config.json: unexpected end"},
-		"no number":                 {`{"eos_token_id":"x"}`, `{}`, `{}`, 0, "config.json: json: cannot unmarshal"},
+		"generation_config's":      {`{"eos_token_id":6000}`, `{"eos_token_id":[6002,6000]}`, `{}`, []int{imEnd, endOfText}, ""},
+		"in another order":         {`{}`, `{"eos_token_id":[6000,6001,6000]}`, `{}`, []int{endOfText, imStart}, ""},
+		"config's":                 {`{"eos_token_id":6000}`, `{}`, `{"eos_token":"<|im_end|>"}`, []int{endOfText}, ""},
+		"config's, null before":    {`{"eos_token_id":6000}`, `{"eos_token_id":null}`, `{}`, []int{endOfText}, ""},
+		"tokenizer_config's":       {`{}`, `{}`, `{"eos_token":"<|im_end|>"}`, []int{imEnd}, ""},
+		"an object":                {`{}`, `{}`, `{"eos_token":{"content":"<|im_end|>","lstrip":false}}`, []int{imEnd}, ""},
+		"an ordinary token":        {`{"eos_token_id":17}`, `{}`, `{}`, nil, "end token, 17, is not among its added tokens"},
+		"an ordinary token beside": {`{"eos_token_id":[6000,17]}`, `{}`, `{}`, nil, "end token, 17, is not among its added tokens"},
+		"an unknown text":          {`{}`, `{}`, `{"eos_token":"</s>"}`, nil, `end token, "</s>", is not among its added tokens`},
+		"none":                     {`{}`, `{}`, `{}`, nil, "the model's files do not name its end token"},
+		"no JSON":                  {`{`, `{}`, `{}`, nil, "config.json: unexpected end"},
+		"no number":                {`{"eos_token_id":"x"}`, `{}`, `{}`, nil, "config.json: json: cannot unmarshal"},
 	} {
 		dir := writeQwen(t)
 		writeJSON(t, dir, "config.json", test.config)
@@ -190,7 +279,7 @@ func TestEndTokenIsTheFilesOwn(t *testing.T) {
 		switch {
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: %v, want %q", name, err, test.err)
-		case test.err == "" && (err != nil || tok.EOS() != test.want):
+		case test.err == "" && (err != nil || !slices.Equal(append([]int{tok.EOS()}, tok.Stops()...), test.want)):
 			t.Errorf("%s: %v, %v, want %d", name, tok, err, test.want)
 		}
 	}

@@ -177,7 +177,8 @@ type family struct {
 var families = map[string]family{
 	"Qwen2":   {write: writeQwen, class: "Qwen2Tokenizer", template: "qwen2"},
 	"Qwen2.5": {write: writeQwen, class: "Qwen2Tokenizer", template: "qwen2.5"},
-	"Qwen3":   {write: writeQwen3, class: "Qwen2Tokenizer", template: "qwen3"},
+	// Our prompts are those without reasoning.
+	"Qwen3":   {write: writeQwen3, class: "Qwen2Tokenizer", template: "qwen3", options: map[string]any{"enable_thinking": false}},
 	"Llama 3": {write: writeLlama3, class: "PreTrainedTokenizerFast", template: "llama3", begin: beginOfText},
 	// Without a date, the template of Llama 3.2 takes the day's. Ours is always the one in llama3Dates.
 	"Llama 3.2": {write: writeLlama3, class: "PreTrainedTokenizerFast", template: "llama3.2", begin: beginOfText, options: map[string]any{"date_string": "26 Jul 2024"}},

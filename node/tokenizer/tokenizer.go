@@ -38,6 +38,9 @@ type Tokenizer interface {
 	Decode(ids []int) string
 	// EOS returns the id that ends a completion. Encode never returns this id.
 	EOS() int
+	// Stops returns further ids that end a completion, such as <|endoftext|> of a chat model whose EOS is <|im_end|>.
+	// Encode never returns them. Most tokenizers have none.
+	Stops() []int
 	// VocabSize returns one more than the largest id.
 	VocabSize() int
 	// Name returns the name passed to New or Open.
@@ -89,7 +92,7 @@ func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	eos, err := f.endToken(about)
+	ends, err := f.endTokens(about)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &bpe{name: name, vocabulary: vocabulary, nextPiece: pieces, normalize: f.Normalizer != nil, eos: eos}
+	t := &bpe{name: name, vocabulary: vocabulary, nextPiece: pieces, normalize: f.Normalizer != nil, ends: ends}
 	if c, ok := f.llama3(t, about); ok {
 		return c, nil
 	}

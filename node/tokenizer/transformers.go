@@ -46,12 +46,12 @@ func byteFiles(contextLength int) (map[string][]byte, error) {
 // transformersFiles describes GPT-2's vocabulary by a tokenizer.json and by the two originally published files
 // (https://github.com/openai/gpt-2), byte for byte.
 func (t *bpe) transformersFiles(contextLength int) (map[string][]byte, error) {
-	tokens := t.vocabulary.tokens[:t.eos]
+	tokens := t.vocabulary.tokens[:t.EOS()]
 	rules, err := t.vocabulary.rules()
 	if err != nil {
 		return nil, err
 	}
-	described, err := json.Marshal(describe(tokens, rules, t.eos))
+	described, err := json.Marshal(describe(tokens, rules, t.EOS()))
 	if err != nil {
 		return nil, err
 	}

@@ -88,6 +88,9 @@ func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 	if !r.check.options.Generate {
 		return result, nil
 	}
+	if continues(g, p.StopTokenIDs) {
+		p.StopTokenIDs = nil
+	}
 	again, err := r.check.engine.Generate(ctx, p)
 	if err != nil {
 		return policy.GenerateResult{}, err
@@ -98,6 +101,18 @@ func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 		err = nil
 	}
 	return result, err
+}
+
+// continues reports whether a journaled completion goes on after a stop token. Then an older version of the program
+// sampled the round, which ended completions only at EOS.
+func continues(g *journal.Generated, stops []int) bool {
+	for i, ids := range g.Completions {
+		at := slices.IndexFunc(ids, func(id int) bool { return slices.Contains(stops, id) })
+		if at >= 0 && (at < len(ids)-1 || !g.Terminated[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameCompletions compares the newly generated completions with the journal.

@@ -534,6 +534,30 @@ func TestGeneratedOtherwise(t *testing.T) {
 	}
 }
 
+// stopping is a tokenizer with a stop token.
+type stopping struct {
+	tokenizer.Tokenizer
+	stop int
+}
+
+func (s stopping) Stops() []int { return []int{s.stop} }
+
+// A run of a version that sampled on after a stop token generates the same completions again.
+func TestGeneratedWithoutStopTokens(t *testing.T) {
+	f := train(t)
+	var ids []int
+	for logged, err := range journal.Rounds(filepath.Join(f.dir, "node_0"), 0) {
+		require.NoError(t, err)
+		for _, completion := range logged.Generated.Completions {
+			ids = append(ids, completion[:len(completion)/2]...)
+		}
+	}
+	require.NotEmpty(t, ids)
+	require.True(t, f.verify(t, func(o *Options) {
+		o.Generate, o.Tokens = true, stopping{o.Tokens, ids[len(ids)/2]}
+	}).Verified)
+}
+
 // A journal that can't be read is damage, and the report tells up to which round the check succeeded. So do the reports
 // of the peers that need it.
 func TestDamageIsNamed(t *testing.T) {

@@ -358,6 +358,7 @@ func (f *fourBytes) Decode(ids []int) string {
 }
 
 func (f *fourBytes) EOS() int       { return fourBytesEnd }
+func (f *fourBytes) Stops() []int   { return nil }
 func (f *fourBytes) VocabSize() int { return fourBytesEnd + 1 }
 func (f *fourBytes) Name() string   { return "four bytes" }
 

@@ -1,4 +1,4 @@
-"""Requests and their parsing: the engine's side of node/policy/protocol.go, version 5. Must not import
+"""Requests and their parsing: the engine's side of node/policy/protocol.go, version 6. Must not import
 torch.
 
 Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-VERSION = 5
+VERSION = 6
 MAX_LINE = 64 << 20
 
 BAD_REQUEST = "bad_request"
@@ -71,6 +71,7 @@ class Generate:
     top_k: int = 0
     top_p: float = 1.0
     eos_token_id: int = -1
+    stop_token_ids: List[int] = field(default_factory=list)
     seed: int = 0
     micro_batch: int = 0
 
@@ -298,6 +299,7 @@ def parse_load(params):
 
 def parse_generate(params):
     fields = _Fields(params)
+    stops = fields.items("stop_token_ids", [])
     generate = Generate(
         prompts=_prompts(fields),
         num_generations=fields.integer("num_generations", low=1),
@@ -306,6 +308,7 @@ def parse_generate(params):
         top_k=fields.integer("top_k", 0),
         top_p=fields.number("top_p", 1.0, 0, 1),
         eos_token_id=fields.integer("eos_token_id", -1, low=-1),
+        stop_token_ids=stops and _tokens(stops, "stop_token_ids"),
         seed=fields.integer("seed", 0, low=-(1 << 53) + 1),
         micro_batch=fields.integer("micro_batch", 0),
     )
@@ -443,6 +446,7 @@ def check_generate(generate, vocab_size, context_length):
         _check_ids(prompt, vocab_size, f"prompts[{index}]")
     if generate.eos_token_id >= vocab_size:
         raise bad(f"eos_token_id {generate.eos_token_id} is outside the vocabulary of {vocab_size}")
+    _check_ids(generate.stop_token_ids, vocab_size, "stop_token_ids")
 
 
 def check_scored(scored, vocab_size, context_length):
@@ -457,5 +461,5 @@ def check_scored(scored, vocab_size, context_length):
 
 
 def _check_ids(tokens, vocab_size, name):
-    if max(tokens) >= vocab_size:
+    if max(tokens, default=0) >= vocab_size:
         raise bad(f"{name} holds token id {max(tokens)}; the vocabulary has {vocab_size}")

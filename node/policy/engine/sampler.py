@@ -120,6 +120,7 @@ class Draws:
     def __init__(self, request, limits, device):
         """limits holds the maximum number of tokens of each row, [P·G]."""
         self._request = request
+        self._ends = {request.eos_token_id, *request.stop_token_ids}
         self._limits = limits
         shape = (max(limits), len(limits))
         generator = torch.Generator().manual_seed(request.seed % (1 << 63))
@@ -156,7 +157,7 @@ class Draws:
             for row, token in zip(row_list, tokens):
                 if not self.alive[row]:
                     continue
-                if token == self._request.eos_token_id:
+                if token in self._ends:
                     self.ended_at[row], self.terminated[row], self.alive[row] = step + 1, True, False
                 elif step + 1 >= self._limits[row]:
                     self.alive[row] = False

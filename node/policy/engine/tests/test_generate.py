@@ -47,6 +47,19 @@ def test_completions_end_at_the_first_eos_or_at_the_limit(model):
     assert 0 < ended < len(result.tokens)
 
 
+def test_completions_end_at_any_end_token(model):
+    options = dict(num_generations=16, max_new_tokens=20)
+    plain, stopped = generate(model, request(**options)), generate(model, request(stop_token_ids=[4, 20], **options))
+    ended_by = set()
+    for row, tokens in enumerate(plain.tokens):
+        length = next((i + 1 for i, token in enumerate(tokens) if token in (13, 4, 20)), len(tokens))
+        assert stopped.tokens[row] == tokens[:length] and stopped.logprobs[row] == plain.logprobs[row][:length]
+        assert stopped.terminated[row] == (tokens[length - 1] in (13, 4, 20))
+        if stopped.terminated[row]:
+            ended_by.add(tokens[length - 1])
+    assert ended_by == {13, 4, 20}
+
+
 def test_context_cuts_prompt_plus_completion(model):
     prompts = [[1] * 23, [2] * 20]
     result = generate(model, request(prompts=prompts, max_new_tokens=100, eos_token_id=-1))

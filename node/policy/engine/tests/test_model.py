@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 import reference
@@ -78,3 +79,18 @@ def test_config_file_that_is_broken(tmp_path, text):
     with pytest.raises(EngineError, match="config.json") as error:
         read_config(str(tmp_path))
     assert error.value.kind == "model"
+
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "configs", "testdata", "model_configs.json"), encoding="utf-8") as file:
+    TABLE = json.load(file)
+
+
+@pytest.mark.parametrize("base,change", TABLE["accepted"])
+def test_config_that_the_program_accepts(base, change):
+    parse_config(dict(TABLE["bases"][base], **change), "config.json")
+
+
+@pytest.mark.parametrize("base,change", TABLE["refused"])
+def test_config_that_the_program_refuses(base, change):
+    with pytest.raises(EngineError):
+        parse_config(dict(TABLE["bases"][base], **change), "config.json")

@@ -102,7 +102,7 @@ MEMORY = {
 
 def test_every_call_answers_with_every_field(started, directory, tmp_path):
     engine = started
-    hello = engine.result("hello", protocol=5)
+    hello = engine.result("hello", protocol=6)
     assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "anonymous_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
     assert engine.error("generate", prompts=[[1]], num_generations=1, max_new_tokens=1)["message"] == "no model is loaded"
@@ -174,6 +174,8 @@ WRONG = [
     ("generate", dict(prompts=[[1]], num_generations=0, max_new_tokens=1), "num_generations"),
     ("generate", dict(prompts=[[1]], num_generations=1, max_new_tokens=1, temperature=-1), "temperature"),
     ("generate", dict(prompts=[[1]], num_generations=1, max_new_tokens=1, eos_token_id=29), "eos_token_id"),
+    ("generate", dict(prompts=[[1]], num_generations=1, max_new_tokens=1, stop_token_ids=[1, 29]), "stop_token_ids holds token id 29"),
+    ("generate", dict(prompts=[[1]], num_generations=1, max_new_tokens=1, stop_token_ids=[-1]), "stop_token_ids"),
     ("generate", dict(prompts=[[1]], num_generations=1, max_new_tokens=1, top_q=1), "top_q"),
     ("update", dict(prompts=[[1]], sequences=[dict(prompt=1, completion=[1])]), "prompt is 1"),
     ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=[])]), "completion"),
@@ -441,7 +443,7 @@ def test_exits_at_once_when_stdin_closes_during_start(started):
 
 
 def test_interrupt_and_terminate_are_ignored(engine):
-    engine.result("hello", protocol=5)
+    engine.result("hello", protocol=6)
     for number in (signal.SIGINT, signal.SIGTERM):  # a batch system sends SIGTERM to every process of a job
         os.killpg(engine.process.pid, number)
         assert engine.result("memory")["rss_bytes"] > 0
