@@ -94,3 +94,15 @@ def test_config_that_the_program_accepts(base, change):
 def test_config_that_the_program_refuses(base, change):
     with pytest.raises(EngineError):
         parse_config(dict(TABLE["bases"][base], **change), "config.json")
+
+
+@pytest.mark.parametrize("mkl", [True, False])
+def test_logits_of_few_rows_are_the_faster_product(model, monkeypatch, mkl):
+    """MKL multiplies head · xᵀ, OpenBLAS x · headᵀ. A column of the former is contiguous."""
+    monkeypatch.setattr("engine.model.HAS_MKL", mkl)
+    with torch.inference_mode():
+        x = torch.randn(3, model.config.width, dtype=model.dtype)
+        plain = model.norm(x) @ model.head.t()
+        found = model.logits(x)
+    assert found.stride() == ((1, 3) if mkl else (model.config.vocab_size, 1))
+    assert torch.allclose(found, plain, atol=1e-5) if mkl else torch.equal(found, plain)
