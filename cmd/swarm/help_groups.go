@@ -39,7 +39,7 @@ func groupCommands(root *cobra.Command) {
 var ownGroups = map[string][]usage.Group{
 	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 4", "seeds", "grid", "study", "dry-run")},
 	"plan": {
-		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "budget"),
+		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "difference", "budget"),
 	},
 	"eval": {group("What to evaluate", "4loc4ext --node node_3 --round 100", "node", "round", "questions", "generations", "k")},
 	"profile": {
