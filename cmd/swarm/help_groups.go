@@ -62,7 +62,7 @@ var ownGroups = map[string][]usage.Group{
 		group("Try learning rates", "--workload sapo 4loc4ext --rates 3e-5,1e-4,3e-4", "rates", "rounds", "model", "nodes", "device", "seed", "yes"),
 	},
 	"compare": {
-		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),
+		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "seeds", "database"),
 		group("Measure", "--measure pass --target 0.3", "measure", "per", "at", "target", "window", "despite", "tasks"),
 		group("Output", "--columns experiment,runs,verdict --csv -", "columns", "csv", "min", "top", "gate", "output"),
 	},

@@ -210,6 +210,7 @@ func newPowerArm(name, experiment, kind string, recorded []recordedArm) PowerArm
 func seedValues(ctx context.Context, reader *store.Reader, s configs.Study, model string) (map[string][]float64, error) {
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return lifecycle.Alive(x, event.Now()) }}
 	o.Measure, o.Study = s.Measure, Design(s, model)
+	o.Study.Explored = nil // they vary like others
 	comparison, err := query.Compare(ctx, reader, o)
 	if err != nil || comparison.Study == nil || comparison.Study.Judgment == nil {
 		return nil, err

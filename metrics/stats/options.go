@@ -87,6 +87,8 @@ type CompareOptions struct {
 	Pairs    bool // compare every pair, not only each row with the baseline
 	Tasks    bool // rewards by task
 
+	Seeds []int64 // the seeds to compare; none: all, or of a study all that are not explored
+
 	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
 	Questions bool // add bootstrap intervals over seeds and held-out questions
 
@@ -110,6 +112,7 @@ type CompareOptions struct {
 	least     int               // seeds per side that a verdict needs; below 2: 2
 	planned   int               // least number of tests to correct for; tests can still be missing
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
+	explored  []store.Totals    // finished runs of a study that decide nothing
 	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs

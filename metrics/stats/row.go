@@ -58,6 +58,7 @@ type Row struct {
 	RoundsCompared *Span           `json:"rounds_compared"` // rounds that the figures cover, in common with the baseline; null: none
 	Differs        []RowDifference `json:"differs"`         // settings that differ from the baseline
 	Measure        string          `json:"measure"`         // measure of value: see Pair.Measure
+	Explored       *float64        `json:"explored"`        // of a study's arm: mean over seeds that decide nothing
 }
 
 // row returns a group's row. Its figures cover a span.

@@ -73,10 +73,10 @@ func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*Study
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, OtherAxes: []StudyAxis{}, OneMachine: oneMachine(runs.Totals),
+	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, OtherAxes: []StudyAxis{}, OneMachine: oneMachine(slices.Concat(runs.Totals, o.explored)),
 		Asked: o.Per != "" || len(o.At) > 0 || o.Target != 0}
 	var at *horizon
-	for _, c := range newCosts(d, groupRuns(runs.Totals, o), runs, set) {
+	for _, c := range newCosts(d, groupRuns(slices.Concat(runs.Totals, o.explored), o), runs, set) {
 		common := c.arms.Common()
 		if c.axis.Name != axis.Name {
 			p.addAxis(c, common)

@@ -29,6 +29,10 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 		return Comparison{}, err
 	}
 	study := newStudy(decided, rounds, beside, sorted, newStudyModels(decided, runs))
+	study.Chosen = o.Seeds
+	if err := decided.Comparison.addExplored(&study, runs, o); err != nil {
+		return Comparison{}, err
+	}
 	decided.Comparison.Study = &study
 	return decided.Comparison, nil
 }
@@ -36,8 +40,8 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 // ofStudy returns the runs and options for comparing a study's arms, and the study's runs by status.
 func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
-	sorted := d.sortOut(runs.Totals)
-	runs.Totals = sorted.counted
+	sorted := d.sortOut(runs.Totals, o.Seeds)
+	runs.Totals, o.explored = sorted.counted, sorted.explored
 	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
 	if o.automatic() {
 		o.Measure = MeasurePass

@@ -57,6 +57,8 @@ func caveat(x stats.Caveat) string {
 			x.Row, x.Other, units.Plural(x.Runs, "run"))
 	case stats.AtHorizon:
 		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". The other columns are of whole runs."
+	case stats.ChosenSeeds:
+		return chosenSeeds(x.Seeds)
 	case stats.BelowWindow:
 		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and cannot have reached it.", x.Row, x.Short,
 			units.Plural(x.Runs, "run"), x.Window)
