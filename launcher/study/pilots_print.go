@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -82,7 +83,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		first := s.items[0]
 		return s.pilots.lines.write(RateDocument{
 			Workload: "sapo", Config: first.Config, Model: first.p.Config.Model, Nodes: first.nodes(), Rounds: x.Rows[0].Rounds, Seed: first.seed(),
-			State: x.State, ExitCode: x.ExitCode, Advice: advice, AlarmFactor: stats.AlarmFactor, Command: command, Lines: lines, Sweep: x.SweepStatus,
+			State: x.State, ExitCode: x.ExitCode, Advice: advice, AlarmFactor: alarm.WarnFactor, Command: command, Lines: lines, Sweep: x.SweepStatus,
 		})
 	}
 	return screen.Print(s.host.Stdout, func(p *table.Page) {
@@ -91,7 +92,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		p.Printf("\nreward       mean of a pilot's newest %s\n"+
 			"behind       the best reward minus this one, with its 95 %% interval over these rounds. A lower reward has an interval above 0\n"+
 			"norm growth  mean gradient norm of these rounds, divided by that of rounds %d to %d. The alarm is raised above %g\n\n",
-			units.Plural(stats.AlarmWindow, "round"), stats.AlarmFrom, stats.AlarmTo, stats.AlarmFactor)
+			units.Plural(alarm.Window, "round"), alarm.From, alarm.To, alarm.WarnFactor)
 		for _, line := range lines {
 			p.Println(line)
 		}
