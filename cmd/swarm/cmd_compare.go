@@ -75,10 +75,10 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"much, how certain. Failed, unfinished and missing runs are listed and do not count.\n\n" +
 			"--seeds 45,46,47,48 compares only these seeds. After a look at a verdict only fresh seeds decide, and\n" +
 			"a study can name the explored ones: they are shown and decide nothing.\n\n" +
-			"--study with --per completions, tokens, engine-seconds, seconds or money compares held-out pass@1 at\n" +
-			"equal cost: at the largest amount that all runs reached. It also prints pass@1 at the places of --at,\n" +
-			"or at default ones. --target R is then a pass@1, and the cost of reaching it. Times are comparable\n" +
-			"only for runs made side by side on one machine.\n\n" +
+			"--per completions, tokens, engine-seconds, seconds or money compares held-out pass@K of a study, or of\n" +
+			"named experiments, at equal cost: at the largest amount that all runs reached. It also prints pass@K\n" +
+			"and the differences at the places of --at, or at default ones. --target R is then a pass@K, and the\n" +
+			"cost of reaching it. Times are comparable only for runs made side by side on one machine.\n\n" +
 			"Named jobs of `swarm run` are put side by side: attempts, batch size, memory peaks, time.\n\nColumns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --study paper\n  swarm compare --study corrected --per completions --at 12.8k,38.4k\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
@@ -136,6 +136,9 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, names, flags, "swarm compare"); err != nil {
 		return err
 	}
+	if err := o.per.asArms(&o.CompareOptions.CompareOptions, names, flags); err != nil {
+		return err
+	}
 	if err := o.chooseSeeds(); err != nil {
 		return err
 	}
@@ -165,7 +168,12 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err != nil {
 		return err
 	}
-	if err := o.study.nothingOf(comparison.Study); err != nil {
+	if o.study.name == "" && comparison.Study != nil {
+		err = unknownArm(ctx, reader, *comparison.Study)
+	} else {
+		err = o.study.nothingOf(comparison.Study)
+	}
+	if err != nil {
 		return err
 	}
 	if err := o.checkRows(comparison); err != nil {
@@ -176,6 +184,17 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	}
 	if o.gate {
 		return gate(comparison)
+	}
+	return nil
+}
+
+// unknownArm returns an error for the first named experiment that has no run.
+func unknownArm(ctx context.Context, reader *store.Reader, s stats.Study) error {
+	for _, arm := range s.Arms {
+		of := func(r stats.StudyRun) bool { return r.Name == arm.Name }
+		if arm.Runs == 0 && !slices.ContainsFunc(slices.Concat(s.Failed, s.Unfinished), of) {
+			return lifecycle.UnknownExperiment(ctx, reader, arm.Name)
+		}
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func paperHome(t *testing.T) string {
 	return comparedHome(t, append(append(runs, lost), threeSeeds("unrelated", 4, 0.5, 0.6)...)...)
 }
 
-const paperLead = "4loc4ext (4/4) is best: held-out pass@1 0.4040, 288.5 % above the baseline 8loc0ext (8/0) (0.1040), 32.9 % above the next best " +
+const paperLead = "At equal rounds (20): 4loc4ext (4/4) is best: held-out pass@1 0.4040, 288.5 % above the baseline 8loc0ext (8/0) (0.1040), 32.9 % above the next best " +
 	"2loc6ext (2/6) (0.3040)."
 
 func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
@@ -188,7 +188,7 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 		`4loc4ext 0\.3332 \(5 seeds\)\.\n`, o.stdout)
 	o = swarm(t, t.TempDir(), "compare", "--study", "paper", "--database", "../../docs/study/paper.db.gz")
 	require.Zero(t, o.code, o.stderr)
-	require.Regexp(t, `^Undecided which is best: the baseline 8loc0ext \(8/0\) is highest \(held-out pass@1 0\.3482\), .*: 4 seeds a side cannot decide `, o.stdout)
+	require.Regexp(t, `^At equal rounds \(300\): undecided which is best: the baseline 8loc0ext \(8/0\) is highest \(held-out pass@1 0\.3482\), .*: 4 seeds a side cannot decide `, o.stdout)
 	require.Contains(t, o.stdout, "\nIn no test: seeds 42, 43 and 44. ")
 	require.Regexp(t, `\n2loc6ext +2/6 +0 .* 0\.1109 `, o.stdout)
 	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -117,7 +117,7 @@ func (o *Options) rateSources(ctx context.Context, h Host, name string) ([]Sourc
 }
 
 // advice reads the pilots from the database and judges them.
-func (s *Sweep) advice(ctx context.Context, status stats.SweepStatus) (rates.Advice, error) {
+func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, error) {
 	var evals map[string]store.EvalTotal
 	if s.reader != nil {
 		var err error

@@ -174,7 +174,7 @@ func moneyPlaces(c Curve, s RunSeries) Values {
 	out := secondPlaces(c, s)
 	for i, t := range out {
 		out[i] = math.NaN()
-		if amount := cost(t, s.Run.PricePerHour); amount != nil {
+		if amount := Cost(t, s.Run.PricePerHour); amount != nil {
 			out[i] = *amount
 		}
 	}

@@ -21,7 +21,7 @@ func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
 	if o.Study != nil {
 		runs, o, _ = o.ofStudy(runs)
 		for _, r := range slices.Concat(runs.Totals, o.explored) {
-			if o.Measure == MeasurePass {
+			if o.curves() {
 				n.HeldOut = append(n.HeldOut, r.Run.Run)
 			}
 		}

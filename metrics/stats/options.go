@@ -96,9 +96,9 @@ type CompareOptions struct {
 	// overrides Baseline, By, Pairs, Min and Top, and turns MeasureAuto into MeasurePass.
 	Study *StudyDesign
 
-	// Per names the axis on which a study's runs are compared by held-out pass@1, at the largest place that all of them
+	// Per names the axis on which a study's runs are compared by held-out pass@K, at the largest place that all of them
 	// reach. Empty: PerRounds. At are the horizons of StudyPer; none: the usual ones. Both apply only with Study and
-	// MeasurePass. Target is then a held-out pass@1.
+	// a measure of right completions. Target is then a value of that measure.
 	Per string
 	At  []float64
 
@@ -119,6 +119,15 @@ type CompareOptions struct {
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and
 	// the planned nodes.
 	Key func(store.Totals) string
+}
+
+// asksCost reports whether an axis, horizons or a target of held-out curves are named.
+func (o CompareOptions) asksCost() bool { return o.Per != "" || len(o.At) > 0 || o.Target != 0 }
+
+// curves reports whether the arms of a study are compared on held-out curves. Those of pass@K read every question, so
+// they are computed only on request.
+func (o CompareOptions) curves() bool {
+	return o.Measure == MeasurePass || PassOf(o.Measure) > 1 && o.asksCost()
 }
 
 // ofStudyArms reports whether the arms of a study are compared. Each arm is one row.

@@ -57,13 +57,17 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 }
 
 // onAxis returns the judgment at the common horizon of the options' axis, with its StudyPer. For PerRounds the judgment
-// stays as it is. For measures other than MeasurePass there is no StudyPer.
+// stays as it is. For measures without curves there is no StudyPer.
 func (j Judgment) onAxis(runs Runs, o CompareOptions) (Judgment, error) {
-	if o.Measure != MeasurePass {
+	if !o.curves() {
 		return j, nil
 	}
-	per, at, err := newStudyPer(j.Design, runs, j.Comparison.EvalSet, o)
-	if err == nil && at != nil {
+	per, at, all, err := newStudyPer(j.Design, runs, j.Comparison.EvalSet, o)
+	if err != nil {
+		return j, err
+	}
+	per.addTests(j.Design, runs, o, all)
+	if at != nil {
 		o.at = at
 		j, err = judge(runs, o, j.Design)
 	}
