@@ -27,3 +27,15 @@ func (c *Comparison) addExplored(s *Study, runs Runs, o CompareOptions) error {
 	}
 	return err
 }
+
+// drawn lists the settings that differ between rows and change the questions that they draw.
+func (c *Comparison) drawn() (keys []string) {
+	for _, p := range c.Pairs {
+		for _, d := range p.Differs {
+			if d.Effect == EffectQuestions && !slices.Contains(keys, d.Key) {
+				keys = append(keys, d.Key)
+			}
+		}
+	}
+	return keys
+}

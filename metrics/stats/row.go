@@ -74,7 +74,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 	cumulative := make([]float64, 0, len(g.runs))
 	for _, r := range g.runs {
 		row.Nodes = max(row.Nodes, r.NodesSeen)
-		if sum, ok := runs.sum(r, s.rounds); ok {
+		if sum, ok := runs.sum(r, s.rounds); ok && !r.StoppedByAlarm() {
 			cumulative = append(cumulative, sum.Reward)
 		}
 		if r.State != store.RunDone {

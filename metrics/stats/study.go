@@ -66,6 +66,7 @@ type Study struct {
 	Lines        []string        `json:"lines"`      // verdict and evidence as text, set by metrics/wording
 
 	Judgment *Judgment    `json:"-"` // comparison on which all of this is based
+	Drawn    []string     `json:"-"` // settings that differ between arms and change the questions that they draw: their own rewards are not comparable
 	Unequal  []Inequality `json:"-"` // facts that all runs of a study should share, and do not
 	Teachers []string     `json:"-"` // arms whose runs have nodes that only generate
 }

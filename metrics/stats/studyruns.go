@@ -56,9 +56,11 @@ func (d StudyDesign) sortOut(all []store.Totals, chosen []int64) studyRuns {
 			seeds = append(seeds, r.Seed)
 		}
 	}
-	slices.SortStableFunc(own, func(a, b store.Totals) int {
+	byArm := func(a, b store.Totals) int {
 		return cmp.Or(cmp.Compare(at(a).arm, at(b).arm), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Run.Run, b.Run.Run))
-	})
+	}
+	slices.SortStableFunc(own, byArm)
+	slices.SortStableFunc(out.explored, byArm)
 	slices.Sort(seeds)
 	for _, r := range own {
 		left := StudyRun{d.Arms[at(r).arm].Name, r.Experiment, r.Seed, r.Run.Run, r.State, r.Message, done[at(r)]}

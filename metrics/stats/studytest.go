@@ -114,8 +114,8 @@ func (c costs) at(place float64) valueOf {
 	return func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].At(place) }
 }
 
-// addAxis adds the order and the planned comparisons on another axis, if all arms with a counted run have a value there.
-// It skips times unless all runs are known to come from one machine.
+// addAxis adds the order and the planned comparisons on another axis, if all arms with a counted run have a value
+// there. It skips times unless all runs are known to come from one machine.
 func (p *StudyPer) addAxis(d StudyDesign, groups []group, o CompareOptions, c costs) {
 	common := c.arms.Common()
 	if !(common > 0) || !units.Finite(common) || c.axis.SideBySide && (p.OneMachine == nil || !*p.OneMachine) {

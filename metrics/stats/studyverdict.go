@@ -218,7 +218,13 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	if s.ofModels(decided.Design) {
 		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models, decided.Design.modelPairs())
 	}
-	s.Beside = newStudyBeside(rounds, beside)
+	if s.Drawn = decided.Comparison.drawn(); s.Drawn == nil {
+		s.Beside = newStudyBeside(rounds, beside)
+	} else {
+		for i := range s.Arms {
+			s.Arms[i].Beside = nil
+		}
+	}
 	s.Judgment, s.Unequal, s.Teachers = &decided, decided.Design.unequal(runs.counted), decided.Design.teachers(runs.counted)
 	return s
 }

@@ -331,6 +331,45 @@ func TestStudyVerdicts(t *testing.T) {
 	}
 }
 
+// Own rewards of arms that draw other questions are compared by nothing.
+func TestRewardsOfOtherQuestionsAreNotCompared(t *testing.T) {
+	var runs studyRuns
+	for external, pass := range map[int]float64{0: 0.1, 6: 0.3} {
+		runs.arm(external, pass, pass+0.002, pass-0.002, pass+0.001)
+	}
+	design := paperDesign()
+	design.Arms, design.Keys = slices.DeleteFunc(design.Arms, func(a stats.StudyArm) bool { return a.Name == "6loc2ext" || a.Name == "4loc4ext" }), []string{"nodes.tasks"}
+	differ := func(a, b store.Totals) []stats.RunDifference {
+		if a.Experiment == b.Experiment {
+			return nil
+		}
+		return []stats.RunDifference{{Key: "nodes.tasks", Effect: stats.EffectQuestions, A: "bf", B: "none"}}
+	}
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: design, Differ: differ})
+	require.Equal(t, stats.StudyBest, c.Study.Outcome)
+	require.Nil(t, c.Study.Beside)
+	require.Nil(t, c.Study.Arms[0].Beside)
+	require.Contains(t, c.Study.Lines, "Own rewards are not compared, because the experiments draw other questions (nodes.tasks).")
+	require.NotContains(t, strings.Join(c.Study.Lines, "\n"), "cumulative own reward")
+}
+
+// A comparison of named experiments has no mean of runs that the alarm stopped, even if no other run is there.
+func TestRunsThatTheAlarmStoppedAreInNoMean(t *testing.T) {
+	var runs studyRuns
+	runs.arm(4, 0.2, 0.21, 0.22)
+	for i := range runs.Totals {
+		runs.Totals[i].State, runs.Totals[i].Message = store.RunStopped, store.AlarmStop+" in round 139: the gradient norm has grown"
+	}
+	c := worded(t, runs.Runs, stats.CompareOptions{})
+	require.Equal(t, []any{3, 3, (*float64)(nil), 0.0}, []any{c.Rows[0].Runs, c.Rows[0].Unfinished, c.Rows[0].Value, c.Rows[0].CumulativeReward})
+	require.Contains(t, c.Notes, "paper-4loc4ext: the alarm stopped all of its 3 runs, which count in no mean.")
+	runs.Totals[0].Message = "stopped by SIGINT"
+	c = worded(t, runs.Runs, stats.CompareOptions{})
+	require.Equal(t, 1, c.Rows[0].Seeds)
+	require.Contains(t, c.Notes, "paper-4loc4ext: no run is done; 3 unfinished runs are counted (stopped, stopped by the alarm). Those that the alarm stopped are in no mean. "+
+		"The mean of the others is too high: it leaves out the runs that seemed to collapse.")
+}
+
 // Seeds that were looked at before are shown and decide nothing. Chosen seeds are the only ones that decide.
 func TestExploredSeedsAreShownAndDecideNothing(t *testing.T) {
 	var runs studyRuns
