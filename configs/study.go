@@ -37,6 +37,7 @@ type Study struct {
 	Rounds      int                   `yaml:"rounds"`
 	Nodes       int                   `yaml:"nodes"`     // default of its experiments; 0: as many as fit
 	Contrasts   [][2]string           `yaml:"contrasts"` // planned comparisons: names of experiments, the first against the second
+	Explored    []int64               `yaml:"explored"`  // seeds whose results were looked at before the study was decided: they decide nothing
 	Set         map[string]any        `yaml:"set"`       // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"`    // overrides by model preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
@@ -50,6 +51,8 @@ type StudyModel struct {
 	Seeds  int            `yaml:"seeds"`
 	Rounds int            `yaml:"rounds"`
 	Set    map[string]any `yaml:"set"`
+
+	Explored []int64 `yaml:"explored"`
 }
 
 // StudyExperiment is one experiment of the comparison.
@@ -171,6 +174,9 @@ func (s Study) With(model string) Study {
 	}
 	if own.Rounds > 0 {
 		s.Rounds = own.Rounds
+	}
+	if own.Explored != nil {
+		s.Explored = own.Explored
 	}
 	set := maps.Clone(s.Set)
 	if set == nil {

@@ -49,6 +49,13 @@ func (s Study) check() error {
 			return err
 		}
 	}
+	for _, seeds := range append([][]int64{s.Explored}, explored(s.Models)...) {
+		for _, seed := range seeds {
+			if seed < 0 || seed > MaxSeed {
+				return s.refuse("explored", strconv.FormatInt(seed, 10), "seeds from 0 to "+strconv.FormatInt(MaxSeed, 10))
+			}
+		}
+	}
 	if _, err := s.Experiment(s.Baseline); err != nil {
 		return err
 	}
@@ -63,6 +70,14 @@ func (s Study) check() error {
 		}
 	}
 	return nil
+}
+
+// explored returns the explored seeds of each model.
+func explored(models map[string]StudyModel) (seeds [][]int64) {
+	for _, m := range models {
+		seeds = append(seeds, m.Explored)
+	}
+	return seeds
 }
 
 func (s Study) checkModel(name string, m StudyModel) error {

@@ -101,8 +101,10 @@ func TestAnAlarmStopsARunThatCanGoOn(t *testing.T) {
 	defer reader.Close()
 	recorded, err := reader.Alarms(t.Context(), "ended-1")
 	require.NoError(t, err)
-	require.Len(t, recorded, 1)
-	require.Equal(t, event.Alarm{Round: 108, Recent: 2.35, Reference: 1, Action: event.AlarmStop}, recorded[0].Alarm)
+	require.Len(t, recorded, 2)
+	require.Equal(t, event.AlarmWarn, recorded[0].Action)
+	require.Less(t, recorded[0].Round, 108, "a warning comes first")
+	require.Equal(t, event.Alarm{Round: 108, Recent: 2.35, Reference: 1, Action: event.AlarmStop}, recorded[1].Alarm)
 }
 
 // A sweep leaves a run that the alarm stopped, says so, and continues it when such runs are not to stop.

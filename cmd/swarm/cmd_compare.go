@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -38,6 +39,7 @@ type compareOptions struct {
 	query.CompareOptions
 	study   studyFlags
 	per     perFlags
+	seeds   string
 	target  float64
 	window  int
 	min     string
@@ -71,10 +73,12 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"experiments or a baseline, 1 on failure.\n\n" +
 			"--study compares the runs of a study, each with each. Its verdict comes first: which is best, by how\n" +
 			"much, how certain. Failed, unfinished and missing runs are listed and do not count.\n\n" +
-			"--study with --per completions, tokens, engine-seconds, seconds or money compares held-out pass@1 at\n" +
-			"equal cost: at the largest amount that all runs reached. It also prints pass@1 at the places of --at,\n" +
-			"or at default ones. --target R is then a pass@1, and the cost of reaching it. Times are comparable\n" +
-			"only for runs made side by side on one machine.\n\n" +
+			"--seeds 45,46,47,48 compares only these seeds. After a look at a verdict only fresh seeds decide, and\n" +
+			"a study can name the explored ones: they are shown and decide nothing.\n\n" +
+			"--per completions, tokens, engine-seconds, seconds or money compares held-out pass@K of a study, or of\n" +
+			"named experiments, at equal cost: at the largest amount that all runs reached. It also prints pass@K\n" +
+			"and the differences at the places of --at, or at default ones. --target R is then a pass@K, and the\n" +
+			"cost of reaching it. Times are comparable only for runs made side by side on one machine.\n\n" +
 			"Named jobs of `swarm run` are put side by side: attempts, batch size, memory peaks, time.\n\nColumns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --study paper\n  swarm compare --study corrected --per completions --at 12.8k,38.4k\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
@@ -85,6 +89,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what one row is: experiment, or config (runs with the same configuration except seed and name)")
+	f.StringVar(&o.seeds, "seeds", "", "compare only these `seeds`: 45,46,47,48")
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	o.per.add(f)
@@ -131,6 +136,12 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, names, flags, "swarm compare"); err != nil {
 		return err
 	}
+	if err := o.per.asArms(&o.CompareOptions.CompareOptions, names, flags); err != nil {
+		return err
+	}
+	if err := o.chooseSeeds(); err != nil {
+		return err
+	}
 	if err := o.per.apply(&o.CompareOptions.CompareOptions, o.study.name, flags); err != nil {
 		return err
 	}
@@ -157,7 +168,12 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err != nil {
 		return err
 	}
-	if err := o.study.nothingOf(comparison.Study); err != nil {
+	if o.study.name == "" && comparison.Study != nil {
+		err = unknownArm(ctx, reader, *comparison.Study)
+	} else {
+		err = o.study.nothingOf(comparison.Study)
+	}
+	if err != nil {
 		return err
 	}
 	if err := o.checkRows(comparison); err != nil {
@@ -168,6 +184,43 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	}
 	if o.gate {
 		return gate(comparison)
+	}
+	return nil
+}
+
+// unknownArm returns an error for the first named experiment that has no run.
+func unknownArm(ctx context.Context, reader *store.Reader, s stats.Study) error {
+	for _, arm := range s.Arms {
+		of := func(r stats.StudyRun) bool { return r.Name == arm.Name }
+		if arm.Runs == 0 && !slices.ContainsFunc(slices.Concat(s.Failed, s.Unfinished), of) {
+			return lifecycle.UnknownExperiment(ctx, reader, arm.Name)
+		}
+	}
+	return nil
+}
+
+// chooseSeeds sets the seeds of --seeds. It refuses seeds that the study names as explored: their results were known
+// before they were chosen.
+func (o *compareOptions) chooseSeeds() error {
+	if o.seeds == "" {
+		return nil
+	}
+	seeds, err := study.ParseSeeds(o.seeds)
+	if err == nil && seeds.List() == nil {
+		err = &configs.Error{Key: "seeds", Value: o.seeds, Source: "--seeds", Allowed: "a list of seeds such as 45,46,47,48, for one seed 45,"}
+	}
+	if err != nil {
+		return err
+	}
+	o.Seeds = slices.Sorted(slices.Values(seeds.List()))
+	if o.Study == nil {
+		return nil
+	}
+	for _, seed := range o.Seeds {
+		if slices.Contains(o.Study.Explored, seed) {
+			return &configs.Error{Key: "seeds", Value: o.seeds, Source: "--seeds",
+				Allowed: fmt.Sprintf("fresh seeds, because the results of seed %d were looked at before (key explored of study %s)", seed, o.Study.Name)}
+		}
 	}
 	return nil
 }

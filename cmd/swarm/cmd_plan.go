@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -17,12 +16,13 @@ import (
 )
 
 type planOptions struct {
-	plan   plan.Options
-	study  string
-	seeds  string
-	price  plan.PriceFlag
-	output string
-	flags  *pflag.FlagSet
+	plan        plan.Options
+	study       string
+	seeds       string
+	differences []float64
+	price       plan.PriceFlag
+	output      string
+	flags       *pflag.FlagSet
 }
 
 func newPlanCommand(g *globals) *cobra.Command {
@@ -35,7 +35,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 			"change the answer. It starts nothing.\n\n" +
 			"With --study it prints what a whole study needs: nodes, runs, time and, with --price, money, and the\n" +
 			"source of each figure: recorded rounds of such a swarm, else a `swarm profile`, else first\n" +
-			"principles.",
+			"principles. It also prints how many seeds decide a difference of --difference.",
 		Example: `  swarm plan 4loc4ext
   swarm plan --model gpt2 --gpu-memory 40GB -o json
   swarm plan --nodes max --share lease --swarm-size 24
@@ -52,6 +52,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 	cmd.Flags().Var(&o.plan.HostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
+	cmd.Flags().Float64SliceVar(&o.differences, "difference", nil, "with --study: the `difference` in held-out pass@1 (or reward) that seeds are to decide, such as 0.015")
 	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
 }
@@ -69,8 +70,10 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.study != "" {
 		return runStudyPlan(ctx, g, o)
 	}
-	if o.flags.Changed("seeds") {
-		return fail.Usage(errors.New("--seeds needs --study"), "swarm plan --study paper --seeds 5")
+	for _, flag := range []string{"seeds", "difference"} {
+		if o.flags.Changed(flag) {
+			return fail.Usage(fmt.Errorf("--%s needs --study", flag), "swarm plan --study paper --"+flag+" "+map[string]string{"seeds": "5", "difference": "0.02"}[flag])
+		}
 	}
 	planned, err := p.Resolve(ctx, g.planHost())
 	if err != nil {

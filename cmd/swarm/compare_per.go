@@ -26,8 +26,8 @@ type perFlags struct {
 const mostHorizons = 12
 
 func (p *perFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&p.per, "per", stats.PerRounds, "with --study, what is held equal: rounds, completions, tokens, engine-seconds, seconds or money")
-	f.StringSliceVar(&p.at, "at", nil, "with --study, show held-out pass@1 after so many `rounds`, completions … of --per: 12.8k,38.4k")
+	f.StringVar(&p.per, "per", stats.PerRounds, "of a study or of named experiments, what is held equal: rounds, completions, tokens, engine-seconds,\nseconds or money")
+	f.StringSliceVar(&p.at, "at", nil, "show held-out pass@K after so many `rounds`, completions … of --per: 12.8k,38.4k")
 }
 
 // apply sets the options. o already has its study and measure.
@@ -40,11 +40,12 @@ func (p *perFlags) apply(o *stats.CompareOptions, study string, flags *pflag.Fla
 			continue
 		}
 		if o.Study == nil {
-			return fail.Usage(fmt.Errorf("--%s is for a study: there is no --study", flag), "swarm compare --study paper --per completions")
+			return fail.Usage(fmt.Errorf("--%s compares the arms of a study or named experiments, and there are none", flag),
+				"swarm compare 8loc0ext 4loc4ext --per completions")
 		}
 		if !decidedByPass(o) {
-			return fail.Usage(fmt.Errorf("--%s compares held-out pass@1, and the measure is %s", flag, o.Measure),
-				"swarm compare --study "+shell.Quote(study)+" --measure pass --per "+p.per)
+			return fail.Usage(fmt.Errorf("--%s compares held-out pass@K, and the measure is %s", flag, o.Measure),
+				"swarm compare "+arms(o, study)+" --measure pass --per "+p.per)
 		}
 	}
 	if flags.Changed("per") {
@@ -58,9 +59,40 @@ func (p *perFlags) apply(o *stats.CompareOptions, study string, flags *pflag.Fla
 	return nil
 }
 
-// decidedByPass reports whether held-out pass@1 decides the study. Only this measure can be compared on an axis.
+// decidedByPass reports whether held-out pass@K decides the study. Only these measures can be compared on an axis.
 func decidedByPass(o *stats.CompareOptions) bool {
-	return o.Study != nil && (o.Measure == stats.MeasurePass || o.Measure == stats.MeasureAuto || o.Measure == "")
+	return o.Study != nil && (stats.PassOf(o.Measure) > 0 || o.Measure == stats.MeasureAuto || o.Measure == "")
+}
+
+// arms returns the arguments that select what is compared.
+func arms(o *stats.CompareOptions, study string) string {
+	if study != "" {
+		return "--study " + shell.Quote(study)
+	}
+	return strings.Join(o.Study.Experiments(), " ")
+}
+
+// asArms makes named experiments the arms of a study without a name, if an axis or horizons are given.
+func (p *perFlags) asArms(o *stats.CompareOptions, names []string, flags *pflag.FlagSet) error {
+	if o.Study != nil || len(names) == 0 || !flags.Changed("per") && !flags.Changed("at") {
+		return nil
+	}
+	for _, flag := range []string{"by", "min", "top", "gate"} {
+		if flags.Changed(flag) {
+			return fail.Usage(fmt.Errorf("--per and --at compare all pairs of experiments, and --%s does not fit", flag), "swarm compare without --"+flag)
+		}
+	}
+	d := &stats.StudyDesign{Baseline: o.Baseline}
+	if o.Baseline != "" {
+		names = append([]string{o.Baseline}, names...)
+	}
+	for _, name := range names {
+		if !slices.Contains(d.Experiments(), name) {
+			d.Arms = append(d.Arms, stats.StudyArm{Name: name, Experiment: name})
+		}
+	}
+	o.Study = d
+	return nil
 }
 
 // horizons parses places on an axis, and returns them ascending without duplicates.

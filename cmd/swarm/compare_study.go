@@ -64,7 +64,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 
 // nothingOf returns an error if the study has no runs.
 func (s *studyFlags) nothingOf(study *stats.Study) error {
-	if study == nil || len(study.Failed)+len(study.Unfinished) > 0 {
+	if study == nil || len(study.Failed)+len(study.Unfinished)+len(study.Explored) > 0 {
 		return nil
 	}
 	for _, arm := range study.Arms {

@@ -21,7 +21,7 @@ import (
 func studied(experiment string, external int, correct ...int) []comparedRun {
 	var runs []comparedRun
 	for i, n := range correct {
-		runs = append(runs, comparedRun{experiment: experiment, seed: int64(42 + i), external: external, reward: float64(n) / 1000, correct: n})
+		runs = append(runs, comparedRun{experiment: experiment, seed: int64(52 + i), external: external, reward: float64(n) / 1000, correct: n})
 	}
 	return runs
 }
@@ -31,11 +31,11 @@ func paperHome(t *testing.T) string {
 	t.Helper()
 	runs := append(studied("paper-8loc0ext", 0, 10, 11, 10, 11, 10), studied("paper-6loc2ext", 2, 20, 21, 20, 21, 20)...)
 	runs = append(append(runs, studied("paper-4loc4ext", 4, 40, 41, 40, 41, 40)...), studied("paper-2loc6ext", 6, 30, 31, 30, 31, 30)...)
-	lost := comparedRun{experiment: "paper-4loc4ext", seed: 47, external: 4, reward: 0.9, correct: 99, state: store.RunLost}
+	lost := comparedRun{experiment: "paper-4loc4ext", seed: 57, external: 4, reward: 0.9, correct: 99, state: store.RunLost}
 	return comparedHome(t, append(append(runs, lost), threeSeeds("unrelated", 4, 0.5, 0.6)...)...)
 }
 
-const paperLead = "4loc4ext (4/4) is best: held-out pass@1 0.4040, 288.5 % above the baseline 8loc0ext (8/0) (0.1040), 32.9 % above the next best " +
+const paperLead = "At equal rounds (20): 4loc4ext (4/4) is best: held-out pass@1 0.4040, 288.5 % above the baseline 8loc0ext (8/0) (0.1040), 32.9 % above the next best " +
 	"2loc6ext (2/6) (0.3040)."
 
 func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
 	require.Equal(t, paperLead, lines[0])
 	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.3000, \+288\.5 % \(95 % interval .*`+
 		`exact permutation test p = 0\.0079, 0\.048 corrected for 6 comparisons; 5 seeds against 5\): better\.$`, lines[1])
-	require.Contains(t, o.stdout, "Failed, not in any mean: 4loc4ext seed 47 (lost).")
+	require.Contains(t, o.stdout, "Failed, not in any mean: 4loc4ext seed 57 (lost).")
 	require.Contains(t, o.stdout, "\n8loc0ext    8/0")
 	require.NotContains(t, o.stdout, "paper-")
 	require.NotContains(t, o.stdout, "unrelated")
@@ -143,6 +143,26 @@ func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 	}
 }
 
+func TestCompareOfChosenSeeds(t *testing.T) {
+	t.Parallel()
+	database := []string{"compare", "--database", "../../docs/study/paper.db.gz"}
+	for args, want := range map[string]string{
+		"--study paper --seeds 44,45": "fresh seeds, because the results of seed 44 were looked at before (key explored of study paper)",
+		"--study paper --seeds 4":     "a list of seeds such as 45,46,47,48, for one seed 45,",
+		"--seeds 1,2":                 "allowed: seeds of recorded runs",
+	} {
+		o := swarm(t, t.TempDir(), append(database, strings.Fields(args)...)...)
+		require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+		require.Contains(t, o.stderr, want)
+	}
+	o := swarm(t, t.TempDir(), append(database, "--seeds", "45,46", "-o", "json")...)
+	require.Zero(t, o.code, o.stderr)
+	var c stats.Comparison
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	require.Equal(t, []int{2, 2, 2}, []int{c.Rows[0].Runs, c.Rows[1].Runs, c.Rows[2].Runs})
+	require.Contains(t, c.Notes, "Only seeds 45 and 46 are compared (--seeds). P-values are valid only if no result of these seeds was known when they were chosen.")
+}
+
 func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
 	t.Parallel()
 	runs := append(studied("8loc0ext", 0, 10, 11, 10, 11), studied("adaptive", 4, 20, 21, 20, 21)...)
@@ -159,12 +179,18 @@ func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
 }
 
 // The export of the study control has all of its five arms, five seeds each, and decides the two planned comparisons.
-// That of sparse has two of four arms.
+// That of sparse has two of four arms, whose seeds were all looked at before.
 func TestCompareOfRecordedStudies(t *testing.T) {
 	t.Parallel()
 	o := swarm(t, t.TempDir(), "compare", "--study", "sparse", "--database", "../../docs/study/sparse.db.gz")
 	require.Zero(t, o.code, o.stderr)
-	require.Regexp(t, `^Undecided which is best: 4loc4ext \(4/4\) is highest .* Not run yet: 2loc6ext and 4loc4ext-paper\.\n`, o.stdout)
+	require.Regexp(t, `^Undecided which is best: no run of a fresh seed is finished\.\nIn no test: seeds 42, 43, 44, 45 and 46\. .* 8loc0ext 0\.3160 \(5 seeds\), `+
+		`4loc4ext 0\.3332 \(5 seeds\)\.\n`, o.stdout)
+	o = swarm(t, t.TempDir(), "compare", "--study", "paper", "--database", "../../docs/study/paper.db.gz")
+	require.Zero(t, o.code, o.stderr)
+	require.Regexp(t, `^At equal rounds \(300\): undecided which is best: the baseline 8loc0ext \(8/0\) is highest \(held-out pass@1 0\.3482\), .*: 4 seeds a side cannot decide `, o.stdout)
+	require.Contains(t, o.stdout, "\nIn no test: seeds 42, 43 and 44. ")
+	require.Regexp(t, `\n2loc6ext +2/6 +0 .* 0\.1109 `, o.stdout)
 	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}
 	o = swarm(t, t.TempDir(), args...)
 	require.Zero(t, o.code, o.stderr)

@@ -22,6 +22,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -124,7 +125,7 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	paused.Experiment, paused.Rounds = "paused", 12
 	row, _, err := study.RecordedRow(t.Context(), reader, "paused", paused)
 	require.NoError(t, err)
-	row = stats.NewSweepStatus([]stats.SweepRow{row}, 0, "").Rows[0]
+	row = sweep.New([]sweep.Row{row}, 0, "").Rows[0]
 	require.InDelta(t, elapsed, row.ActiveSeconds, 1e-3, "sweep")
 	require.InDelta(t, left, *row.ETASeconds, 1e-3, "sweep")
 

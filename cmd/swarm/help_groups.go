@@ -39,7 +39,7 @@ func groupCommands(root *cobra.Command) {
 var ownGroups = map[string][]usage.Group{
 	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 4", "seeds", "grid", "study", "dry-run")},
 	"plan": {
-		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "budget"),
+		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "difference", "budget"),
 	},
 	"eval": {group("What to evaluate", "4loc4ext --node node_3 --round 100", "node", "round", "questions", "generations", "k")},
 	"profile": {
@@ -62,7 +62,7 @@ var ownGroups = map[string][]usage.Group{
 		group("Try learning rates", "--workload sapo 4loc4ext --rates 3e-5,1e-4,3e-4", "rates", "rounds", "model", "nodes", "device", "seed", "yes"),
 	},
 	"compare": {
-		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),
+		group("Runs", "--study paper", "baseline", "study", "model", "by", "pairs", "seeds", "database"),
 		group("Measure", "--measure pass --target 0.3", "measure", "per", "at", "target", "window", "despite", "tasks"),
 		group("Output", "--columns experiment,runs,verdict --csv -", "columns", "csv", "min", "top", "gate", "output"),
 	},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
@@ -45,7 +46,12 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 		}
 		seeds = parsed.Len()
 	}
-	x, err := study.NewCost(ctx, host, s, &o.plan, nodesGiven, seeds, cost)
+	for _, d := range o.differences {
+		if !(d > 0 && d <= 1) {
+			return &configs.Error{Key: "difference", Value: fmt.Sprint(d), Allowed: "above 0, at most 1"}
+		}
+	}
+	x, err := study.NewCost(ctx, host, s, &o.plan, nodesGiven, seeds, o.differences, cost)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
@@ -61,7 +67,9 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 // againFlags returns the flags given to plan --study, except those that name the study, quoted for a shell. Each
 // begins with a space.
 func againFlags(f *pflag.FlagSet) string {
-	named := func(name string) bool { return slices.Contains([]string{"study", "model", "output", "home"}, name) }
+	named := func(name string) bool {
+		return slices.Contains([]string{"study", "model", "output", "home", "difference"}, name)
+	}
 	text := ""
 	for _, arg := range commandline.Given(f, named, nil) {
 		text += " " + shell.Quote(arg)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 func TestAPlanRepeatsItsFlagsForTheSweep(t *testing.T) {
@@ -28,4 +30,27 @@ func TestAPlanWarnsOfSeedsThatCannotDecide(t *testing.T) {
 	require.Contains(t, plan("adaptive", "5"), " 5 seeds cannot decide, however large the difference: plan at least 6 (--seeds 6)\n")
 	require.NotContains(t, plan("paper", "5"), "cannot decide")
 	require.NotContains(t, plan("control", "5"), "cannot decide", "two comparisons are planned")
+}
+
+// The power is that of the study's planned comparisons, with the variation of their own arms.
+func TestAPlanSaysHowManySeedsDecideADifference(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	o := swarm(t, home, "import", "../../docs/study/control.db.gz")
+	require.Zero(t, o.code, o.stderr)
+	o = swarm(t, home, "plan", "--study", "control", "--difference", "0.006,0.02")
+	require.Zero(t, o.code, o.stderr)
+	require.Regexp(t, `\n +2loc6ext against 2loc0ext +10 \(3\d %\) +5 \(100 %\)\n +4loc4ext against 4loc0ext +6 \(7\d %\) +5 \(100 %\)\n`, o.stdout)
+	require.Contains(t, o.stdout, "at 0.05 shared by 2 planned comparisons")
+	require.Contains(t, o.stdout, "* of its own runs: 2loc0ext 0.0035 (4), 2loc6ext")
+	require.NotContains(t, o.stdout, " --difference")
+	o = swarm(t, home, "plan", "--study", "specialists")
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "* pooled over other experiments, which may vary more or less: 8loc0ext 0.0035 (20), 4loc4ext")
+	require.Contains(t, o.stdout, "* of its own runs: all-8loc0ext 0.0039 (4)")
+	o = swarm(t, home, "plan", "--study", "control", "--difference", "0")
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+	o = swarm(t, home, "plan", "--difference", "0.01")
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+	require.Contains(t, o.stderr, "--difference needs --study\nTry: swarm plan --study paper --difference 0.02")
 }

@@ -196,6 +196,9 @@ func figuresOf(t *testing.T, docs string) error {
 		for _, arm := range doc.Study.Arms {
 			runs += arm.Runs
 		}
+		for _, x := range doc.Study.Explored {
+			runs += len(x.Seeds)
+		}
 		if info.Size() > int64(runs)*committedRun {
 			return fmt.Errorf("%s has %d bytes for %d runs: what is committed stays small", file, info.Size(), runs)
 		}

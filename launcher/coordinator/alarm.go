@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 	"github.com/sapo-swarm/swarm/node/protocol"
@@ -20,7 +20,8 @@ import (
 // alarmWatch judges the gradient norms that a run's nodes report. It judges each round once, when every awaited node
 // has done it. It is not safe for concurrent use.
 type alarmWatch struct {
-	alarm  stats.CollapseAlarm
+	alarm  alarm.Collapse
+	stop   *alarm.Collapse   // of on_alarm stop: judges by a higher factor; nil: only warnings
 	newest map[string]int    // by node: the newest round that it has done, at first the round before it joined
 	absent map[string]bool   // nodes that are not awaited: given up, away or gone
 	norms  map[int][]float64 // of rounds that are not judged yet
@@ -35,8 +36,27 @@ func newAlarmWatch(nodes []string) *alarmWatch {
 	return w
 }
 
+// growth is an alarm that was raised.
+type growth struct {
+	alarm.Growth
+	stops bool // by the higher factor
+}
+
+// judgeRound judges the next round. It returns nil, or the alarm that the round raises.
+func (w *alarmWatch) judgeRound(norms ...float64) (raised *growth) {
+	if g, now := w.alarm.Add(norms...); now {
+		raised = &growth{Growth: g}
+	}
+	if w.stop != nil {
+		if g, now := w.stop.Add(norms...); now {
+			raised = &growth{g, true}
+		}
+	}
+	return raised
+}
+
 // see processes an event and returns the alarms that it raises, usually none.
-func (w *alarmWatch) see(e event.Event) []stats.GradientGrowth {
+func (w *alarmWatch) see(e event.Event) []growth {
 	switch {
 	case e.Type == event.TypeRound && e.Round != nil:
 		w.round(e.Node, e.Round)
@@ -84,11 +104,11 @@ func (w *alarmWatch) done() int {
 }
 
 // judge judges the rounds that are done and not yet judged.
-func (w *alarmWatch) judge() (raised []stats.GradientGrowth) {
+func (w *alarmWatch) judge() (raised []growth) {
 	for done := w.done(); w.alarm.Rounds() < done; {
 		round := w.alarm.Rounds()
-		if g, now := w.alarm.Add(w.norms[round]...); now {
-			raised = append(raised, g)
+		if g := w.judgeRound(w.norms[round]...); g != nil {
+			raised = append(raised, *g)
 		}
 		delete(w.norms, round)
 	}
@@ -97,7 +117,7 @@ func (w *alarmWatch) judge() (raised []stats.GradientGrowth) {
 
 // restore processes the recorded rounds of a resumed run. raised is the newest alarm that they raise, if a killed
 // coordinator did not get to record it, else nil.
-func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run string) (raised *stats.GradientGrowth, recorded []store.Alarm, err error) {
+func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run string) (raised *growth, recorded []store.Alarm, err error) {
 	snapshot, err := reader.Snapshot(ctx, run)
 	if err != nil {
 		return nil, nil, err
@@ -122,8 +142,8 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 			if w.alarm.Rounds() == band.Round {
 				norms = append(norms, band.Mean)
 			}
-			if g, now := w.alarm.Add(norms...); now {
-				raised = &g
+			if g := w.judgeRound(norms...); g != nil {
+				raised = g
 			}
 		}
 	}
@@ -205,7 +225,7 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 	lowers := r.c.p.Config.OnAlarm == configs.AlarmLower
 	watch := newAlarmWatch(r.c.nodeIDs)
 	if r.c.p.Config.OnAlarm == configs.AlarmStop {
-		watch.alarm.Factor = stats.StopFactor
+		watch.stop = &alarm.Collapse{Factor: alarm.StopFactor}
 	}
 	raised, recorded, err := watch.restore(ctx, r.c.reader, r.c.run)
 	if err != nil {
@@ -248,11 +268,11 @@ func (r *recorder) watched(e event.Event) {
 }
 
 // raise records an alarm and takes the action that the run's on_alarm sets. r.mu is held.
-func (r *recorder) raise(g stats.GradientGrowth) {
+func (r *recorder) raise(g growth) {
 	config := r.c.p.Config
 	a := event.Alarm{Round: g.Round, Recent: g.Recent, Reference: g.Reference, Action: event.AlarmWarn}
 	switch {
-	case config.OnAlarm == configs.AlarmStop && g.Round < config.Rounds-1:
+	case g.stops && g.Round < config.Rounds-1:
 		a.Action = event.AlarmStop
 	case config.OnAlarm == configs.AlarmLower:
 		a.Action, a.LowerFrom = event.AlarmLower, g.Round+configs.AlarmLead

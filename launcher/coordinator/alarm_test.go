@@ -10,7 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -59,6 +59,23 @@ func TestAnAlarmDoesNotDependOnTheOrderOfReports(t *testing.T) {
 		require.Equal(t, 200, w.alarm.Rounds())
 		require.Empty(t, w.norms, "what is judged is forgotten")
 	}
+}
+
+// With on_alarm stop a run is warned first.
+func TestAnAlarmWarnsBeforeItStops(t *testing.T) {
+	t.Parallel()
+	w := newAlarmWatch([]string{"node_0"})
+	w.stop = &alarm.Collapse{Factor: alarm.StopFactor}
+	var raised []growth
+	for round := range 200 {
+		norm := 1.0
+		if round >= 100 {
+			norm = 3
+		}
+		raised = append(raised, w.see(normOf("node_0", round, norm))...)
+	}
+	require.Len(t, raised, 2)
+	require.Equal(t, []any{106, false, 112, true}, []any{raised[0].Round, raised[0].stops, raised[1].Round, raised[1].stops})
 }
 
 // A round waits for every node that takes part, and for no other.
@@ -117,7 +134,7 @@ func TestAnAlarmOfARunThatGoesOn(t *testing.T) {
 		require.NoError(t, err)
 		defer reader.Close()
 
-		restored := func() (*alarmWatch, *stats.GradientGrowth) {
+		restored := func() (*alarmWatch, *growth) {
 			w := newAlarmWatch(nodes)
 			g, _, err := w.restore(t.Context(), reader, "e-1")
 			require.NoError(t, err)

@@ -47,7 +47,11 @@ func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir str
 	for try := 1; ; try++ {
 		name, kept, err := bestOf(h.Home.Run(run.Run), names)
 		if err != nil {
-			return Saved{}, fail.Hint(fmt.Errorf("run %s: %w", run.Run, err), "swarm up --validation-questions 36 for a run that keeps them, or swarm model save RUN NODE DIR")
+			try := "swarm up --validation-questions 36 for a run that keeps them, or swarm model save RUN NODE DIR"
+			if !errors.Is(err, best.ErrNone) {
+				try = "swarm model save --best RUN NODE DIR with another node"
+			}
+			return Saved{}, fail.Hint(fmt.Errorf("run %s: %w", run.Run, err), try)
 		}
 		saved, err := copyBest(ctx, h, run, name, kept, dir)
 		if replaced := errors.Is(err, errReplaced) || errors.Is(err, fs.ErrNotExist); !replaced || try == bestTries {
@@ -57,13 +61,14 @@ func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir str
 }
 
 // bestOf returns the node with the best validation result among those that have kept weights, the first on a tie. It
-// ignores nodes with other validation questions than the first one's.
+// ignores nodes with other validation questions than the first one's. A damaged description is an error, because it may
+// be that of the best node.
 func bestOf(runDir string, names []string) (name string, kept best.Weights, err error) {
 	err = best.ErrNone
 	for _, n := range names {
 		b, reading := best.Read(filepath.Join(runDir, n))
 		switch {
-		case reading != nil && len(names) == 1:
+		case reading != nil && (len(names) == 1 || !errors.Is(reading, best.ErrNone)):
 			return n, b, fmt.Errorf("%s: %w", n, reading)
 		case reading != nil:
 			continue

@@ -50,8 +50,9 @@ type RunCost struct {
 	Adaptive       bool      `json:"adaptive,omitempty"`
 }
 
-// NewCost plans every experiment of a study as its runs would be, and predicts their time and cost.
-func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, cost plan.Price) (Cost, error) {
+// NewCost plans every experiment of a study as its runs would be, and predicts their time and cost. differences are
+// those that Power has; nil: the usual ones.
+func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, differences []float64, cost plan.Price) (Cost, error) {
 	out := Cost{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
 	if !s.FixesModels() {
 		out.Model = s.model.Name
@@ -95,7 +96,7 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 		}
 		out.Experiments = append(out.Experiments, x)
 	}
-	if out.Power, err = s.newPower(ctx, reader); err != nil {
+	if out.Power, err = s.newPower(ctx, reader, seeds, differences); err != nil {
 		return out, err
 	}
 	out.Runs = seeds * len(out.Experiments)

@@ -21,7 +21,8 @@ func PrintCost(p *table.Page, s *Study, x Cost) {
 	p.Printf("runs      %s × %s = %d, one after the other\n\n", units.Plural(len(x.Experiments), "experiment"), units.Plural(x.Seeds, "seed"), x.Runs)
 	notes := sourceNotes(x)
 	p.Table(costTable(x, notes))
-	p.Printf("\n%s\n%s\n%s", inAll(x), x.Power.line(), x.Power.tooFew(x.Seeds))
+	p.Printf("\n%s\n", inAll(x))
+	printPower(p, x.Power, x.Seeds)
 	for i, note := range notes {
 		p.Printf("[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
 	}

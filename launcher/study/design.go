@@ -19,7 +19,7 @@ func CompareOptions(study configs.Study, model string) (o stats.CompareOptions, 
 // Design returns the design of a study with a model (empty: nano), without the compared keys.
 func Design(study configs.Study, model string) *stats.StudyDesign {
 	d := &stats.StudyDesign{Name: study.Name, Source: cmp.Or(study.Path, study.Name), Question: study.Question, Baseline: study.Baseline,
-		Seeds: study.With(model).Seeds, Contrasts: study.Contrasts}
+		Seeds: study.With(model).Seeds, Contrasts: study.Contrasts, Explored: study.With(model).Explored}
 	if !study.FixesModels() {
 		d.Model = configs.ModelName(model)
 	}

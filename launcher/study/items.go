@@ -62,6 +62,7 @@ func (o *Options) items(ctx context.Context, h Host, sources []Source) ([]*Item,
 	if err != nil {
 		return nil, err
 	}
+	seeds.skip = o.explored
 	list, err := o.configs(ctx, h, sources)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 )
 
 // Event types that only sweep -o json prints.
@@ -23,8 +23,8 @@ type Event struct {
 	ExitCode *int       `json:"exit_code,omitempty"`
 	Message  string     `json:"message,omitempty"`
 
-	*stats.SweepRow                    // of the run in question; nil in lines about the sweep
-	Sweep           *stats.SweepStatus `json:"sweep,omitempty"`
+	*sweep.Row               // of the run in question; nil in lines about the sweep
+	Sweep      *sweep.Status `json:"sweep,omitempty"`
 }
 
 // lines prints the events of a sweep, one JSON object per line. A nil *lines prints nothing.

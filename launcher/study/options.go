@@ -29,6 +29,8 @@ type Options struct {
 	SeedsGiven bool
 	NodesGiven bool
 	Pilots     *Pilots // swarm tune; nil: swarm sweep
+
+	explored []int64 // of the study
 }
 
 // sources returns the configurations of a sweep: the named ones, the arms of a grid, or the experiments of a study,
@@ -60,6 +62,7 @@ func (o *Options) sources(ctx context.Context, h Host, names []string) ([]Source
 	if err != nil {
 		return nil, nil, err
 	}
+	o.explored = study.With(study.named).Explored
 	if !o.SeedsGiven {
 		o.Seeds = strconv.Itoa(study.With(study.named).Seeds)
 	}

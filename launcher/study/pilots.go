@@ -11,8 +11,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -89,10 +90,10 @@ func (o *Options) rateSources(ctx context.Context, h Host, name string) ([]Sourc
 		return nil, err
 	}
 	c := base.Config
-	if c.Rounds < stats.AlarmFirst {
+	if c.Rounds < alarm.First {
 		return nil, &configs.Error{Key: "rounds", Value: strconv.Itoa(c.Rounds), Source: given.Sources["rounds"], Allowed: fmt.Sprintf(
-			"a whole number from %d, because the alarm compares the newest %s with rounds %d to %d", stats.AlarmFirst, units.Plural(stats.AlarmWindow, "round"),
-			stats.AlarmFrom, stats.AlarmTo)}
+			"a whole number from %d, because the alarm compares the newest %s with rounds %d to %d", alarm.First, units.Plural(alarm.Window, "round"),
+			alarm.From, alarm.To)}
 	}
 	tried, err := o.Pilots.rates(c.LearningRate)
 	if err != nil {
@@ -116,7 +117,7 @@ func (o *Options) rateSources(ctx context.Context, h Host, name string) ([]Sourc
 }
 
 // advice reads the pilots from the database and judges them.
-func (s *Sweep) advice(ctx context.Context, status stats.SweepStatus) (rates.Advice, error) {
+func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, error) {
 	var evals map[string]store.EvalTotal
 	if s.reader != nil {
 		var err error

@@ -11,8 +11,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -27,10 +28,10 @@ type RateDocument struct {
 	State    string `json:"state"` // planned, or as in the summary of swarm sweep
 	ExitCode int    `json:"exit_code"`
 	rates.Advice
-	AlarmFactor float64           `json:"alarm_factor"` // the alarm is raised if grad_norm_growth is above it
-	Command     string            `json:"command"`      // trains at the advised rate; empty: none is advised
-	Lines       []string          `json:"lines"`        // the advice in words
-	Sweep       stats.SweepStatus `json:"sweep"`
+	AlarmFactor float64      `json:"alarm_factor"` // the alarm is raised if grad_norm_growth is above it
+	Command     string       `json:"command"`      // trains at the advised rate; empty: none is advised
+	Lines       []string     `json:"lines"`        // the advice in words
+	Sweep       sweep.Status `json:"sweep"`
 }
 
 // pilotsPlanned is the state of a dry run's document.
@@ -41,7 +42,7 @@ const pilotsPlanned = "planned"
 const PilotRounds = 140
 
 // tellPilots describes the pilots, if any is left to run.
-func (s *Sweep) tellPilots(status stats.SweepStatus) {
+func (s *Sweep) tellPilots(status sweep.Status) {
 	if s.pilots == nil || status.Left == 0 {
 		return
 	}
@@ -69,7 +70,7 @@ func (i *Item) nodes() int {
 
 // tellAdvice prints the pilots and the advice.
 func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
-	advice, err := s.advice(ctx, x.SweepStatus)
+	advice, err := s.advice(ctx, x.Status)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		first := s.items[0]
 		return s.pilots.lines.write(RateDocument{
 			Workload: "sapo", Config: first.Config, Model: first.p.Config.Model, Nodes: first.nodes(), Rounds: x.Rows[0].Rounds, Seed: first.seed(),
-			State: x.State, ExitCode: x.ExitCode, Advice: advice, AlarmFactor: stats.AlarmFactor, Command: command, Lines: lines, Sweep: x.SweepStatus,
+			State: x.State, ExitCode: x.ExitCode, Advice: advice, AlarmFactor: alarm.WarnFactor, Command: command, Lines: lines, Sweep: x.Status,
 		})
 	}
 	return screen.Print(s.host.Stdout, func(p *table.Page) {
@@ -91,7 +92,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		p.Printf("\nreward       mean of a pilot's newest %s\n"+
 			"behind       the best reward minus this one, with its 95 %% interval over these rounds. A lower reward has an interval above 0\n"+
 			"norm growth  mean gradient norm of these rounds, divided by that of rounds %d to %d. The alarm is raised above %g\n\n",
-			units.Plural(stats.AlarmWindow, "round"), stats.AlarmFrom, stats.AlarmTo, stats.AlarmFactor)
+			units.Plural(alarm.Window, "round"), alarm.From, alarm.To, alarm.WarnFactor)
 		for _, line := range lines {
 			p.Println(line)
 		}
@@ -99,7 +100,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 			p.Println("\nTrain at it:")
 			p.Command(command)
 		}
-		if names := s.recorded(x.SweepStatus); names != nil {
+		if names := s.recorded(x.Status); names != nil {
 			p.Println("\nThe norms by round:")
 			p.Command(fmt.Sprintf("%s curve %s --metric grad_norm", s.host.Program, strings.Join(names, " ")))
 		}
@@ -107,7 +108,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 }
 
 // recorded returns the experiments of the pilots that have begun.
-func (s *Sweep) recorded(x stats.SweepStatus) (names []string) {
+func (s *Sweep) recorded(x sweep.Status) (names []string) {
 	for _, row := range x.Rows {
 		if row.Run != "" {
 			names = append(names, row.Experiment)

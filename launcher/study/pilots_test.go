@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -46,7 +46,7 @@ func TestTheAdviceInWords(t *testing.T) {
 				advice.LearningRate = &p.LearningRate
 			}
 		}
-		x := Summary{State: state, SweepStatus: stats.SweepStatus{Runs: len(pilots), Failed: failed, Rows: []stats.SweepRow{{Rounds: rounds}}}}
+		x := Summary{State: state, Status: sweep.Status{Runs: len(pilots), Failed: failed, Rows: []sweep.Row{{Rounds: rounds}}}}
 		s := &Sweep{host: Host{Program: "swarm"}}
 		return strings.Join(s.adviceLines(advice, x), "\n")
 	}

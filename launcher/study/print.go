@@ -13,14 +13,15 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // tellStart reports which run starts, and the sweep's progress.
-func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
+func (s *Sweep) tellStart(n int, item *Item, status sweep.Status) {
 	if s.lines != nil {
 		s.lines.tell(Event{
-			Type: event.TypeRunStarted, Index: n + 1, Runs: len(s.items), Attempt: item.tried + 1, SweepRow: &status.Rows[n], Sweep: &status,
+			Type: event.TypeRunStarted, Index: n + 1, Runs: len(s.items), Attempt: item.tried + 1, Row: &status.Rows[n], Sweep: &status,
 		})
 		return
 	}
@@ -32,11 +33,11 @@ func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
 }
 
 // tellEnd reports how a run ended. As text it reports only failures, because the run itself has printed the rest.
-func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
+func (s *Sweep) tellEnd(n int, item *Item, status sweep.Status) {
 	if s.lines != nil {
 		s.lines.tell(Event{
 			Type: event.TypeRunEnded, Index: n + 1, Runs: len(s.items), Attempt: item.tried, ExitCode: &item.code, Message: item.why,
-			SweepRow: &status.Rows[n], Sweep: &status,
+			Row: &status.Rows[n], Sweep: &status,
 		})
 		return
 	}
@@ -54,7 +55,7 @@ func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 }
 
 // progressOf returns a text such as `done 2, failed 0; about 14 h left, $7.20 so far of about $31.00`.
-func progressOf(x stats.SweepStatus) string {
+func progressOf(x sweep.Status) string {
 	text := fmt.Sprintf("done %d, failed %d", x.Done, x.Failed)
 	if x.StoppedByAlarm > 0 {
 		text += fmt.Sprintf(", stopped by the alarm %d", x.StoppedByAlarm)
@@ -81,7 +82,7 @@ type Summary struct {
 	Time     float64    `json:"time"`
 	State    string     `json:"state"` // done, stopped, lost (some runs are not done), failed (none is)
 	ExitCode int        `json:"exit_code"`
-	stats.SweepStatus
+	sweep.Status
 	Study *stats.Study `json:"study,omitempty"` // the verdict of a study or a grid
 }
 
@@ -94,7 +95,7 @@ func (s *Sweep) tellSummary(ctx context.Context, x Summary) error {
 	}
 	return screen.Print(s.host.Stdout, func(p *table.Page) {
 		p.Printf("\nsweep %s: %d of %s done\n\n", x.State, x.Done, units.Plural(x.Runs, "run"))
-		p.Table(Table(x.SweepStatus, false))
+		p.Table(Table(x.Status, false))
 		switch {
 		case x.State == store.RunStopped:
 			p.Println("\nThe same command continues it.")
@@ -144,7 +145,7 @@ func (s *Sweep) comparison() []string {
 }
 
 // Table returns a table with a row per run. With planned it shows the time left, else the time used.
-func Table(x stats.SweepStatus, planned bool) *table.Table {
+func Table(x sweep.Status, planned bool) *table.Table {
 	last := "time"
 	if planned {
 		last = "time left"
@@ -174,7 +175,7 @@ func Table(x stats.SweepStatus, planned bool) *table.Table {
 	return t
 }
 
-func reached(r stats.SweepRow) string {
+func reached(r sweep.Row) string {
 	if r.Run == "" {
 		return "–"
 	}
@@ -215,7 +216,7 @@ func (s *Sweep) DryRun(ctx context.Context) error {
 		return err
 	}
 	if s.pilots != nil && s.pilots.lines != nil {
-		return s.tellAdvice(ctx, Summary{State: pilotsPlanned, SweepStatus: status})
+		return s.tellAdvice(ctx, Summary{State: pilotsPlanned, Status: status})
 	}
 	s.tellPilots(status)
 	if s.lines != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // rows returns the sweep's runs as recorded in the database.
-func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
+func (s *Sweep) rows(ctx context.Context) ([]sweep.Row, error) {
 	var runs []store.Totals
 	if s.reader != nil {
 		var err error
@@ -21,7 +21,7 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 			return nil, err
 		}
 	}
-	var rows []stats.SweepRow
+	var rows []sweep.Row
 	for _, item := range s.items {
 		row, err := s.row(ctx, item)
 		if err != nil {
@@ -32,7 +32,7 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	if s.judge != nil || s.pilots != nil {
 		return rows, s.predict(ctx, rows)
 	}
-	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.ActiveSeconds > 0 }) {
+	if !slices.ContainsFunc(rows, func(r sweep.Row) bool { return r.SecondsPerRound != nil || r.ActiveSeconds > 0 }) {
 		for i, item := range s.items {
 			rows[i].SecondsPerRound = similarPace(item, runs)
 		}
@@ -42,7 +42,7 @@ func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 
 // predict sets the pace of rows without one, for a study, a grid or pilots. It uses rounds measured here, adjusted for
 // the split and the evaluations.
-func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
+func (s *Sweep) predict(ctx context.Context, rows []sweep.Row) error {
 	if s.reader == nil {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 // RecordedRow returns the recorded run of an experiment with a seed. A run that is done counts as stopped if the
 // configuration has another number of rounds. A run that its alarm stopped stays stopped if the configuration stops
 // such runs.
-func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row stats.SweepRow, imported bool, err error) {
-	row = stats.SweepRow{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: stats.SweepPending, Rounds: c.Rounds}
+func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row sweep.Row, imported bool, err error) {
+	row = sweep.Row{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: sweep.Pending, Rounds: c.Rounds}
 	if reader == nil {
 		return row, false, nil
 	}
@@ -105,7 +105,7 @@ func RecordedRow(ctx context.Context, reader *store.Reader, name string, c confi
 
 // row returns one item's row. Its state is relative to this sweep: a run that failed before this sweep counts as
 // stopped.
-func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
+func (s *Sweep) row(ctx context.Context, item *Item) (sweep.Row, error) {
 	row, imported, err := RecordedRow(ctx, s.reader, item.Name, item.p.Config)
 	if err != nil || imported || s.reader == nil {
 		return row, err

@@ -19,6 +19,7 @@ const manySeeds = 20
 type Seeds struct {
 	count int
 	list  []int64 // nil: use count
+	skip  []int64 // explored seeds of a study, which are not counted
 }
 
 // ParseSeeds parses 3 (three seeds) or 1,5,9 (these seeds). A list of one seed ends with a comma.
@@ -59,10 +60,20 @@ func (s Seeds) Len() int {
 	return s.count
 }
 
-// at returns seed number i of a configuration whose own seed is first.
+// at returns seed number i of a configuration whose own seed is first. It skips explored seeds.
 func (s Seeds) at(i int, first int64) int64 {
 	if s.list != nil {
 		return s.list[i]
 	}
-	return first + int64(i)
+	seed := first
+	for ; ; seed++ {
+		if !slices.Contains(s.skip, seed) {
+			if i--; i < 0 {
+				return seed
+			}
+		}
+	}
 }
+
+// List returns the listed seeds; nil for a number of seeds.
+func (s Seeds) List() []int64 { return s.list }

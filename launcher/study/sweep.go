@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -78,7 +78,7 @@ func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
 // turn does an item's run, unless it is done. The error is a stop, or means that the database cannot be read or the
 // run cannot be started.
 func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
-	var status stats.SweepStatus
+	var status sweep.Status
 	for {
 		var err error
 		if status, err = s.Status(ctx); err != nil {
@@ -195,7 +195,7 @@ func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 	case status.Done+status.StoppedByAlarm < status.Runs:
 		state, code = store.RunLost, fail.ExitLost
 	}
-	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}
+	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, Status: status, Study: s.verdict(ctx)}
 	shown := s.tellSummary(ctx, summary)
 	if errors.Is(shown, syscall.EPIPE) {
 		shown = nil // swarm sweep | head
@@ -230,12 +230,12 @@ func (s *Sweep) worked() bool {
 }
 
 // Status returns the sweep's progress as recorded in the database.
-func (s *Sweep) Status(ctx context.Context) (stats.SweepStatus, error) {
+func (s *Sweep) Status(ctx context.Context) (sweep.Status, error) {
 	rows, err := s.rows(ctx)
 	if err != nil {
-		return stats.SweepStatus{}, err
+		return sweep.Status{}, err
 	}
-	return stats.NewSweepStatus(rows, s.price.PerHour, s.price.Currency), nil
+	return sweep.New(rows, s.price.PerHour, s.price.Currency), nil
 }
 
 // Open opens what a sweep needs besides its plan. The caller calls Close.

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -58,7 +59,7 @@ func TestAnyNameOfAConfigurationReachesUp(t *testing.T) {
 func TestProgressTellsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	number := func(v float64) *float64 { return &v }
-	for want, x := range map[string]stats.SweepStatus{
+	for want, x := range map[string]sweep.Status{
 		"done 0, failed 0": {},
 		"done 2, failed 0; about 14 h left, $7.20 so far of about $31.00": {Done: 2, ETASeconds: number(14 * 3600), Cost: number(7.2),
 			ProjectedCost: number(31), PriceCurrency: "$"},

@@ -75,9 +75,10 @@ func (s *Server) studies(ctx context.Context, runs []*known, name, model, per st
 	}
 	o := query.CompareOptions{CompareOptions: found[chosen], Alive: s.alive}
 	switch {
+	case per == stats.PerRounds:
 	case o.Measure == stats.MeasurePass:
 		o.Per = per
-	case per != stats.PerRounds:
+	default:
 		return nil, badRequest("bad per %q: allowed: %s, because study %s is not decided by held-out pass@1", per, stats.PerRounds, o.Study.Name)
 	}
 	o.Bootstrap, o.Questions = true, true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/wording"
@@ -61,6 +62,12 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	for _, name := range names { // with groups by configuration, the baseline may be a group's name
 		if !slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == name }) {
 			return stats.Comparison{}, &UnknownError{name}
+		}
+	}
+	if o.Study == nil && len(o.Seeds) > 0 { // a study shows its other seeds beside them
+		runs.Totals = slices.DeleteFunc(runs.Totals, func(r store.Totals) bool { return !slices.Contains(o.Seeds, r.Seed) })
+		if len(runs.Totals) == 0 {
+			return stats.Comparison{}, &configs.Error{Key: "seeds", Value: fmt.Sprint(o.Seeds), Allowed: "seeds of recorded runs"}
 		}
 	}
 	if runs.Evals, err = reader.NewestEvals(ctx); err != nil {

@@ -38,7 +38,9 @@ func runSeries(ctx context.Context, reader *store.Reader, run store.Run, metrics
 			return s, err
 		}
 	}
-	s.Attempts, err = reader.Attempts(ctx, run.Run)
+	if s.Attempts, err = reader.Attempts(ctx, run.Run); err == nil {
+		s.Evals, err = reader.EvalTimes(ctx, run.Run)
+	}
 	return s, err
 }
 

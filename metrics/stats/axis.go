@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -94,6 +95,7 @@ type RunSeries struct {
 	Attempts []store.Attempt
 	Values   []store.RoundValue            // of the metric
 	More     map[string][]store.RoundValue // of Axis.Metrics
+	Evals    []store.EvalTime              // by round
 }
 
 // roundPlaces returns the rounds themselves, from 0.
@@ -110,7 +112,8 @@ func completionPlaces(c Curve, s RunSeries) Values {
 	return sumPlaces(c, s.More["completions"])
 }
 
-// tokenPlaces returns the cumulative number of tokens of these completions: completions times their mean length.
+// tokenPlaces returns the cumulative number of tokens of these completions: completions times their mean length. They
+// are unknown if a node's round has no mean length.
 func tokenPlaces(c Curve, s RunSeries) Values {
 	type nodeRound struct {
 		node  string
@@ -122,7 +125,11 @@ func tokenPlaces(c Curve, s RunSeries) Values {
 	}
 	tokens := slices.Clone(s.More["completions"])
 	for i, v := range tokens {
-		tokens[i].Value *= lengths[nodeRound{v.Node, v.Round}]
+		length, ok := lengths[nodeRound{v.Node, v.Round}]
+		if v.Value > 0 && (!ok || !units.Finite(length)) {
+			return unknown(len(c.Round))
+		}
+		tokens[i].Value *= length
 	}
 	return sumPlaces(c, tokens)
 }
@@ -155,15 +162,29 @@ func sumPlaces(c Curve, lists ...[]store.RoundValue) Values {
 	return out
 }
 
-// secondPlaces returns the active seconds of the run, without pauses, until its last node ended each round.
+// secondPlaces returns the active seconds of the run, without pauses and evaluations, until its last node ended each
+// round.
 func secondPlaces(c Curve, s RunSeries) Values {
-	out := slices.Clone(c.Time)
-	latest := 0.0
-	for i, t := range c.Time {
+	active := func(t float64) float64 {
 		if len(s.Attempts) > 0 {
-			t = Elapsed(s.Attempts, s.Run.Started+t)
+			return Elapsed(s.Attempts, s.Run.Started+t)
 		}
-		latest = max(latest, t) // a repeated round can end after the round that follows it
+		return t
+	}
+	out := slices.Clone(c.Time)
+	latest, evaluating := 0.0, 0.0
+	evals := s.Evals
+	for i, t := range c.Time {
+		for ; len(evals) > 0 && evals[0].Round <= c.Round[i]; evals = evals[1:] {
+			from := evals[0].From - s.Run.Started
+			if i > 0 { // from the end of the round before it
+				from = c.Time[i-1]
+			} else if evals[0].From == 0 {
+				continue
+			}
+			evaluating += max(0, active(evals[0].To-s.Run.Started)-active(from))
+		}
+		latest = max(latest, active(t)-evaluating) // a repeated round can end after the round that follows it
 		out[i] = latest
 	}
 	return out
@@ -174,7 +195,7 @@ func moneyPlaces(c Curve, s RunSeries) Values {
 	out := secondPlaces(c, s)
 	for i, t := range out {
 		out[i] = math.NaN()
-		if amount := cost(t, s.Run.PricePerHour); amount != nil {
+		if amount := Cost(t, s.Run.PricePerHour); amount != nil {
 			out[i] = *amount
 		}
 	}

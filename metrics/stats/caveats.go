@@ -63,6 +63,8 @@ type (
 		Currency string
 		Place    float64
 	}
+	// ChosenSeeds reports that only these seeds are compared.
+	ChosenSeeds struct{ Seeds []int64 }
 	// BelowWindow reports how many runs of a row are shorter than the window of the target reward.
 	BelowWindow struct {
 		Row                 string
@@ -77,6 +79,7 @@ type Part struct {
 }
 
 func (NoBaseline) caveat()     {}
+func (ChosenSeeds) caveat()    {}
 func (PerNodeRound) caveat()   {}
 func (CutRounds) caveat()      {}
 func (CutEvaluations) caveat() {}
@@ -101,6 +104,9 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	}
 	if c.Basis == BasisPerNodeRound {
 		c.caveat(PerNodeRound{})
+	}
+	if len(o.Seeds) > 0 && !o.ofStudyArms() {
+		c.caveat(ChosenSeeds{o.Seeds})
 	}
 	c.addCuts()
 	if o.at != nil && units.Finite(o.at.place) {

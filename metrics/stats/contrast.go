@@ -35,12 +35,20 @@ func newContrasts(j Judgment) []StudyContrast {
 	for i, names := range j.Design.Contrasts {
 		pairs[i], _ = j.Pair(j.experiment(names[0]), j.experiment(names[1]))
 	}
+	for i := range pairs {
+		pairs[i].SeedsA, pairs[i].SeedsB = len(j.Values[pairs[i].A]), len(j.Values[pairs[i].B])
+	}
+	return j.Design.contrasts(pairs)
+}
+
+// contrasts corrects pairs for each other, and decides them.
+func (d StudyDesign) contrasts(pairs []Pair) []StudyContrast {
 	corrected, _ := correct(pairs, len(pairs))
 	out := make([]StudyContrast, 0, len(pairs))
 	for i, p := range pairs {
 		p.PValueHolm = Optional(corrected[i])
 		c := StudyContrast{
-			A: j.Name(p.A), B: j.Name(p.B), SeedsA: len(j.Values[p.A]), SeedsB: len(j.Values[p.B]), Difference: p.Difference, CILow: p.CILow, CIHigh: p.CIHigh,
+			A: d.ShortName(p.A), B: d.ShortName(p.B), SeedsA: p.SeedsA, SeedsB: p.SeedsB, Difference: p.Difference, CILow: p.CILow, CIHigh: p.CIHigh,
 			Improvement: p.Improvement, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
 			DecidedBy: p.DecidedBy, PValueHolm: p.PValueHolm, Outcome: p.outcome(), QuestionInterval: p.QuestionInterval,
 		}

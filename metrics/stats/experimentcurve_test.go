@@ -105,3 +105,34 @@ func TestGroupsAreTheRowsOfAComparison(t *testing.T) {
 	}
 	require.Equal(t, []int{14, 15}, []int{count(false), count(true)})
 }
+
+// Seconds and money are those of training: what an evaluation adds to its round does not count.
+func TestEvaluationsAreNoTimeOfTraining(t *testing.T) {
+	s := RunSeries{Run: store.Run{Started: 100, PricePerHour: 3600}, Evals: []store.EvalTime{{Round: 0, From: 101, To: 105}, {Round: 2, From: 120, To: 125}, {Round: 4, To: 200}}}
+	for round, end := range []float64{110, 115, 127, 130} {
+		s.Values = append(s.Values, store.RoundValue{Node: "node_0", Round: round, Value: 1, Time: end})
+	}
+	c := NewCurve(s.Run, "reward", s.Values, CurveOptions{})
+	require.Equal(t, Values{6, 11, 13, 16}, secondPlaces(c, s), "4 seconds before the first round, and from 115 to 125")
+	require.Equal(t, Values{6, 11, 13, 16}, moneyPlaces(c, s))
+	s.Evals[0].From = 0
+	require.Equal(t, Values{10, 15, 17, 20}, secondPlaces(c, s), "it is not recorded when the first one began")
+	s.Attempts = []store.Attempt{{Started: 100, Ended: 120}, {Started: 122, Ended: 140}}
+	require.Equal(t, Values{10, 15, 17, 20}, secondPlaces(c, s), "a pause within an evaluation counts neither as time nor twice")
+}
+
+func TestTokensAreUnknownWithoutAMeanLength(t *testing.T) {
+	of := func(values ...float64) (list []store.RoundValue) {
+		for round, v := range values {
+			list = append(list, store.RoundValue{Node: "node_0", Round: round, Value: v})
+		}
+		return list
+	}
+	s := RunSeries{Values: of(1, 1), More: map[string][]store.RoundValue{"completions": of(8, 8), "completions_mean_length": of(10, 12)}}
+	c := NewCurve(s.Run, "reward", s.Values, CurveOptions{})
+	require.Equal(t, Values{80, 176}, tokenPlaces(c, s))
+	for _, lengths := range [][]store.RoundValue{of(10), of(10, math.NaN())} {
+		s.More["completions_mean_length"] = lengths
+		require.True(t, math.IsNaN(tokenPlaces(c, s)[0]))
+	}
+}

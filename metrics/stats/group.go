@@ -95,11 +95,12 @@ func (g group) perSeed(value func(store.Totals) (float64, bool)) []float64 {
 	return slices.Sorted(maps.Values(g.bySeed(value)))
 }
 
-// bySeed returns the same values by seed.
+// bySeed returns the same values by seed. A run that the alarm stopped has none: those that it left are no sample of
+// the experiment.
 func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float64 {
 	values := map[int64][]float64{}
 	for _, r := range g.runs {
-		if v, ok := value(r); ok && units.Finite(v) {
+		if v, ok := value(r); ok && units.Finite(v) && !r.StoppedByAlarm() {
 			values[r.Seed] = append(values[r.Seed], v)
 		}
 	}

@@ -1,7 +1,7 @@
 package stats
 
-// cost returns the cost of a duration at a price per hour; nil without a price.
-func cost(seconds, pricePerHour float64) *float64 {
+// Cost returns the cost of a duration at a price per hour; nil without a price.
+func Cost(seconds, pricePerHour float64) *float64 {
 	if !(pricePerHour > 0) {
 		return nil
 	}

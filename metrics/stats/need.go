@@ -20,8 +20,8 @@ func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
 	n := Needs{Sums: map[string][]int{}}
 	if o.Study != nil {
 		runs, o, _ = o.ofStudy(runs)
-		for _, r := range runs.Totals {
-			if o.Measure == MeasurePass {
+		for _, r := range slices.Concat(runs.Totals, o.explored) {
+			if o.curves() {
 				n.HeldOut = append(n.HeldOut, r.Run.Run)
 			}
 		}
@@ -29,6 +29,9 @@ func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
 	f, err := newFrame(runs, o)
 	if err != nil {
 		return Needs{}, err
+	}
+	for _, g := range groupRuns(o.explored, o) {
+		n.add(newSpan(runs, f.set, g), g)
 	}
 	for _, g := range f.groups {
 		n.add(newSpan(runs, f.set, g), g)

@@ -87,6 +87,8 @@ type CompareOptions struct {
 	Pairs    bool // compare every pair, not only each row with the baseline
 	Tasks    bool // rewards by task
 
+	Seeds []int64 // the seeds to compare; none: all, or of a study all that are not explored
+
 	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
 	Questions bool // add bootstrap intervals over seeds and held-out questions
 
@@ -94,9 +96,9 @@ type CompareOptions struct {
 	// overrides Baseline, By, Pairs, Min and Top, and turns MeasureAuto into MeasurePass.
 	Study *StudyDesign
 
-	// Per names the axis on which a study's runs are compared by held-out pass@1, at the largest place that all of them
+	// Per names the axis on which a study's runs are compared by held-out pass@K, at the largest place that all of them
 	// reach. Empty: PerRounds. At are the horizons of StudyPer; none: the usual ones. Both apply only with Study and
-	// MeasurePass. Target is then a held-out pass@1.
+	// a measure of right completions. Target is then a value of that measure.
 	Per string
 	At  []float64
 
@@ -110,12 +112,22 @@ type CompareOptions struct {
 	least     int               // seeds per side that a verdict needs; below 2: 2
 	planned   int               // least number of tests to correct for; tests can still be missing
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
+	explored  []store.Totals    // finished runs of a study that decide nothing
 	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and
 	// the planned nodes.
 	Key func(store.Totals) string
+}
+
+// asksCost reports whether an axis, horizons or a target of held-out curves are named.
+func (o CompareOptions) asksCost() bool { return o.Per != "" || len(o.At) > 0 || o.Target != 0 }
+
+// curves reports whether the arms of a study are compared on held-out curves. Those of pass@K read every question, so
+// they are computed only on request.
+func (o CompareOptions) curves() bool {
+	return o.Measure == MeasurePass || PassOf(o.Measure) > 1 && o.asksCost()
 }
 
 // ofStudyArms reports whether the arms of a study are compared. Each arm is one row.

@@ -46,12 +46,18 @@ func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
 	if err != nil {
 		return nil, err
 	}
+	var needed []store.EvalTotal
+	if study != nil && PassOf(o.Measure) > 1 && o.curves() {
+		for _, t := range slices.Concat(runs.Totals, o.explored) {
+			needed = append(needed, runs.HeldOut[t.Run.Run].Evals...)
+		}
+		return needed, nil
+	}
 	if study != nil && o.Per != "" && o.Per != PerRounds {
-		if _, o.at, err = newStudyPer(*study, runs, f.set, o); err != nil {
+		if _, o.at, _, err = newStudyPer(*study, runs, f.set, o); err != nil {
 			return nil, err
 		}
 	}
-	var needed []store.EvalTotal
 	add := func(groups ...group) {
 		parts := o.evalParts(runs, newSpan(runs, f.set, groups...), f.set)
 		for _, g := range groups {

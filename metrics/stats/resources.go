@@ -32,7 +32,7 @@ func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, 
 	if out.GPUs = len(seen); out.GPUs > 0 {
 		out.GPUHours = Optional(out.ActiveSeconds / 3600 * float64(out.GPUs))
 	}
-	if out.Cost = cost(out.ActiveSeconds, run.PricePerHour); out.Cost != nil {
+	if out.Cost = Cost(out.ActiveSeconds, run.PricePerHour); out.Cost != nil {
 		out.PriceCurrency = run.PriceCurrency
 	}
 	out.EnergyJoules = Optional(Energy(devices, until))

@@ -58,6 +58,7 @@ type Row struct {
 	RoundsCompared *Span           `json:"rounds_compared"` // rounds that the figures cover, in common with the baseline; null: none
 	Differs        []RowDifference `json:"differs"`         // settings that differ from the baseline
 	Measure        string          `json:"measure"`         // measure of value: see Pair.Measure
+	Explored       *float64        `json:"explored"`        // of a study's arm: mean over seeds that decide nothing
 }
 
 // row returns a group's row. Its figures cover a span.
@@ -73,7 +74,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 	cumulative := make([]float64, 0, len(g.runs))
 	for _, r := range g.runs {
 		row.Nodes = max(row.Nodes, r.NodesSeen)
-		if sum, ok := runs.sum(r, s.rounds); ok {
+		if sum, ok := runs.sum(r, s.rounds); ok && !r.StoppedByAlarm() {
 			cumulative = append(cumulative, sum.Reward)
 		}
 		if r.State != store.RunDone {
@@ -118,12 +119,10 @@ func (r Runs) evalReward(s span, set string) func(store.Totals) (float64, bool) 
 // this is also the mean over nodes and questions.
 func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 	return func(t store.Totals) (float64, bool) {
-		e, ok := r.eval(t.Run.Run, set, s.evalRound)
-		completions := e.Questions * e.Generations
-		if !ok || completions <= 0 {
-			return 0, false
+		if e, ok := r.eval(t.Run.Run, set, s.evalRound); ok {
+			return r.passOf(e, MeasurePass)
 		}
-		return float64(e.Correct) / float64(completions), true
+		return 0, false
 	}
 }
 
@@ -131,16 +130,26 @@ func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
 // results by question, or with fewer completions than k per question, has none.
 func (r Runs) passOfSeveral(s span, set, measure string) func(store.Totals) (float64, bool) {
 	return func(t store.Totals) (float64, bool) {
-		e, ok := r.eval(t.Run.Run, set, s.evalRound)
-		if !ok || !r.answered(e, measure) {
-			return 0, false
+		if e, ok := r.eval(t.Run.Run, set, s.evalRound); ok {
+			return r.passOf(e, measure)
 		}
-		sum, questions := 0.0, r.Questions[e.Run][e.Round]
-		for _, q := range questions {
-			sum += passOfQuestion(q, measure)
-		}
-		return sum / float64(len(questions)), true
+		return 0, false
 	}
+}
+
+// passOf returns an evaluation's value of a measure of right completions.
+func (r Runs) passOf(e store.EvalTotal, measure string) (value float64, ok bool) {
+	if completions := e.Questions * e.Generations; PassOf(measure) < 2 {
+		return float64(e.Correct) / float64(completions), completions > 0
+	}
+	if !r.answered(e, measure) {
+		return 0, false
+	}
+	questions := r.Questions[e.Run][e.Round]
+	for _, q := range questions {
+		value += passOfQuestion(q, measure)
+	}
+	return value / float64(len(questions)), true
 }
 
 // measured returns the function that computes a run's compared value.

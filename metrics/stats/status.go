@@ -223,12 +223,12 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 }
 
 func (out *Status) addMoney(run store.Run) {
-	if out.Cost = cost(out.ActiveSeconds, run.PricePerHour); out.Cost == nil {
+	if out.Cost = Cost(out.ActiveSeconds, run.PricePerHour); out.Cost == nil {
 		return
 	}
 	out.PricePerHour, out.PriceCurrency = &run.PricePerHour, run.PriceCurrency
 	if out.ETASeconds != nil {
-		out.ProjectedCost = cost(out.ActiveSeconds+*out.ETASeconds, run.PricePerHour)
+		out.ProjectedCost = Cost(out.ActiveSeconds+*out.ETASeconds, run.PricePerHour)
 	}
 }
 

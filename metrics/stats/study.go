@@ -10,6 +10,7 @@ type StudyDesign struct {
 	Seeds     int         // planned seeds per arm; 0: not specified
 	Arms      []StudyArm  // in the study's order
 	Contrasts [][2]string // planned comparisons: arms, the first against the second
+	Explored  []int64     // seeds whose results were looked at before: they decide nothing
 	Keys      []string    // settings that the study compares, in addition to SAPO's own; they may differ between arms
 }
 
@@ -60,9 +61,12 @@ type Study struct {
 	Failed       []StudyRun      `json:"failed"`     // ended before all nodes finished all rounds
 	Unfinished   []StudyRun      `json:"unfinished"` // running, stopped or crashed: may still finish
 	Missing      []StudyRun      `json:"missing"`    // not started, although another arm has the seed
+	Explored     []StudyExplored `json:"explored"`   // arms with finished runs of seeds that decide nothing
+	Chosen       []int64         `json:"chosen"`     // CompareOptions.Seeds
 	Lines        []string        `json:"lines"`      // verdict and evidence as text, set by metrics/wording
 
 	Judgment *Judgment    `json:"-"` // comparison on which all of this is based
+	Drawn    []string     `json:"-"` // settings that differ between arms and change the questions that they draw: their own rewards are not comparable
 	Unequal  []Inequality `json:"-"` // facts that all runs of a study should share, and do not
 	Teachers []string     `json:"-"` // arms whose runs have nodes that only generate
 }
@@ -115,6 +119,13 @@ type StudyRun struct {
 	State      string `json:"state"`
 	Message    string `json:"message"`
 	Again      bool   `json:"again"` // another run of the same arm and seed is finished and counts
+}
+
+// StudyExplored is what an arm's runs of seeds that decide nothing reached. They are in no other figure.
+type StudyExplored struct {
+	Name  string   `json:"name"`
+	Seeds []int64  `json:"seeds"`
+	Value *float64 `json:"value"` // mean of the measure over these seeds; null for pass@K
 }
 
 // StudyPair compares one arm's experiment with another's.

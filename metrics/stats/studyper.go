@@ -26,10 +26,13 @@ type StudyPer struct {
 	OneMachine *bool       `json:"one_machine"` // all runs come from one host and device; null: a host is not recorded
 	OtherAxes  []StudyAxis `json:"other_axes"`  // the other axes on which all arms have a value
 
+	Measure string      `json:"measure"` // of the curves: pass, pass@K or swarm-pass@K
+	Tests   []StudyTest `json:"tests"`   // at Horizons, of the area and of the cost; empty unless the user named an axis, horizons or a target
+
 	Asked bool `json:"-"` // the user named an axis, horizons or a target
 }
 
-// StudyAxis names the arm with the highest mean at the common horizon of another axis.
+// StudyAxis is the order of the arms at the common horizon of another axis, and the planned comparisons there.
 type StudyAxis struct {
 	Axis     string  `json:"axis"`
 	Unit     string  `json:"unit"`
@@ -37,6 +40,9 @@ type StudyAxis struct {
 	Horizon  float64 `json:"horizon"`
 	Best     string  `json:"best"`
 	Value    float64 `json:"value"`
+
+	Order     []string        `json:"order"`     // the arms by their means, highest first
+	Contrasts []StudyContrast `json:"contrasts"` // planned comparisons
 }
 
 // EqualRounds reports whether the verdict compares at equal rounds.
@@ -68,18 +74,18 @@ type costs struct {
 
 // newStudyPer returns the StudyPer of the options' axis, and the horizon at which runs are compared: nil for equal
 // rounds.
-func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*StudyPer, *horizon, error) {
+func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*StudyPer, *horizon, []costs, error) {
 	axis, err := AxisOf(o.Per)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, OtherAxes: []StudyAxis{}, OneMachine: oneMachine(runs.Totals),
-		Asked: o.Per != "" || len(o.At) > 0 || o.Target != 0}
+	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, Measure: o.Measure, OtherAxes: []StudyAxis{}, Tests: []StudyTest{}, OneMachine: oneMachine(slices.Concat(runs.Totals, o.explored)),
+		Asked: o.asksCost()}
 	var at *horizon
-	for _, c := range newCosts(d, groupRuns(runs.Totals, o), runs, set) {
+	all := newCosts(d, groupRuns(slices.Concat(runs.Totals, o.explored), o), runs, set, o)
+	for _, c := range all {
 		common := c.arms.Common()
 		if c.axis.Name != axis.Name {
-			p.addAxis(c, common)
 			continue
 		}
 		p.Currency, p.Common, p.Horizons = c.currency, Optional(common), o.At
@@ -91,26 +97,16 @@ func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*Study
 			p.Target, p.CostToTarget = &o.Target, c.arms.Costs(o.Target)
 		}
 		if axis.Name != PerRounds {
-			value := func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].At(common) }
 			parts := func(t store.Totals) []evalPart { return c.parts(t.Run.Run, common) }
-			at = &horizon{axis, c.currency, common, value, parts}
+			at = &horizon{axis, c.currency, common, c.at(common), parts}
 		}
 	}
-	return p, at, nil
+	return p, at, all, nil
 }
 
-// addAxis adds the highest arm on another axis. It skips times unless all runs are known to come from one machine.
-func (p *StudyPer) addAxis(c costs, common float64) {
-	if c.axis.SideBySide && (p.OneMachine == nil || !*p.OneMachine) {
-		return
-	}
-	if best, value, ok := c.arms.Highest(common); ok && common > 0 {
-		p.OtherAxes = append(p.OtherAxes, StudyAxis{c.axis.Name, c.axis.Unit, c.currency, common, best, value})
-	}
-}
-
-// newCosts returns the curves on every axis, in the order of axes, from the evaluations with one question set.
-func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
+// newCosts returns the curves on every axis, in the order of axes, from the evaluations with one question set that have
+// a value of the measure.
+func newCosts(d StudyDesign, groups []group, runs Runs, set string, o CompareOptions) []costs {
 	out := make([]costs, len(axes))
 	for i, a := range axes {
 		out[i] = costs{axis: a, runs: map[string]heldout.Curve{}, evals: map[string][]store.EvalTotal{}}
@@ -120,9 +116,12 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string) []costs {
 		for _, t := range g.runs {
 			s := runs.HeldOut[t.Run.Run]
 			c := NewCurve(t.Run, "", s.Values, CurveOptions{})
-			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool { return e.Set != set || e.Questions*e.Generations <= 0 })
+			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool {
+				_, ok := runs.passOf(e, o.Measure)
+				return e.Set != set || !ok
+			})
 			for i := range out {
-				curve := newHeldOut(axes[i], c, s.RunSeries, evals)
+				curve := newHeldOut(axes[i], c, s.RunSeries, evals, func(e store.EvalTotal) float64 { v, _ := runs.passOf(e, o.Measure); return v })
 				if out[i].add(t.Run, curve, evals) {
 					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve})
 				}
@@ -165,7 +164,7 @@ func (c costs) parts(run string, place float64) []evalPart {
 
 // newHeldOut returns the curve of evaluations, which are in order of rounds. The place before the first round is 0. If
 // the place of any evaluation is unknown, the curve is empty.
-func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal) (h heldout.Curve) {
+func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal, pass func(store.EvalTotal) float64) (h heldout.Curve) {
 	var places Values
 	if a.Name != PerRounds {
 		places = a.places(c, s)
@@ -182,7 +181,7 @@ func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal) (h heldou
 		if !units.Finite(place) {
 			return heldout.Curve{}
 		}
-		h.Place, h.Pass = append(h.Place, place), append(h.Pass, float64(e.Correct)/float64(e.Questions*e.Generations))
+		h.Place, h.Pass = append(h.Place, place), append(h.Pass, pass(e))
 	}
 	return h
 }

@@ -91,7 +91,21 @@ func TestAStudyAtEqualCompletions(t *testing.T) {
 	require.InDelta(t, 0.15, *c.Study.Gain, 1e-12)
 	require.InDelta(t, 0.35, *c.Study.Arms[1].Value, 1e-12)
 	require.Nil(t, c.Pairs[0].EvalRound)
-	require.Equal(t, []StudyAxis{{"rounds", "number", "", 4, "full", p.OtherAxes[0].Value}}, p.OtherAxes, "nothing is known on the other axes")
+	require.Equal(t, []StudyAxis{{"rounds", "number", "", 4, "full", p.OtherAxes[0].Value, []string{"full", "half"}, []StudyContrast{}}}, p.OtherAxes,
+		"nothing is known on the other axes")
+	figures := map[string][]StudyContrast{}
+	for _, x := range p.Tests {
+		figures[fmt.Sprint(x.Of, " ", x.Place)] = x.Comparisons
+	}
+	require.Len(t, figures, 4)
+	for name, want := range map[string]float64{"value 20": 0.15, "value 40": 0.15, "area 40": *half.Area - *full.Area, "cost 0.3": -39.25} {
+		require.Len(t, figures[name], 1, name)
+		x := figures[name][0]
+		require.InDelta(t, want, *x.Difference, 1e-9, name)
+		require.Equal(t, []any{"half", "full", OutcomeBetter, DecidedByPermutation}, []any{x.A, x.B, x.Outcome, x.DecidedBy}, name)
+		require.InDelta(t, 2/70.0, *x.PValueHolm, 1e-9, "of eight seeds four are chosen in 70 ways")
+		require.NotNil(t, x.CILow)
+	}
 	require.Contains(t, c.Caveats, AtHorizon{"completions", "", 40})
 
 	p, _ = perOf(t, runs, CompareOptions{Study: d, Per: "completions", Target: 0.37})
@@ -101,6 +115,7 @@ func TestAStudyAtEqualCompletions(t *testing.T) {
 	p, _ = perOf(t, runs, CompareOptions{Study: d, Per: "completions", Target: 0.355})
 	require.Equal(t, 1, p.CostToTarget[1].Reached, "of four seeds")
 	require.Nil(t, p.CostToTarget[1].Cost, "the median one never did")
+	require.Nil(t, p.Tests[len(p.Tests)-1].Comparisons[0].Difference, "no test without the cost of a seed")
 
 	p, c = perOf(t, runs, CompareOptions{Study: d, Per: "completions", At: []float64{10, 60, 90}})
 	requireValues(t, Values{0.125, 0.3, math.NaN()}, known(p.Rows[0].Values))
@@ -162,21 +177,22 @@ func TestWhereEvaluationsAreOnEveryAxis(t *testing.T) {
 		evals = append(evals, store.EvalTotal{Round: round, Questions: 10, Generations: 4, Correct: 4 * i})
 	}
 	c := NewCurve(s.Run, "", s.Values, CurveOptions{})
+	pass := func(e store.EvalTotal) float64 { v, _ := Runs{}.passOf(e, MeasurePass); return v }
 	for name, want := range map[string][]float64{
 		"rounds": {0, 1, 4}, "completions": {0, 16, 64}, "tokens": {0, 168, 672}, "engine-seconds": {0, 1.5, 6}, "seconds": {0, 2, 8}, "money": {0, 2, 8},
 	} {
 		axis, err := AxisOf(name)
 		require.NoError(t, err)
-		h := newHeldOut(axis, c, s, evals)
+		h := newHeldOut(axis, c, s, evals, pass)
 		require.InDeltaSlice(t, want, h.Place, 1e-12, name)
 		require.InDeltaSlice(t, []float64{0, 0.1, 0.2}, h.Pass, 1e-12, name)
 	}
 	late := append(evals[:2:2], store.EvalTotal{Round: 9, Questions: 10, Generations: 4})
 	axis, err := AxisOf("completions")
 	require.NoError(t, err)
-	require.Empty(t, newHeldOut(axis, c, s, late).Place, "nothing is recorded of the ninth round")
+	require.Empty(t, newHeldOut(axis, c, s, late, pass).Place, "nothing is recorded of the ninth round")
 	s.Run.PricePerHour = 0
 	axis, err = AxisOf("money")
 	require.NoError(t, err)
-	require.Empty(t, newHeldOut(axis, c, s, evals).Place)
+	require.Empty(t, newHeldOut(axis, c, s, evals, pass).Place)
 }

@@ -15,10 +15,21 @@ const StateMissing = "missing"
 type studyRuns struct {
 	counted                     []store.Totals // done, by arm
 	failed, unfinished, missing []StudyRun
+
+	explored []store.Totals // done, of seeds that decide nothing
 }
 
-// sortOut selects the study's runs. Unfinished runs do not count, and are listed.
-func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
+// decides reports whether a seed decides: one of the chosen seeds, or without these one that is not explored.
+func (d StudyDesign) decides(seed int64, chosen []int64) bool {
+	if len(chosen) > 0 {
+		return slices.Contains(chosen, seed)
+	}
+	return !slices.Contains(d.Explored, seed)
+}
+
+// sortOut selects the study's runs. Unfinished runs do not count, and are listed. Seeds that do not decide are only
+// listed if they are done.
+func (d StudyDesign) sortOut(all []store.Totals, chosen []int64) studyRuns {
 	type place struct {
 		arm  int
 		seed int64
@@ -32,6 +43,12 @@ func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 		if d.arm(r.Experiment) < 0 {
 			continue
 		}
+		if !d.decides(r.Seed, chosen) {
+			if r.State == store.RunDone {
+				out.explored = append(out.explored, r)
+			}
+			continue
+		}
 		own = append(own, r)
 		begun[at(r)] = true
 		done[at(r)] = done[at(r)] || r.State == store.RunDone
@@ -39,9 +56,11 @@ func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 			seeds = append(seeds, r.Seed)
 		}
 	}
-	slices.SortStableFunc(own, func(a, b store.Totals) int {
+	byArm := func(a, b store.Totals) int {
 		return cmp.Or(cmp.Compare(at(a).arm, at(b).arm), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Run.Run, b.Run.Run))
-	})
+	}
+	slices.SortStableFunc(own, byArm)
+	slices.SortStableFunc(out.explored, byArm)
 	slices.Sort(seeds)
 	for _, r := range own {
 		left := StudyRun{d.Arms[at(r).arm].Name, r.Experiment, r.Seed, r.Run.Run, r.State, r.Message, done[at(r)]}

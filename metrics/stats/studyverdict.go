@@ -29,6 +29,10 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 		return Comparison{}, err
 	}
 	study := newStudy(decided, rounds, beside, sorted, newStudyModels(decided, runs))
+	study.Chosen = o.Seeds
+	if err := decided.Comparison.addExplored(&study, runs, o); err != nil {
+		return Comparison{}, err
+	}
 	decided.Comparison.Study = &study
 	return decided.Comparison, nil
 }
@@ -36,8 +40,8 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 // ofStudy returns the runs and options for comparing a study's arms, and the study's runs by status.
 func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
-	sorted := d.sortOut(runs.Totals)
-	runs.Totals = sorted.counted
+	sorted := d.sortOut(runs.Totals, o.Seeds)
+	runs.Totals, o.explored = sorted.counted, sorted.explored
 	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
 	if o.automatic() {
 		o.Measure = MeasurePass
@@ -53,13 +57,17 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 }
 
 // onAxis returns the judgment at the common horizon of the options' axis, with its StudyPer. For PerRounds the judgment
-// stays as it is. For measures other than MeasurePass there is no StudyPer.
+// stays as it is. For measures without curves there is no StudyPer.
 func (j Judgment) onAxis(runs Runs, o CompareOptions) (Judgment, error) {
-	if o.Measure != MeasurePass {
+	if !o.curves() {
 		return j, nil
 	}
-	per, at, err := newStudyPer(j.Design, runs, j.Comparison.EvalSet, o)
-	if err == nil && at != nil {
+	per, at, all, err := newStudyPer(j.Design, runs, j.Comparison.EvalSet, o)
+	if err != nil {
+		return j, err
+	}
+	per.addTests(j.Design, runs, o, all)
+	if at != nil {
 		o.at = at
 		j, err = judge(runs, o, j.Design)
 	}
@@ -210,7 +218,13 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	if s.ofModels(decided.Design) {
 		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models, decided.Design.modelPairs())
 	}
-	s.Beside = newStudyBeside(rounds, beside)
+	if s.Drawn = decided.Comparison.drawn(); s.Drawn == nil {
+		s.Beside = newStudyBeside(rounds, beside)
+	} else {
+		for i := range s.Arms {
+			s.Arms[i].Beside = nil
+		}
+	}
 	s.Judgment, s.Unequal, s.Teachers = &decided, decided.Design.unequal(runs.counted), decided.Design.teachers(runs.counted)
 	return s
 }

@@ -52,6 +52,11 @@ func TestEvaluationsReadBack(t *testing.T) {
 		testRun: {Run: testRun, Round: 20, Set: "set", Generations: 4, Nodes: 2, Questions: 2, Correct: 3, RewardSum: 3.5},
 	}, newest)
 
+	times, err := r.EvalTimes(t.Context(), testRun)
+	require.NoError(t, err)
+	seconds := first.Eval.Seconds
+	require.Equal(t, []EvalTime{{0, 104 - seconds, 105}, {20, 110 - seconds, 111}}, times)
+
 	got, err = r.Evals(t.Context(), "another")
 	require.NoError(t, err)
 	require.Empty(t, got)

@@ -33,11 +33,12 @@ var comparisonColumns = []comparisonColumn{
 	{"nodes", "nodes", "", func(r stats.Row) any { return r.Nodes }, nil},
 	{"rounds", "rounds", "", func(r stats.Row) any { return r.Rounds }, nil},
 	{"rounds_compared", "over rounds", "", func(r stats.Row) any { return spanText(r.RoundsCompared) }, nil},
-	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return r.CumulativeReward }, nil},
+	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return cumulative(r) }, nil},
 	{"reward_per_node_round", "per node and round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
 	{"value", "compared", "%.4f", func(r stats.Row) any { return r.Value }, nil},
 	{"value_ci_low", "95 % from", "%.4f", func(r stats.Row) any { return r.ValueLow }, nil},
 	{"value_ci_high", "to", "%.4f", func(r stats.Row) any { return r.ValueHigh }, nil},
+	{"explored", "explored", "%.4f", func(r stats.Row) any { return r.Explored }, nil},
 	{"improvement", "improvement", "", func(r stats.Row) any { return r.Improvement }, improvementText},
 	{"ci_low", "95 % from", asPercent, func(r stats.Row) any { return r.CILow }, nil},
 	{"ci_high", "to", asPercent, func(r stats.Row) any { return r.CIHigh }, nil},
@@ -67,10 +68,18 @@ var comparisonColumns = []comparisonColumn{
 	{"verdict", "verdict and why", "", func(r stats.Row) any { return r.Verdict }, nil},
 }
 
+// cumulative returns the cumulative reward; nil for a row without counted runs.
+func cumulative(r stats.Row) *float64 {
+	if r.Runs == 0 {
+		return nil
+	}
+	return &r.CumulativeReward
+}
+
 // comparisonDrop is the order in which default columns are dropped on a narrow terminal, highest number first. Columns
 // that are not listed stay: the compared value, the difference and the verdict.
 var comparisonDrop = map[string]int{
-	"paper_reward": 12, "guide_reward_low": 11, "target_energy_joules": 10, "target_gpu_hours": 9, "config": 8, "cumulative_reward": 7, "eval_reward": 6,
+	"paper_reward": 12, "explored": 12, "guide_reward_low": 11, "target_energy_joules": 10, "target_gpu_hours": 9, "config": 8, "cumulative_reward": 7, "eval_reward": 6,
 	"rounds": 5, "rounds_compared": 5, "nodes": 4, "target_active_seconds": 3, "target_cost": 3, "target_rounds": 2, "runs": 2, "eval_pass_1": 1, "reward_per_node_round": 1,
 }
 
@@ -174,6 +183,9 @@ func usualColumns(c stats.Comparison) []string {
 	}
 	if stats.PassOf(c.Measure) > 1 { // no other column shows it
 		names = append(names, "value")
+	}
+	if some(func(r stats.Row) bool { return r.Explored != nil }) {
+		names = append(names, "explored")
 	}
 	names = append(names, "improvement")
 	if !heldOut && some(func(r stats.Row) bool { return r.Target != nil }) {

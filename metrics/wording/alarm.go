@@ -7,12 +7,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // Alarm describes the growth that an alarm has found.
 func Alarm(a event.Alarm) string {
-	return fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, stats.AlarmFrom, stats.AlarmTo)
+	return fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, alarm.From, alarm.To)
 }
 
 // alarmLine describes an alarm event: the growth, the consequence and the remedy.

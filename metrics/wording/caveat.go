@@ -42,7 +42,14 @@ func caveat(x stats.Caveat) string {
 		}
 		return text
 	case stats.NoneDone:
-		return fmt.Sprintf("%s: no run is done; %d unfinished %s counted (%s).", x.Row, x.Counted, runsAre(x.Counted), strings.Join(x.States, ", "))
+		if slices.Equal(x.States, []string{store.AlarmStop}) {
+			return fmt.Sprintf("%s: the alarm stopped all of its %s, which count in no mean.", x.Row, units.Plural(x.Counted, "run"))
+		}
+		text := fmt.Sprintf("%s: no run is done; %d unfinished %s counted (%s).", x.Row, x.Counted, runsAre(x.Counted), strings.Join(x.States, ", "))
+		if slices.Contains(x.States, store.AlarmStop) {
+			text += " Those that the alarm stopped are in no mean. " + selected
+		}
+		return text
 	case stats.Parted:
 		return parted(x)
 	case stats.WithWorkers:
@@ -57,6 +64,8 @@ func caveat(x stats.Caveat) string {
 			x.Row, x.Other, units.Plural(x.Runs, "run"))
 	case stats.AtHorizon:
 		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". The other columns are of whole runs."
+	case stats.ChosenSeeds:
+		return chosenSeeds(x.Seeds)
 	case stats.BelowWindow:
 		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and cannot have reached it.", x.Row, x.Short,
 			units.Plural(x.Runs, "run"), x.Window)

@@ -75,9 +75,10 @@ func (j judgment) lines(s stats.Study) []string {
 	if s.MoreSeeds != nil {
 		lines = append(lines, "P-values are valid only for a number of seeds fixed in advance: add the number named above, then decide once.")
 	}
-	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 {
+	lines = append(lines, seedLines(s)...)
+	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 && s.Chosen == nil {
 		lines = append(lines, fmt.Sprintf("Some experiments have %d seeds, but the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
-			most, j.Design.Seeds, j.freshSweep()))
+			most, j.Design.Seeds, j.freshSweep(s)))
 	}
 	lines = append(lines, besideLine(s)...)
 	lines = append(lines, teacherLine(s.Teachers)...)
@@ -89,30 +90,76 @@ func (j judgment) lines(s stats.Study) []string {
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 
-// freshSweep returns a command that decides by fresh seeds alone. They get a home of their own, because a study's
-// verdict counts all seeds of a home.
-func (j judgment) freshSweep() string {
+// freshSweep returns the commands that decide by fresh seeds alone.
+func (j judgment) freshSweep(s stats.Study) string {
 	var next int64
 	for _, bySeed := range j.Values {
 		for seed := range bySeed {
 			next = max(next, seed+1)
 		}
 	}
+	for _, x := range s.Explored {
+		next = max(next, slices.Max(x.Seeds)+1)
+	}
 	seeds := make([]string, max(j.Design.Seeds, sample.SeedsToDecide(j.Comparison.Tests(), 0, 0)))
 	for i := range seeds {
 		seeds[i] = strconv.FormatInt(next+int64(i), 10)
 	}
-	list := "--home fresh --seeds " + strings.Join(seeds, ",")
+	list := "--seeds " + strings.Join(seeds, ",")
 	if len(seeds) == 1 {
 		list += ","
 	}
 	if j.Design.Source == "" {
-		return "the same sweep with " + list
+		return "the same sweep with --home fresh " + list
 	}
 	if j.Design.Model != "" {
 		list = "--model " + shell.Quote(j.Design.Model) + " " + list
 	}
-	return "swarm sweep --study " + shell.Quote(j.Design.Source) + " " + list
+	list = "--study " + shell.Quote(j.Design.Source) + " " + list
+	return "swarm sweep " + list + ", then swarm compare " + list
+}
+
+// seedLines says which seeds decide, if not all do, and what the others reached.
+func seedLines(s stats.Study) []string {
+	var parts []string
+	var seeds []int64
+	for _, x := range s.Explored {
+		part := fmt.Sprintf("%s (%s)", x.Name, units.Plural(len(x.Seeds), "seed"))
+		if x.Value != nil {
+			part = fmt.Sprintf("%s %s (%s)", x.Name, figure(x.Value), units.Plural(len(x.Seeds), "seed"))
+		}
+		parts, seeds = append(parts, part), append(seeds, x.Seeds...)
+	}
+	slices.Sort(seeds)
+	text := ""
+	switch {
+	case s.Chosen != nil:
+		text = chosenSeeds(s.Chosen)
+	case parts != nil:
+		text = fmt.Sprintf("In no test: %s. Their results were looked at before, and only fresh seeds decide. Tables by cost and curves include them.",
+			seedList(slices.Compact(seeds)))
+	default:
+		return nil
+	}
+	if parts != nil {
+		text += fmt.Sprintf(" By %s these seeds reached: %s.", Measure(s.Measure), strings.Join(parts, ", "))
+	}
+	return []string{text}
+}
+
+// chosenSeeds says that only the seeds of --seeds are compared.
+func chosenSeeds(seeds []int64) string {
+	return fmt.Sprintf("Only %s %s compared (--seeds). P-values are valid only if no result of these seeds was known when they were chosen.", seedList(seeds),
+		units.Verb(len(seeds), "be"))
+}
+
+// seedList names seeds: "seed 42", "seeds 42, 43 and 44".
+func seedList(seeds []int64) string {
+	var texts []string
+	for _, seed := range seeds {
+		texts = append(texts, strconv.FormatInt(seed, 10))
+	}
+	return units.Noun(len(seeds), "seed") + " " + units.List(texts, "and")
 }
 
 // mostSeeds returns the largest number of seeds of an arm.
@@ -136,6 +183,9 @@ func (j judgment) lead() string {
 func (j judgment) decision() string {
 	base := j.Design.BaselineArm()
 	if len(j.Ranked) == 0 {
+		if len(j.Comparison.Rows) == 0 && len(j.Design.Explored) > 0 {
+			return "Undecided which is best: no run of a fresh seed is finished."
+		}
 		if !j.Per.EqualRounds() {
 			return "Undecided which is best: " + noCost(j.Per) + "."
 		}
@@ -298,7 +348,11 @@ func (j judgment) waiting(s stats.Study) string {
 	}
 	var parts []string
 	if unrun != nil {
-		parts = append(parts, "Not run yet: "+units.List(unrun, "and")+".")
+		fresh := ""
+		if len(s.Explored) > 0 && s.Chosen == nil {
+			fresh = " with fresh seeds"
+		}
+		parts = append(parts, "Not run yet"+fresh+": "+units.List(unrun, "and")+".")
 	}
 	if begun != nil {
 		parts = append(parts, "Without a finished run: "+units.List(begun, "and")+".")

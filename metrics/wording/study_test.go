@@ -331,6 +331,74 @@ func TestStudyVerdicts(t *testing.T) {
 	}
 }
 
+// Own rewards of arms that draw other questions are compared by nothing.
+func TestRewardsOfOtherQuestionsAreNotCompared(t *testing.T) {
+	var runs studyRuns
+	for external, pass := range map[int]float64{0: 0.1, 6: 0.3} {
+		runs.arm(external, pass, pass+0.002, pass-0.002, pass+0.001)
+	}
+	design := paperDesign()
+	design.Arms, design.Keys = slices.DeleteFunc(design.Arms, func(a stats.StudyArm) bool { return a.Name == "6loc2ext" || a.Name == "4loc4ext" }), []string{"nodes.tasks"}
+	differ := func(a, b store.Totals) []stats.RunDifference {
+		if a.Experiment == b.Experiment {
+			return nil
+		}
+		return []stats.RunDifference{{Key: "nodes.tasks", Effect: stats.EffectQuestions, A: "bf", B: "none"}}
+	}
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: design, Differ: differ})
+	require.Equal(t, stats.StudyBest, c.Study.Outcome)
+	require.Nil(t, c.Study.Beside)
+	require.Nil(t, c.Study.Arms[0].Beside)
+	require.Contains(t, c.Study.Lines, "Own rewards are not compared, because the experiments draw other questions (nodes.tasks).")
+	require.NotContains(t, strings.Join(c.Study.Lines, "\n"), "cumulative own reward")
+}
+
+// A comparison of named experiments has no mean of runs that the alarm stopped, even if no other run is there.
+func TestRunsThatTheAlarmStoppedAreInNoMean(t *testing.T) {
+	var runs studyRuns
+	runs.arm(4, 0.2, 0.21, 0.22)
+	for i := range runs.Totals {
+		runs.Totals[i].State, runs.Totals[i].Message = store.RunStopped, store.AlarmStop+" in round 139: the gradient norm has grown"
+	}
+	c := worded(t, runs.Runs, stats.CompareOptions{})
+	require.Equal(t, []any{3, 3, (*float64)(nil), 0.0}, []any{c.Rows[0].Runs, c.Rows[0].Unfinished, c.Rows[0].Value, c.Rows[0].CumulativeReward})
+	require.Contains(t, c.Notes, "paper-4loc4ext: the alarm stopped all of its 3 runs, which count in no mean.")
+	runs.Totals[0].Message = "stopped by SIGINT"
+	c = worded(t, runs.Runs, stats.CompareOptions{})
+	require.Equal(t, 1, c.Rows[0].Seeds)
+	require.Contains(t, c.Notes, "paper-4loc4ext: no run is done; 3 unfinished runs are counted (stopped, stopped by the alarm). Those that the alarm stopped are in no mean. "+
+		"The mean of the others is too high: it leaves out the runs that seemed to collapse.")
+}
+
+// Seeds that were looked at before are shown and decide nothing. Chosen seeds are the only ones that decide.
+func TestExploredSeedsAreShownAndDecideNothing(t *testing.T) {
+	var runs studyRuns
+	for external, pass := range map[int]float64{0: 0.1, 2: 0.2, 4: 0.3} {
+		runs.arm(external, pass+0.05, pass, pass+0.002, pass-0.002, pass+0.001, pass-0.001)
+	}
+	runs.arm(6, 0.9)
+	design := paperDesign()
+	design.Explored = []int64{1}
+	s, c := studyOf(t, runs, design)
+	require.Equal(t, []any{stats.StudyBetter, "4loc4ext", 5}, []any{s.Outcome, s.Best, s.Arms[2].Seeds})
+	require.InDelta(t, 0.3, *s.Arms[2].Value, 1e-9)
+	require.Contains(t, s.Verdict, "Not run yet with fresh seeds: 2loc6ext.")
+	require.Contains(t, s.Lines, "In no test: seed 1. Their results were looked at before, and only fresh seeds decide. Tables by cost and curves include them. "+
+		"By held-out pass@1 these seeds reached: 8loc0ext 0.1500 (1 seed), 6loc2ext 0.2500 (1 seed), 4loc4ext 0.3500 (1 seed), 2loc6ext 0.9000 (1 seed).")
+	require.Equal(t, "paper-2loc6ext", c.Rows[3].Experiment)
+	require.Equal(t, []any{0, 0.9, (*float64)(nil)}, []any{c.Rows[3].Runs, *c.Rows[3].Explored, c.Rows[3].Value})
+	table := wording.ArmTable(&s)
+	require.Equal(t, []string{"2loc6ext", "0", "-", "-", "-", "-", "-", "undecided", "0.9000 (1)"}, table.Rows[3])
+
+	alone := worded(t, runs.Runs, stats.CompareOptions{Study: design, Seeds: []int64{2, 3, 4}})
+	require.Equal(t, 3, alone.Study.Arms[2].Seeds)
+	require.Contains(t, strings.Join(alone.Study.Lines, "\n"), "Only seeds 2, 3 and 4 are compared (--seeds). P-values are valid only if no result of these seeds")
+	runs.Totals = slices.DeleteFunc(runs.Totals, func(r store.Totals) bool { return r.Seed != 1 })
+	s, _ = studyOf(t, runs, design)
+	require.Equal(t, "Undecided which is best: no run of a fresh seed is finished.", s.Verdict)
+	require.Empty(t, s.Missing)
+}
+
 // Adding seeds until a p-value is small produces false positives. The study therefore reports seeds beyond its plan,
 // whatever the verdict, with the command that decides.
 func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
@@ -342,9 +410,10 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 		first   []float64
 		told    string
 	}{
-		"as planned":  {5, "paper", five, ""},
-		"more":        {5, "paper", seven, line + "swarm sweep --study paper --model nano --home fresh --seeds 8,9,10,11,12"},
-		"a file":      {5, "my studies/x.yaml", seven, line + "swarm sweep --study 'my studies/x.yaml' --model nano --home fresh --seeds 8,9,10,11,12"},
+		"as planned": {5, "paper", five, ""},
+		"more":       {5, "paper", seven, line + "swarm sweep --study paper --model nano --seeds 8,9,10,11,12, then swarm compare --study paper --model nano --seeds 8,9,10,11,12"},
+		"a file": {5, "my studies/x.yaml", seven, line + "swarm sweep --study 'my studies/x.yaml' --model nano --seeds 8,9,10,11,12, " +
+			"then swarm compare --study 'my studies/x.yaml' --model nano --seeds 8,9,10,11,12"},
 		"a grid":      {5, "", seven, line + "the same sweep with --home fresh --seeds 8,9,10,11,12"},
 		"planned so":  {7, "paper", seven, ""},
 		"nobody said": {0, "paper", seven, ""},

@@ -16,6 +16,9 @@ func ArmTable(s *stats.Study) Table {
 		t.Title += ", at " + equal(p.Axis, p.Currency, *p.Common)
 	}
 	t.Heads = []string{"experiment", "seeds", Measure(s.Measure), "95 % interval", "over " + base.Name, "95 % interval", "p", "verdict"}
+	if len(s.Explored) > 0 {
+		t.Heads = append(t.Heads, "seeds that decide nothing")
+	}
 	for _, arm := range s.Arms {
 		cells := []string{j.label(arm.Experiment), fmt.Sprint(arm.Seeds), optionalFigure("%.4f", arm.Value), intervalText("%.4f", arm.ValueLow, arm.ValueHigh)}
 		p, _ := j.Pair(arm.Experiment, base.Experiment)
@@ -26,6 +29,9 @@ func ArmTable(s *stats.Study) Table {
 		if p.PValueHolm != nil {
 			cells[6] = pText(*p.PValueHolm)
 		}
+		if len(s.Explored) > 0 {
+			cells = append(cells, exploredCell(s, arm.Name))
+		}
 		t.Rows = append(t.Rows, cells)
 	}
 	for _, x := range j.Comparison.Caveats {
@@ -34,6 +40,16 @@ func ArmTable(s *stats.Study) Table {
 		}
 	}
 	return t
+}
+
+// exploredCell returns what an arm reached with seeds that decide nothing: "0.3500 (3)".
+func exploredCell(s *stats.Study, arm string) string {
+	for _, x := range s.Explored {
+		if x.Name == arm && x.Value != nil {
+			return fmt.Sprintf("%s (%d)", figure(x.Value), len(x.Seeds))
+		}
+	}
+	return none
 }
 
 func optionalFigure(format string, v *float64) string {

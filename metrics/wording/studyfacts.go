@@ -62,6 +62,9 @@ func teacherLine(arms []string) []string {
 // besideLine describes the study's outcome by the measure that does not decide.
 func besideLine(s stats.Study) []string {
 	b := s.Beside
+	if s.Drawn != nil {
+		return []string{fmt.Sprintf("Own rewards are not compared, because the experiments draw other questions (%s).", units.List(s.Drawn, "and"))}
+	}
 	if b == nil || b.Best == "" {
 		return nil
 	}

@@ -37,10 +37,11 @@ func equal(axis, currency string, x float64) string {
 	return fmt.Sprintf("equal %s (%s)", axis, place(axis, currency, x))
 }
 
-// atEqual returns the first words of a verdict at a horizon of an axis. It is empty for equal rounds.
+// atEqual returns the first words of a verdict: the axis and the place at which it compares. It is empty if there are
+// no curves.
 func (j judgment) atEqual() string {
 	switch {
-	case j.Per.EqualRounds():
+	case j.Per == nil || j.Per.EqualRounds() && (j.Per.Common == nil || len(j.Ranked) == 0):
 		return ""
 	case j.Per.Common == nil:
 		return "At equal " + j.Per.Axis + ": "
@@ -56,7 +57,8 @@ func noCost(p *stats.StudyPer) string {
 	return "no finished run has a held-out evaluation and recorded " + p.Axis
 }
 
-// perLines returns a note on times, and names the other axes on which another arm is the highest.
+// perLines returns a note on times, and names the other axes on which a planned comparison has another sign or is
+// decided otherwise. Without planned comparisons it names those with another order of the arms.
 func perLines(s stats.Study) []string {
 	p := s.Per
 	if p == nil || s.Best == "" {
@@ -66,28 +68,58 @@ func perLines(s stats.Study) []string {
 	if a, err := stats.AxisOf(p.Axis); err == nil && a.SideBySide {
 		lines = append(lines, sideBySide(p.OneMachine))
 	}
-	var others []string
+	var same, order []string
 	timed := false
+	for _, r := range s.Judgment.Ranked {
+		order = append(order, s.Judgment.Name(r.Experiment))
+	}
 	for _, o := range p.OtherAxes {
-		if o.Best == s.Best {
+		text := ""
+		if len(s.Contrasts) > 0 {
+			text = changes(s.Contrasts, o.Contrasts, p.Axis)
+		} else if !slices.Equal(order, o.Order) {
+			text = fmt.Sprintf("the order is %s, at equal %s %s", strings.Join(o.Order, " > "), p.Axis, strings.Join(order, " > "))
+		}
+		at := equal(o.Axis, o.Currency, o.Horizon)
+		if text == "" {
+			same = append(same, at)
 			continue
 		}
-		text := fmt.Sprintf("at %s it is %s (%.4f)", equal(o.Axis, o.Currency, o.Horizon), o.Best, o.Value)
-		if others == nil {
-			text = fmt.Sprintf("At %s the highest is %s (%.4f)", equal(o.Axis, o.Currency, o.Horizon), o.Best, o.Value)
-		}
-		others = append(others, text)
+		lines = append(lines, "At "+at+" "+text+".")
 		a, err := stats.AxisOf(o.Axis)
 		timed = timed || err == nil && a.SideBySide
 	}
-	if others == nil {
-		return lines
+	if same != nil && len(s.Contrasts) > 0 {
+		lines = append(lines, "The planned comparisons have the same signs and are decided alike at "+units.List(same, "and")+".")
 	}
-	text := strings.Join(append(others, fmt.Sprintf("at equal %s %s", p.Axis, s.Best)), ", ") + "."
 	if timed {
-		text += " Times compare runs made side by side on one machine."
+		lines = append(lines, "Times compare runs made side by side on one machine.")
 	}
-	return append(lines, text)
+	return lines
+}
+
+// changes describes the planned comparisons that have another sign or are decided otherwise on another axis. It is
+// empty if there are none.
+func changes(here, there []stats.StudyContrast, axis string) string {
+	var parts []string
+	for i, a := range here {
+		b := there[i]
+		if a.Difference == nil || b.Difference == nil {
+			continue
+		}
+		if (*a.Difference > 0) != (*b.Difference > 0) || a.Outcome != b.Outcome {
+			parts = append(parts, fmt.Sprintf("%s over %s is %s, at equal %s %s", a.A, a.B, decided(b), axis, decided(a)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// decided formats a comparison: "+0.0391 (p = 0.016, better)".
+func decided(c stats.StudyContrast) string {
+	if c.PValueHolm == nil {
+		return fmt.Sprintf("%+.4f (%s)", *c.Difference, c.Outcome)
+	}
+	return fmt.Sprintf("%+.4f (p = %s, %s)", *c.Difference, pText(*c.PValueHolm), c.Outcome)
 }
 
 // sideBySide says when times are comparable.
@@ -111,7 +143,9 @@ func PerTable(p *stats.StudyPer) Table {
 	if a, err := stats.AxisOf(p.Axis); err == nil {
 		label = a.In(p.Currency)
 	}
-	t := Table{Title: fmt.Sprintf("Held-out pass@1 by %s: mean over seeds, lowest and highest seed, interpolated between evaluations", label)}
+	measure := Measure(p.Measure)
+	t := Table{Title: fmt.Sprintf("%s by %s: mean over seeds, lowest and highest seed, interpolated between evaluations",
+		strings.ToUpper(measure[:1])+measure[1:], label)}
 	t.Heads = []string{"experiment", "seeds"}
 	for _, x := range p.Horizons {
 		t.Heads = append(t.Heads, place(p.Axis, p.Currency, x))
@@ -139,6 +173,7 @@ func PerTable(p *stats.StudyPer) Table {
 		}
 		t.Rows = append(t.Rows, cells)
 	}
+	t.addTests(p)
 	if short {
 		t.Notes = append(t.Notes, `"-": a run ended before, or was first evaluated later.`)
 	}
@@ -146,6 +181,60 @@ func PerTable(p *stats.StudyPer) Table {
 		t.Notes = append(t.Notes, "What it cost to reach the target is a median over seeds. Seeds that never reached it count as slowest.")
 	}
 	return t
+}
+
+// addTests adds a row for each comparison: its differences with their intervals and p-values, in the columns of the
+// arms' figures.
+func (t *Table) addTests(p *stats.StudyPer) {
+	if len(p.Tests) == 0 {
+		return
+	}
+	some := false
+	for i, c := range p.Tests[0].Comparisons {
+		cells := []string{c.A + " over " + c.B, none}
+		for _, x := range p.Tests {
+			if x.Of == stats.TestArea {
+				cells = append(cells, none) // last
+			}
+			if x.Of != stats.TestArea || p.Common != nil {
+				cells = append(cells, testCell(p, x, i))
+				some = some || x.Comparisons[i].PValueHolm != nil
+			}
+		}
+		if p.Target != nil {
+			cells = append(cells, none) // reached
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	if some {
+		t.Notes = append(t.Notes, "\"over\": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.")
+	}
+}
+
+// testCell formats comparison i of a test: "+0.039 (+0.033 to +0.046) p 0.016".
+func testCell(p *stats.StudyPer, x stats.StudyTest, i int) string {
+	c := x.Comparisons[i]
+	if c.Difference == nil {
+		return none
+	}
+	show := func(v float64) string { return fmt.Sprintf("%+.3f", v) }
+	if x.Of == stats.TestCost {
+		show = func(v float64) string {
+			sign := "+"
+			if v < 0 {
+				sign = "-"
+			}
+			return sign + place(p.Axis, p.Currency, math.Abs(v))
+		}
+	}
+	text := show(*c.Difference)
+	if c.CILow != nil && c.CIHigh != nil {
+		text += fmt.Sprintf(" (%s to %s)", show(*c.CILow), show(*c.CIHigh))
+	}
+	if c.PValueHolm != nil {
+		text += " p " + pText(*c.PValueHolm)
+	}
+	return text
 }
 
 // none marks a missing value.

@@ -53,11 +53,11 @@ func cheap() (studyRuns, *stats.StudyDesign) {
 	return runs, d
 }
 
-func TestAStudyNamesTheAxesOnWhichAnotherIsTheHighest(t *testing.T) {
+func TestAStudyNamesTheAxesOnWhichTheOrderDiffers(t *testing.T) {
 	runs, d := cheap()
 	s, _ := studyOf(t, runs, d)
-	require.True(t, strings.HasPrefix(s.Verdict, "The baseline 8loc0ext (8/0) is best: held-out pass@1 0.4000"), s.Verdict)
-	require.Contains(t, s.Lines, "At equal completions (16 000) the highest is 2loc6ext (0.3000), at equal rounds 8loc0ext.")
+	require.True(t, strings.HasPrefix(s.Verdict, "At equal rounds (10): the baseline 8loc0ext (8/0) is best: held-out pass@1 0.4000"), s.Verdict)
+	require.Contains(t, s.Lines, "At equal completions (16 000) the order is 2loc6ext > 8loc0ext, at equal rounds 8loc0ext > 2loc6ext.")
 
 	for run := range runs.HeldOut {
 		x := runs.HeldOut[run]
@@ -68,8 +68,22 @@ func TestAStudyNamesTheAxesOnWhichAnotherIsTheHighest(t *testing.T) {
 		}
 	}
 	s, _ = studyOf(t, runs, d)
-	require.Contains(t, s.Lines, "At equal completions (16 000) the highest is 2loc6ext (0.3000), at equal engine-seconds (1m40s) it is 2loc6ext (0.3000), "+
-		"at equal rounds 8loc0ext. Times compare runs made side by side on one machine.")
+	require.Contains(t, s.Lines, "At equal engine-seconds (1m40s) the order is 2loc6ext > 8loc0ext, at equal rounds 8loc0ext > 2loc6ext.")
+	require.Contains(t, s.Lines, "Times compare runs made side by side on one machine.")
+
+	delete(runs.HeldOut, "paper-8loc0ext-1")
+	s, _ = studyOf(t, runs, d)
+	require.NotContains(t, strings.Join(s.Lines, "\n"), "the order is", "an order of some arms is none")
+}
+
+// A study with planned comparisons names the axes on which one of them has another sign or is decided otherwise.
+func TestAStudyChecksItsPlannedComparisonsOnEveryAxis(t *testing.T) {
+	runs, d := cheap()
+	d.Contrasts = [][2]string{{"2loc6ext", "8loc0ext"}}
+	s, _ := studyOf(t, runs, d)
+	require.Contains(t, s.Lines, "At equal completions (16 000) 2loc6ext over 8loc0ext is +0.1250 (p = 0.029, better), at equal rounds -0.1000 (p = 0.029, worse).")
+	require.Contains(t, s.Lines, "The planned comparisons have the same signs and are decided alike at equal engine-seconds (15m0s) and equal seconds (9s).")
+	require.NotContains(t, strings.Join(s.Lines, "\n"), "the order is")
 }
 
 func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
@@ -80,7 +94,7 @@ func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
 	}
 	s, text := verdict("completions")
 	require.Equal(t, "At equal completions (16 000): 2loc6ext (2/6) is best: held-out pass@1 0.3000, 71.4 % above the baseline 8loc0ext (8/0) (0.1750).", s.Verdict)
-	require.Contains(t, text, "\nAt equal rounds (10) the highest is 8loc0ext (0.4000), at equal engine-seconds (15m0s) it is 8loc0ext (0.4000), ")
+	require.Contains(t, text, "\nAt equal rounds (10) the order is 8loc0ext > 2loc6ext, at equal completions 2loc6ext > 8loc0ext.\nAt equal engine-seconds (15m0s) the order is ")
 	require.Contains(t, text, "\nAt equal rounds, by cumulative own reward: 8loc0ext is highest")
 	require.NotContains(t, text, "easures", "that compares other things")
 	require.Contains(t, text, "Of its 1 pair, at equal rounds, by held-out pass@1 0 confirmed, 1 not reproduced, 0 open")
@@ -112,18 +126,23 @@ func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
 
 func TestATableOfWhatRunsCost(t *testing.T) {
 	var p stats.StudyPer
-	require.NoError(t, json.Unmarshal([]byte(`{"axis": "money", "currency": "$", "horizons": [0.5, 20], "common_horizon": 0.3, "target": 0.3, "rows": [
+	require.NoError(t, json.Unmarshal([]byte(`{"axis": "money", "measure": "pass", "currency": "$", "horizons": [0.5, 20], "common_horizon": 0.3, "target": 0.3, "rows": [
 		{"name": "a", "seeds": 3, "values": [0.2, null], "lows": [0.1, null], "highs": [0.25, null], "area": 0.1, "end": 0.3, "end_low": 0.1, "end_high": 0.3},
 		{"name": "b", "seeds": 1, "values": [0.2, 0.2], "lows": [0.2, 0.2], "highs": [0.2, 0.2], "end": 0.1}],
-		"cost_to_target": [{"name": "a", "seeds": 3, "reached": 2, "cost": 0.1}, {"name": "b", "seeds": 1}]}`), &p))
+		"cost_to_target": [{"name": "a", "seeds": 3, "reached": 2, "cost": 0.1}, {"name": "b", "seeds": 1}],
+		"tests": [{"of": "value", "place": 0.5, "comparisons": [{"a": "a", "b": "b", "difference": 0.01, "ci_low": -0.02, "ci_high": 0.04, "p_value_holm": 0.5}]},
+			{"of": "value", "place": 20, "comparisons": [{"a": "a", "b": "b"}]}, {"of": "area", "place": 0.3, "comparisons": [{"a": "a", "b": "b"}]},
+			{"of": "cost", "place": 0.3, "comparisons": [{"a": "a", "b": "b", "difference": -0.2}]}]}`), &p))
 	require.Equal(t, wording.Table{
 		Title: "Held-out pass@1 by cost, $: mean over seeds, lowest and highest seed, interpolated between evaluations",
 		Heads: []string{"experiment", "seeds", "$0.50", "$20.00", "last", "area to $0.30", "to reach 0.3", "reached"},
 		Rows: [][]string{
 			{"a", "3", "0.200 (0.100-0.250)", "-", "0.300 (0.100-0.300)", "0.100", "$0.10", "2 of 3"},
 			{"b", "1", "0.200", "0.200", "0.100", "-", "-", "0 of 1"},
+			{"a over b", "-", "+0.010 (-0.020 to +0.040) p 0.5", "-", "-", "-", "-$0.20", "-"},
 		},
-		Notes: []string{`"-": a run ended before, or was first evaluated later.`,
+		Notes: []string{`"over": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.`,
+			`"-": a run ended before, or was first evaluated later.`,
 			"What it cost to reach the target is a median over seeds. Seeds that never reached it count as slowest."},
 	}, wording.PerTable(&p))
 	require.Empty(t, wording.PerTable(nil).Heads)

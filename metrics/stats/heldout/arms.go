@@ -97,20 +97,6 @@ func (a Arms) Common() float64 {
 	return common
 }
 
-// Highest returns the arm with the highest mean at a place. ok is false if an arm has no mean there.
-func (a Arms) Highest(place float64) (name string, mean float64, ok bool) {
-	for _, arm := range a {
-		v, _, _ := cell(arm.perSeed(at(place)))
-		if v == nil {
-			return "", 0, false
-		}
-		if !ok || *v > mean {
-			name, mean, ok = arm.Name, *v, true
-		}
-	}
-	return name, mean, ok
-}
-
 // Bounds of Usual.
 const (
 	mostHalves  = 3  // horizons below the common one

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
@@ -28,11 +29,11 @@ type Pilot struct {
 	Done         bool     `json:"done"`
 	Pass         *float64 `json:"pass"` // held-out pass@1 of the newest evaluation
 
-	Reward     *float64 `json:"reward"`           // own, mean of the newest stats.AlarmWindow rounds
+	Reward     *float64 `json:"reward"`           // own, mean of the newest alarm.Window rounds
 	Behind     *float64 `json:"behind"`           // the best pilot's reward minus this one's; null: it was not compared
 	BehindLow  *float64 `json:"behind_ci_low"`    // 95 % interval over rounds, see Judge
 	BehindHigh *float64 `json:"behind_ci_high"`   //
-	Growth     *float64 `json:"grad_norm_growth"` // mean of the newest stats.AlarmWindow rounds, divided by that of the alarm's reference
+	Growth     *float64 `json:"grad_norm_growth"` // mean of the newest alarm.Window rounds, divided by that of the alarm's reference
 	AlarmRound *int     `json:"alarm_round"`      // first round in which the alarm was raised; null: none
 	Outcome    string   `json:"outcome"`
 
@@ -50,7 +51,7 @@ type Advice struct {
 // than noise. The best is the pilot with the highest reward of those that are done and raised no alarm. It advises none
 // while a pilot is unfinished, except one that raised the alarm.
 //
-// The noise is that of the newest stats.AlarmWindow rounds: the 95 % interval of the mean difference to the best, round
+// The noise is that of the newest alarm.Window rounds: the 95 % interval of the mean difference to the best, round
 // by round, because pilots of one seed draw the same questions. Another seed may differ by more.
 func Judge(pilots []Pilot) Advice {
 	out := Advice{Pilots: slices.SortedFunc(slices.Values(pilots), func(a, b Pilot) int { return cmp.Compare(a.LearningRate, b.LearningRate) })}
@@ -84,16 +85,16 @@ func Judge(pilots []Pilot) Advice {
 
 // judge sets the fields that depend on this pilot alone.
 func (p *Pilot) judge() {
-	var alarm stats.CollapseAlarm
-	var growth stats.GradientGrowth
+	var watch alarm.Collapse
+	var growth alarm.Growth
 	for _, norm := range p.Norms {
 		var raised bool
-		if growth, raised = alarm.Add(norm); raised && p.AlarmRound == nil {
+		if growth, raised = watch.Add(norm); raised && p.AlarmRound == nil {
 			round := growth.Round
 			p.AlarmRound = &round
 		}
 	}
-	if alarm.Rounds() >= stats.AlarmFirst && growth.Reference > 0 {
+	if watch.Rounds() >= alarm.First && growth.Reference > 0 {
 		p.Growth = stats.Optional(growth.Recent / growth.Reference)
 	}
 	p.Reward = stats.Optional(sample.Mean(newest(p.Rewards)))
@@ -123,5 +124,5 @@ func (p *Pilot) behind(best *Pilot) bool {
 	return low > 0
 }
 
-// newest returns the values of the newest stats.AlarmWindow rounds.
-func newest(values []float64) []float64 { return values[max(0, len(values)-stats.AlarmWindow):] }
+// newest returns the values of the newest alarm.Window rounds.
+func newest(values []float64) []float64 { return values[max(0, len(values)-alarm.Window):] }

@@ -1,34 +1,36 @@
-package stats
+// Package sweep sums up the runs of a sweep: states, remaining time and cost. It is pure.
+package sweep
 
 import (
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// SweepPending is the state of a sweep's run that has not started.
-const SweepPending = "pending"
+// Pending is the state of a sweep's run that has not started.
+const Pending = "pending"
 
-// SweepRow is one run of a sweep. If it has not started, State is SweepPending and it has no measurements.
-type SweepRow struct {
+// Row is one run of a sweep. If it has not started, State is Pending and it has no measurements.
+type Row struct {
 	Experiment       string   `json:"experiment"`
 	Config           string   `json:"config"` // preset or file, as passed to the sweep; runs of one config are assumed to take equally long
 	Seed             int64    `json:"seed"`
 	Run              string   `json:"run,omitempty"`
-	State            string   `json:"state"`  // pending, or as in Status
+	State            string   `json:"state"`  // pending, or as in stats.Status
 	Round            int      `json:"round"`  // finished
 	Rounds           int      `json:"rounds"` // planned
 	SecondsPerRound  *float64 `json:"seconds_per_round"`
 	ActiveSeconds    float64  `json:"active_seconds"` // Status's elapsed_seconds
 	CumulativeReward float64  `json:"cumulative_reward"`
-	ETASeconds       *float64 `json:"eta_seconds"` // from the status of a running run, else set by NewSweepStatus; null: unknown yet; 0: the run has ended
-	Cost             *float64 `json:"cost"`        // set by NewSweepStatus; null: no price
+	ETASeconds       *float64 `json:"eta_seconds"` // from the status of a running run, else set by New; null: unknown yet; 0: the run has ended
+	Cost             *float64 `json:"cost"`        // set by New; null: no price
 
 	StoppedByAlarm bool `json:"stopped_by_alarm,omitempty"` // and the sweep leaves it so
 }
 
-// SweepStatus summarizes a sweep.
-type SweepStatus struct {
+// Status summarizes a sweep.
+type Status struct {
 	Runs           int      `json:"runs"`
 	Done           int      `json:"done"`
 	Failed         int      `json:"failed"`                // failed or lost runs: some of their nodes gave up
@@ -42,14 +44,14 @@ type SweepStatus struct {
 	Cost          *float64 `json:"cost"`           // so far; null: no price
 	ProjectedCost *float64 `json:"projected_cost"` // total at the end; null: no price, or no ETA
 
-	Rows []SweepRow `json:"rows"`
+	Rows []Row `json:"rows"`
 }
 
-// NewSweepStatus sums up a sweep whose runs follow one another on one machine, at a price per hour (0: none). The
+// New sums up a sweep whose runs follow one another on one machine, at a price per hour (0: none). The
 // remaining time of a started run uses its own pace. A run that has not started uses the pace of other runs with its
 // configuration, loading included, else that of all runs. rows is not modified.
-func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) SweepStatus {
-	out := SweepStatus{Runs: len(rows), Rows: make([]SweepRow, len(rows))}
+func New(rows []Row, pricePerHour float64, currency string) Status {
+	out := Status{Runs: len(rows), Rows: make([]Row, len(rows))}
 	eta, known := 0.0, true
 	for i, r := range rows {
 		switch {
@@ -62,8 +64,8 @@ func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) Swee
 		default:
 			out.Left++
 		}
-		r.ETASeconds = sweepETA(r, rows)
-		r.Cost = cost(r.ActiveSeconds, pricePerHour)
+		r.ETASeconds = remaining(r, rows)
+		r.Cost = stats.Cost(r.ActiveSeconds, pricePerHour)
 		if r.ETASeconds == nil {
 			known = false
 		} else {
@@ -73,19 +75,19 @@ func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) Swee
 		out.Rows[i] = r
 	}
 	if known {
-		out.ETASeconds = Optional(eta)
+		out.ETASeconds = stats.Optional(eta)
 	}
-	if out.Cost = cost(out.ActiveSeconds, pricePerHour); out.Cost != nil {
+	if out.Cost = stats.Cost(out.ActiveSeconds, pricePerHour); out.Cost != nil {
 		out.PricePerHour, out.PriceCurrency = &pricePerHour, currency
 		if known {
-			out.ProjectedCost = cost(out.ActiveSeconds+eta, pricePerHour)
+			out.ProjectedCost = stats.Cost(out.ActiveSeconds+eta, pricePerHour)
 		}
 	}
 	return out
 }
 
-// sweepETA returns the remaining seconds of a run once it is running; nil: unknown.
-func sweepETA(r SweepRow, rows []SweepRow) *float64 {
+// remaining returns the remaining seconds of a run once it is running; nil: unknown.
+func remaining(r Row, rows []Row) *float64 {
 	zero := 0.0
 	left := max(0, r.Rounds-r.Round)
 	switch r.State {
@@ -99,17 +101,17 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 		return r.ETASeconds
 	}
 	if r.SecondsPerRound != nil {
-		return Optional(float64(left) * max(0, *r.SecondsPerRound))
+		return stats.Optional(float64(left) * max(0, *r.SecondsPerRound))
 	}
-	pace := meanPace(rows, func(other SweepRow) bool { return other.Config == r.Config })
+	pace := meanPace(rows, func(other Row) bool { return other.Config == r.Config })
 	if !units.Finite(pace) {
-		pace = meanPace(rows, func(SweepRow) bool { return true })
+		pace = meanPace(rows, func(Row) bool { return true })
 	}
-	return Optional(float64(left) * pace)
+	return stats.Optional(float64(left) * pace)
 }
 
 // meanPace returns the mean seconds per round over the chosen rows; NaN: no chosen row has a pace.
-func meanPace(rows []SweepRow, chosen func(SweepRow) bool) float64 {
+func meanPace(rows []Row, chosen func(Row) bool) float64 {
 	var paces []float64
 	for _, r := range rows {
 		switch {

@@ -1,4 +1,4 @@
-package stats
+package alarm
 
 import (
 	"math"
@@ -31,7 +31,7 @@ func norms(parts ...stretch) (list []float64) {
 
 // raisedAt are the rounds in which the alarm with a factor is raised.
 func raisedAt(series []float64, factor float64) (rounds []int) {
-	for _, g := range Alarms(series, factor) {
+	for _, g := range Raised(series, factor) {
 		rounds = append(rounds, g.Round)
 	}
 	return rounds
@@ -67,11 +67,11 @@ func TestAlarmOfSeries(t *testing.T) {
 		"some missing":           {norms(stretch{20, 1}, stretch{20, nan}, stretch{60, 1}, stretch{100, 2}), []int{112}},
 		"newest mostly missing":  {norms(stretch{100, 1}, stretch{11, inf}, stretch{9, 5}, stretch{11, nan}), nil},
 	} {
-		require.Equal(t, c.want, raisedAt(c.series, AlarmFactor), name)
+		require.Equal(t, c.want, raisedAt(c.series, WarnFactor), name)
 	}
 	require.Empty(t, raisedAt(norms(stretch{100, 1}, stretch{200, 2}), StopFactor))
 	require.Equal(t, []int{108}, raisedAt(norms(stretch{100, 1}, stretch{200, 4}), StopFactor), "9 of 20 rounds at four times make 2.35 times")
-	g := Alarms(norms(stretch{100, 1}, stretch{200, 2}), AlarmFactor)[0]
+	g := Raised(norms(stretch{100, 1}, stretch{200, 2}), WarnFactor)[0]
 	require.Equal(t, 112, g.Round)
 	require.InDelta(t, 1.65, g.Recent, 1e-12)
 	require.InDelta(t, 1, g.Reference, 1e-12)
@@ -80,7 +80,7 @@ func TestAlarmOfSeries(t *testing.T) {
 	for i := range growing {
 		growing[i] = 0.3 * math.Pow(1.01, float64(i))
 	}
-	grown := Alarms(growing, AlarmFactor)
+	grown := Raised(growing, WarnFactor)
 	require.Len(t, grown, 1)
 	ratio := grown[0].Recent / grown[0].Reference
 	require.True(t, 1.6 < ratio && ratio <= 1.6*1.01, "at the first round at which it holds: %v", ratio)
@@ -90,7 +90,7 @@ func TestAlarmOfSeries(t *testing.T) {
 func TestAlarmIsAFunctionOfTheValues(t *testing.T) {
 	t.Parallel()
 	draw := rand.New(rand.NewPCG(3, 4))
-	var one, other CollapseAlarm
+	var one, other Collapse
 	raised := 0
 	for round := range 400 {
 		nodes := make([]float64, 8)
@@ -127,7 +127,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 				require.Equal(t, len(series), b.Round)
 				series = append(series, b.Mean)
 			}
-			got := [2][]int{raisedAt(series, AlarmFactor), raisedAt(series, StopFactor)}
+			got := [2][]int{raisedAt(series, WarnFactor), raisedAt(series, StopFactor)}
 			require.Equal(t, alarms[r.Run.Run], got, "%s of %s", r.Run.Run, study)
 		}
 	}
@@ -136,7 +136,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 // recordedStudy opens a study of docs/study.
 func recordedStudy(t *testing.T, study string) (*store.Reader, []store.Totals) {
 	t.Helper()
-	reader, err := store.OpenFile(t.Context(), "../../docs/study/"+study+".db.gz")
+	reader, err := store.OpenFile(t.Context(), "../../../docs/study/"+study+".db.gz")
 	require.NoError(t, err)
 	t.Cleanup(func() { reader.Close() })
 	runs, err := reader.Runs(t.Context(), store.Filter{})
@@ -145,7 +145,7 @@ func recordedStudy(t *testing.T, study string) (*store.Reader, []store.Totals) {
 	return reader, runs
 }
 
-// recordedAlarms are the rounds in which a run of docs/study raises the alarm by AlarmFactor and by StopFactor; none in
+// recordedAlarms are the rounds in which a run of docs/study raises the alarm by WarnFactor and by StopFactor; none in
 // the runs that are not here.
 var recordedAlarms = map[string][2][]int{
 	// Without a correction, the runs that collapsed.
@@ -184,15 +184,15 @@ func TestGradientsGrowAtEqualSplits(t *testing.T) {
 		require.Len(t, splits, len(gradients))
 		early := map[float64][]float64{} // norms by the split's J
 		for i, v := range gradients {
-			if AlarmFrom <= v.Round && v.Round < AlarmTo {
+			if From <= v.Round && v.Round < To {
 				early[splits[i].Value] = append(early[splits[i].Value], v.Value)
 			}
 		}
 		highest := 0.0
-		for end := AlarmFirst; end <= 300; end++ {
+		for end := First; end <= 300; end++ {
 			recent, reference, known, all := 0.0, 0.0, 0, 0
 			for i, v := range gradients {
-				if v.Round < end-AlarmWindow || v.Round >= end {
+				if v.Round < end-Window || v.Round >= end {
 					continue
 				}
 				if all++; len(early[splits[i].Value]) >= 8 {
@@ -204,7 +204,7 @@ func TestGradientsGrowAtEqualSplits(t *testing.T) {
 			}
 		}
 		require.InDelta(t, equalSplitGrowth[r.Run.Run], highest, 0.005, r.Run.Run)
-		require.Greater(t, highest, AlarmFactor)
+		require.Greater(t, highest, WarnFactor)
 	}
 	require.Equal(t, 9, adaptive)
 }

@@ -1,0 +1,41 @@
+package stats
+
+import (
+	"maps"
+	"slices"
+)
+
+// addExplored adds what the runs of seeds that decide nothing reached: to the study, and to the rows of their
+// experiments. An experiment without other runs gets a row that has only this. runs and o are the results of ofStudy.
+func (c *Comparison) addExplored(s *Study, runs Runs, o CompareOptions) error {
+	s.Explored, runs.Totals = []StudyExplored{}, o.explored
+	o.Baseline, o.Pairs, o.Target, o.Tasks, o.Bootstrap, o.Questions = "", false, 0, false, false, false
+	others, f, err := compare(runs, o)
+	for i, r := range others.Rows {
+		seeds := map[int64]bool{}
+		for _, t := range f.groups[i].runs {
+			seeds[t.Seed] = true
+		}
+		s.Explored = append(s.Explored, StudyExplored{s.Judgment.Name(r.Experiment), slices.Sorted(maps.Keys(seeds)), r.Value})
+		k := slices.IndexFunc(c.Rows, func(x Row) bool { return x.Experiment == r.Experiment })
+		if k < 0 {
+			k = len(c.Rows)
+			c.Rows = append(c.Rows, Row{Experiment: r.Experiment, Name: r.Name, Experiments: r.Experiments, Config: r.Config, Model: r.Model, Nodes: r.Nodes,
+				Rounds: r.Rounds, Measure: r.Measure, Differs: []RowDifference{}})
+		}
+		c.Rows[k].Explored = r.Value
+	}
+	return err
+}
+
+// drawn lists the settings that differ between rows and change the questions that they draw.
+func (c *Comparison) drawn() (keys []string) {
+	for _, p := range c.Pairs {
+		for _, d := range p.Differs {
+			if d.Effect == EffectQuestions && !slices.Contains(keys, d.Key) {
+				keys = append(keys, d.Key)
+			}
+		}
+	}
+	return keys
+}
