@@ -161,8 +161,11 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 		`bad num_train_samples "4" (--set): allowed: none: study paper compares`: {"sweep", "--study", "paper", "--set", "num_train_samples=4"},
 		`bad num_transplant_trees "4" (--num-transplant-trees)`:                  {"plan", "--study", "own-data", "--num-transplant-trees", "4"},
 		`bad zero_advantage_filter "true" (--zero-advantage-filter)`:             {"plan", "--study", "filter", "--zero-advantage-filter"},
-		"--nodes conflicts with study swarm-size: remove it":                     {"sweep", "--study", "swarm-size", "--nodes", "4"},
-		"--nodes conflicts with study swarm-size":                                {"plan", "--study", "swarm-size", "--nodes", "auto"},
+		`bad external_correction "importance" (--external-correction): allowed: none: study paper sets none. For another value write a study of your own`: {
+			"sweep", "--study", "paper", "--external-correction", "importance"},
+		`bad num_generations "4" (--set): allowed: none: study sparse sets 2.`: {"sweep", "--study", "sparse", "--set", "num_generations=4"},
+		"--nodes conflicts with study swarm-size: remove it":                   {"sweep", "--study", "swarm-size", "--nodes", "4"},
+		"--nodes conflicts with study swarm-size":                              {"plan", "--study", "swarm-size", "--nodes", "auto"},
 	} {
 		o := swarm(t, home, args...)
 		require.Equal(t, 2, o.code, "%v: %s", args, o.stderr)

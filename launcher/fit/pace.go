@@ -7,6 +7,15 @@ type Work struct {
 	Own, External, Generations int // the paper's I, J and G
 	PromptTokens, NewTokens    int // of a sequence
 	Iterations                 int // optimizer steps on a round's batch
+
+	// Flat is the share of own groups whose rewards are all equal. An update skips them. Drawn externals have passed
+	// the filter and are not flat. 0 assumes that every group trains.
+	Flat float64
+}
+
+// groups returns the number of groups that an update computes, counted once per iteration.
+func (w Work) groups() float64 {
+	return (float64(w.Own)*(1-w.Flat) + float64(w.External)) * float64(max(1, w.Iterations))
 }
 
 // completions returns the number of completions that a node decodes in a round.
@@ -14,19 +23,18 @@ func (w Work) completions() float64 { return float64(w.Own * w.Generations) }
 
 // trained returns the number of sequences that pass through an update, counted once per iteration.
 func (w Work) trained() float64 {
-	return float64((w.Own + w.External) * w.Generations * max(1, w.Iterations))
+	return w.groups() * float64(w.Generations)
 }
 
 // tokens returns the number of tokens that an update computes, counted once per iteration.
 func (w Work) tokens() float64 {
-	groups := (w.Own + w.External) * max(1, w.Iterations)
-	return float64(groups * (w.PromptTokens + w.Generations*w.NewTokens))
+	return w.groups() * float64(w.PromptTokens+w.Generations*w.NewTokens)
 }
 
 // Pace is the duration of a round of all nodes of a host, in seconds by phase.
 type Pace struct {
 	Generate float64 `json:"generate_seconds"` // grows with I·G
-	Update   float64 `json:"update_seconds"`   // grows with (I+J)·G and the optimizer's steps
+	Update   float64 `json:"update_seconds"`   // grows with the rows that train and the optimizer's steps
 	Rest     float64 `json:"rest_seconds"`     // scoring, sharing, waiting
 }
 

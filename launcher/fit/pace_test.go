@@ -90,3 +90,16 @@ func TestAPaceFollowsTheSplit(t *testing.T) {
 		require.InEpsilon(t, pace.Seconds(), back.Seconds(), 1e-9, "there and back")
 	})
 }
+
+// Updates skip own groups without an advantage and no drawn ones. The seconds in the engines are those of docs/study's
+// control, seed 101. Without the share, 2/6 would be predicted from 8/0 at 0.70 of its time.
+func TestAnUpdateSkipsFlatGroups(t *testing.T) {
+	t.Parallel()
+	work := func(own, external int) Work { return Work{Own: own, External: external, Generations: 8, Flat: 0.39} }
+	known := Pace{Generate: 457, Update: 415}
+	for _, x := range []struct{ own, external, seconds int }{{4, 0, 438}, {2, 6, 757}, {4, 4, 777}} {
+		require.InEpsilon(t, x.seconds, known.For(work(8, 0), work(x.own, x.external), 8, 8).Seconds(), 0.05, "%d/%d", x.own, x.external)
+	}
+	without := known.For(Work{Own: 8, Generations: 8}, Work{Own: 2, External: 6, Generations: 8}, 8, 8)
+	require.InEpsilon(t, 0.70, without.Seconds()/757, 0.01)
+}

@@ -125,6 +125,9 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 	}
 	nodes := fullest(p.Plan)
 	work := roundWork(c, p.Plan.Nodes)
+	if c.Beta == 0 {
+		work.Flat = r.work.Flat // as many of the own groups as in the measured run
+	}
 	pace := r.pace.For(r.work, work, r.nodes, nodes)
 	round := pace.Seconds()
 	completions := evaluationCompletions(c)
@@ -195,7 +198,9 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 		if err != nil || r == nil {
 			return nil, err
 		}
-		paces, shares = append(paces, r.pace.For(r.work, out.work, r.nodes, out.nodes)), append(shares, share)
+		work := out.work
+		work.Flat = r.work.Flat
+		paces, shares = append(paces, r.pace.For(r.work, work, r.nodes, out.nodes)), append(shares, share)
 		out.loading += share * r.loading * float64(out.nodes) / float64(max(1, r.nodes))
 		from = append(from, of.Config.Model+" "+r.from)
 		if rateRank(r.source) > rateRank(out.source) {

@@ -42,7 +42,7 @@ func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 		n := float64(fullest(p.Plan))
 		return &rate{
 			source: rateProfile, work: w, nodes: fullest(p.Plan),
-			from: fmt.Sprintf("predicted from swarm profile of %s on %s, a single node with prompts and completions of maximum length, "+
+			from: fmt.Sprintf("predicted from swarm profile of %s on %s, a single node with prompts and completions of maximum length, every group trains, "+
 				"not measured in a swarm", time.Unix(int64(f.Profiled), 0).UTC().Format(time.DateOnly), f.GPU),
 			pace: fit.Pace{
 				Generate: n * generate.Seconds * float64(w.Own*w.Generations) / float64(generate.Sequences),
@@ -76,7 +76,7 @@ func assumedRate(p plan.Planned) *rate {
 	w := roundWork(p.Config, p.Plan.Nodes)
 	return &rate{
 		source: rateAssumed, work: w, nodes: fullest(p.Plan), loading: assumedLoading * float64(p.Plan.Nodes),
-		from: fmt.Sprintf("predicted from first principles, not measured: %s; prompts of %d tokens and completions of %d, the maximum; no time for "+
+		from: fmt.Sprintf("predicted from first principles, not measured: %s; prompts of %d tokens and completions of %d, the maximum; every group trains; no time for "+
 			"scoring and sharing; %d s to load a node", card.Describe(precision), w.PromptTokens, w.NewTokens, assumedLoading),
 		pace: fit.FirstPrinciples(p.Model.Shape, precision, card, w, fullest(p.Plan), p.Plan.GenerateBatch),
 	}

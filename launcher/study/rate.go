@@ -138,8 +138,8 @@ func sameDevice(a, b fit.Plan) bool {
 func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c configs.Config, plan fit.Plan) (*rate, error) {
 	phases := map[string]float64{}
 	var bands []store.RoundBand
+	var err error
 	for _, metric := range []string{"update_time", "score_time", "generate_time"} {
-		var err error
 		if bands, err = reader.RoundBands(ctx, t.Run.Run, metric, 0); err != nil {
 			return nil, err
 		}
@@ -166,6 +166,9 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 		return nil, nil
 	}
 	r := &rate{source: rateMeasured, work: roundWork(c, t.Run.Nodes), nodes: fullest(plan)}
+	if r.work.Flat, err = flatShare(ctx, reader, t, c); err != nil {
+		return nil, err
+	}
 	r.pace.Generate, r.pace.Update = round*phases["generate_time"]/compute, round*phases["update_time"]/compute
 	r.pace.Rest = round - r.pace.Generate - r.pace.Update
 	device := "the CPU"
@@ -184,6 +187,23 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	}
 	r.loading = loadingOf(t, bands[0], round+evaluation)
 	return r, nil
+}
+
+// flatShare returns the mean share of a run's own groups that its updates skip, because their rewards are all equal. It
+// is 0 with a KL penalty, which computes every group, and if it is not recorded.
+func flatShare(ctx context.Context, reader *store.Reader, t store.Totals, c configs.Config) (float64, error) {
+	bands, err := reader.RoundBands(ctx, t.Run.Run, "frac_reward_zero_std", 0)
+	if err != nil || c.Beta > 0 {
+		return 0, err
+	}
+	var shares []float64
+	for _, b := range bands {
+		shares = append(shares, b.Mean)
+	}
+	if share := sample.Mean(shares); share > 0 && share < 1 {
+		return share, nil
+	}
+	return 0, nil
 }
 
 // loadingOf returns the seconds that a run loaded before its first round, or 0 if unknown. others are the seconds

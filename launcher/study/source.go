@@ -3,6 +3,7 @@ package study
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -159,7 +160,9 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	return s, s.checkFlags(l, nodesGiven)
 }
 
-// checkFlags rejects flags for settings that the study compares, because they would make its experiments equal.
+// checkFlags rejects flags for settings that the study compares, because they would make its experiments equal, and for
+// others that the study sets and that decide what is learned, because its experiments would not be what their names
+// say.
 func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
@@ -169,6 +172,18 @@ func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 		if value, given := l.Values[key]; given {
 			return &configs.Error{
 				Key: key, Value: fmt.Sprint(value), Source: l.Sources[key], Allowed: "none: study " + s.Name + " compares values of it",
+			}
+		}
+	}
+	set, err := configs.PresetValues(s.With(s.named).Set)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) { // those of an experiment's own set are compared
+		if value, given := l.Values[key]; given && configs.ClassOf(key) == configs.ClassExperiment {
+			return &configs.Error{
+				Key: key, Value: fmt.Sprint(value), Source: l.Sources[key],
+				Allowed: fmt.Sprintf("none: study %s sets %v. For another value write a study of your own", s.Name, set[key]),
 			}
 		}
 	}
