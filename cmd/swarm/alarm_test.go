@@ -132,7 +132,7 @@ func TestASweepLeavesRunsThatTheAlarmStopped(t *testing.T) {
 	o = swarm(t, home, args("--on-alarm", "stop")...)
 	require.Regexp(t, `(?m)^4loc4ext +1 +stopped by the alarm +2/2 `, o.stdout)
 	require.Contains(t, o.stdout, "1 run stopped by the alarm counts in no mean. --on-alarm warn continues such runs.")
-	require.Contains(t, swarm(t, home, "compare", "8loc0ext", "4loc4ext").stdout, "4loc4ext: no run is done; 1 unfinished run is counted (stopped by the alarm).")
+	require.Contains(t, swarm(t, home, "compare", "8loc0ext", "4loc4ext").stdout, "4loc4ext: the alarm stopped its only run, which counts in no mean.")
 
 	o = swarm(t, home, args("-o", "json")...)
 	require.Equal(t, 0, o.code, o.stderr)

@@ -178,7 +178,7 @@ func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
 	require.NotNil(t, c.Rows[0].PaperReward)
 }
 
-// The export of the study control has all of its five arms, five seeds each, and decides the two planned comparisons.
+// The export of the study control has five of its six arms, five seeds each, and decides two planned comparisons.
 // That of sparse has two of four arms, whose seeds were all looked at before.
 func TestCompareOfRecordedStudies(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 	args := []string{"compare", "--study", "control", "--database", "../../docs/study/control.db.gz"}
 	o = swarm(t, t.TempDir(), args...)
 	require.Zero(t, o.code, o.stderr)
-	require.NotContains(t, o.stdout, "Not run yet")
+	require.Contains(t, o.stdout, "Not run yet: 4loc4ext-uncorrected.\n")
 	lines := strings.Split(o.stdout, "\n")
 	interval := regexp.MustCompile(`^  Over other seeds and questions: (\S+) to (\S+) \(95 % bootstrap interval, 108 questions\): not used for the verdict\.$`)
 	for i, planned := range []struct {

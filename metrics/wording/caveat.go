@@ -43,7 +43,10 @@ func caveat(x stats.Caveat) string {
 		return text
 	case stats.NoneDone:
 		if slices.Equal(x.States, []string{store.AlarmStop}) {
-			return fmt.Sprintf("%s: the alarm stopped all of its %s, which count in no mean.", x.Row, units.Plural(x.Counted, "run"))
+			if x.Counted == 1 {
+				return x.Row + ": the alarm stopped its only run, which counts in no mean."
+			}
+			return fmt.Sprintf("%s: the alarm stopped all of its %d runs, which count in no mean.", x.Row, x.Counted)
 		}
 		text := fmt.Sprintf("%s: no run is done; %d unfinished %s counted (%s).", x.Row, x.Counted, runsAre(x.Counted), strings.Join(x.States, ", "))
 		if slices.Contains(x.States, store.AlarmStop) {
