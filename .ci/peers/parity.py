@@ -17,7 +17,7 @@ def main():
     suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
     tests, failed, errors, skipped = (int(suite.get(kind)) for kind in ("tests", "failures", "errors", "skipped"))
     passed = tests - failed - errors - skipped
-    measured = "GPT-2, Llama, Qwen2, Qwen3: logits, gradients, greedy completions, directories and tokenizer files: "
+    measured = "GPT-2, Llama, Qwen2, Qwen3: logits, gradients, greedy and seeded completions, directories, tokenizers and chat templates: "
     measured += f"{passed} tests passed, {failed + errors} failed, {skipped} skipped"
     common.answer(measured, "differs" if failed else "equal" if passed and not errors else "failed")
 

@@ -20,14 +20,16 @@ WIDTH = 0.06  # largest difference of a bootstrap interval's ends, relative to i
 RESAMPLES = 10_000
 
 
-def values(path):
-    """Held-out pass@1 after the last round: {experiment: [value of each seed]}. The same by question: {experiment: a row
-    for each seed}. The questions' tasks."""
+def values(path, explored):
+    """Held-out pass@1 after the last round, without the explored seeds: {experiment: [value of each seed]}. The same by
+    question: {experiment: a row for each seed}. The questions' tasks."""
     db = sqlite3.connect(":memory:")
     with gzip.open(path) as file:
         db.deserialize(file.read())
     out, questions, tasks = {}, {}, []
-    for run, experiment in db.execute("SELECT run, experiment FROM runs WHERE state = 'done' ORDER BY experiment, seed"):
+    for run, experiment, seed in db.execute("SELECT run, experiment, seed FROM runs WHERE state = 'done' ORDER BY experiment, seed"):
+        if seed in explored:
+            continue
         last = "SELECT SUM(correct * 1.0) / SUM(questions * generations) FROM evals WHERE run = ? AND round = (SELECT MAX(round) FROM evals WHERE run = ?)"
         rows = db.execute(last, (run, run))
         out.setdefault(experiment, []).append(rows.fetchone()[0])
@@ -105,7 +107,8 @@ def main():
     for path in sorted(glob.glob(os.path.join(common.ROOT, "docs", "study", "*.db.gz"))):
         study = os.path.basename(path).split(".")[0]
         document = common.swarm_json("--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path)
-        held_out, arms = values(path), {arm["name"]: arm["experiment"] for arm in document["study"]["arms"]}
+        explored = {seed for arm in document["study"]["explored"] or () for seed in arm["seeds"]}
+        held_out, arms = values(path, explored), {arm["name"]: arm["experiment"] for arm in document["study"]["arms"]}
         tested = [p for p in document["study"]["pairs"] if p["permutation_p_value"] is not None]
         for p, corrected in zip(tested, holm(tested, len(arms) * (len(arms) - 1) // 2)):
             compared.pair(study, p, (p["a"], p["b"]), corrected, held_out)
@@ -115,6 +118,8 @@ def main():
         for p, corrected in zip(tested, holm(tested, len(contrasts))):
             compared.pair(study + ", planned", p, (arms[p["a"]], arms[p["b"]]), corrected, held_out)
         for row in document["rows"]:
+            if row["experiment"] not in held_out[0]:
+                continue
             want = rliable.aggregate_iqm(numpy.array(held_out[0][row["experiment"]])[:, None])
             compared.figure(f"{study} {row['experiment']}", "iqm", row["iqm"], want, TOLERANCE)
     for line in compared.differ[:20]:
