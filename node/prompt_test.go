@@ -14,6 +14,10 @@ import (
 // talking is a tokenizer with a chat template that puts marker tokens around the turns.
 type talking struct{ tokenizer.Tokenizer }
 
+var _ tokenizer.Chat = talking{}
+
+func (talking) LosesDefault() bool { return false }
+
 func (c talking) Prompt(system string, turns ...string) []int {
 	ids := append([]int{-1}, c.Encode(system)...)
 	for _, turn := range turns {
