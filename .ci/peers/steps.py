@@ -1,7 +1,7 @@
 """Eight trainings at once, and a swarm of eight that share rollouts: start-up, seconds a round, peak memory and failures beside TRL and GenRL.
 
 All have nano's weights and the same Python and torch. Every process says when it has ended a round. A round counts as
-ended when the last of the eight has ended it, so the time of a round is (end of round 9 − end of round 3) / 6, and
+ended when the last of the eight has ended it, so the time of a round is (end of round 7 − end of round 3) / 4, and
 start-up is the time to the end of the first. TRL gets the questions that our nodes get, GenRL draws reasoning-gym's.
 The mean lengths of the completions show how equal the work is.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from peers import common
 
-NODES, ROUNDS, WARM, GROUPS, GENERATIONS, NEW_TOKENS = 8, 9, 3, 8, 8, 48
+NODES, ROUNDS, WARM, GROUPS, GENERATIONS, NEW_TOKENS = 8, 7, 3, 8, 8, 48
 SECONDS = 280  # of eight trainings
 NANO = os.path.join(common.ROOT, "node", "model", "nano")
 SOURCES = ("arc_1d", "basic_arithmetic", "base_conversion", "binary_matrix", "calendar_arithmetic", "decimal_arithmetic", "fraction_simplification",
