@@ -121,7 +121,8 @@ type StudyRun struct {
 	Again      bool   `json:"again"` // another run of the same arm and seed is finished and counts
 }
 
-// StudyExplored is what an arm's runs of seeds that decide nothing reached. They are in no other figure.
+// StudyExplored is what an arm's runs of seeds that decide nothing reached. They are in no test and in no mean that
+// decides.
 type StudyExplored struct {
 	Name  string   `json:"name"`
 	Seeds []int64  `json:"seeds"`
