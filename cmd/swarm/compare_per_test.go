@@ -44,12 +44,16 @@ func TestStudiesPerCompletionsAreWhatTheResultsSay(t *testing.T) {
 		}
 		o := swarm(t, home, args...)
 		require.Zero(t, o.code, o.stderr)
-		require.Contains(t, o.stdout, "At equal completions (38 400): ")
+		common := "38 400"
+		if name == "paper" {
+			common = "76 800" // 2/6, which ends before, has only explored seeds
+		}
+		require.Contains(t, o.stdout, "At equal completions ("+common+"): ")
 		_, table, _ := strings.Cut(o.stdout, "Held-out pass@1 by completions generated: ")
 		lines := strings.Split(table, "\n")
-		require.Regexp(t, `^experiment +seeds +12 800 +19 200 +38 400 +76 800 +last +area to 38 400$`, lines[1])
+		require.Regexp(t, `^experiment +seeds +12 800 +19 200 +38 400 +76 800 +last +area to `+common+`$`, lines[1])
 		for i := range rows {
-			line := regexp.MustCompile(`(?m)^` + i + ` +\d +(.*) +0\.\d{3}$`).FindStringSubmatch(table)
+			line := regexp.MustCompile(`(?m)^` + i + ` +\d +(.*) +(?:0\.\d{3}|-)$`).FindStringSubmatch(table)
 			require.NotNil(t, line, table)
 			require.Equal(t, rows[i], strings.Join(strings.Fields(line[1]), " "), "%s of %s", i, name)
 		}
@@ -62,7 +66,7 @@ func TestCompareOfAStudyAtEqualCompletions(t *testing.T) {
 	home := t.TempDir()
 	o := swarm(t, home, "compare", "--study", "paper", "--database", "../../docs/study/paper.db.gz")
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stdout, "\nAt equal completions (38 400) the order is 6loc2ext > 8loc0ext > 4loc4ext, at equal rounds 8loc0ext > 6loc2ext > 4loc4ext.\n")
+	require.NotContains(t, o.stdout, "At equal completions", "fresh seeds have the same order there")
 	require.NotContains(t, o.stdout, "Held-out pass@1 by", "nobody asked")
 
 	o = swarm(t, home, "compare", "--study", "corrected", "--database", database, "--per", "completions", "--target", "0.3", "-o", "json")

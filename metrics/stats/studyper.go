@@ -79,7 +79,11 @@ func newStudyPer(d StudyDesign, runs Runs, set string, o CompareOptions) (*Study
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, Measure: o.Measure, OtherAxes: []StudyAxis{}, Tests: []StudyTest{}, OneMachine: oneMachine(slices.Concat(runs.Totals, o.explored)),
+	deciding := runs.Totals
+	if len(deciding) == 0 {
+		deciding = o.explored
+	}
+	p := &StudyPer{Axis: axis.Name, Unit: axis.Unit, Measure: o.Measure, OtherAxes: []StudyAxis{}, Tests: []StudyTest{}, OneMachine: oneMachine(deciding),
 		Asked: o.asksCost()}
 	var at *horizon
 	all := newCosts(d, groupRuns(slices.Concat(runs.Totals, o.explored), o), runs, set, o)
@@ -115,6 +119,7 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string, o CompareOpt
 		arms := make([]heldout.Arm, len(axes))
 		for _, t := range g.runs {
 			s := runs.HeldOut[t.Run.Run]
+			explored := slices.ContainsFunc(o.explored, func(x store.Totals) bool { return x.Run.Run == t.Run.Run })
 			c := NewCurve(t.Run, "", s.Values, CurveOptions{})
 			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool {
 				_, ok := runs.passOf(e, o.Measure)
@@ -123,7 +128,7 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string, o CompareOpt
 			for i := range out {
 				curve := newHeldOut(axes[i], c, s.RunSeries, evals, func(e store.EvalTotal) float64 { v, _ := runs.passOf(e, o.Measure); return v })
 				if out[i].add(t.Run, curve, evals) {
-					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve})
+					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve, Explored: explored})
 				}
 			}
 		}

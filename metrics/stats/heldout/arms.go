@@ -20,8 +20,9 @@ type Arm struct {
 
 // Run is a run of an arm with at least one evaluation.
 type Run struct {
-	Seed  int64
-	Curve Curve
+	Seed     int64
+	Curve    Curve
+	Explored bool // its seed decides nothing
 }
 
 // Row is one arm's pass@1 at horizons. Means are over seeds; runs of one seed are averaged first.
@@ -88,11 +89,22 @@ func at(place float64) func(Curve) (float64, bool) {
 	return func(c Curve) (float64, bool) { return c.At(place) }
 }
 
-// Common returns the common horizon: the largest place that all runs of all arms reach, +Inf without arms.
+// Common returns the common horizon: the largest place that all runs of all arms reach, +Inf without arms. Explored
+// runs count only if there are no others.
 func (a Arms) Common() float64 {
-	common := math.Inf(1)
+	common, explored := math.Inf(1), math.Inf(1)
 	for _, arm := range a {
-		common = min(common, arm.end())
+		for _, r := range arm.Runs {
+			place, _ := r.Curve.last()
+			if r.Explored {
+				explored = min(explored, place)
+			} else {
+				common = min(common, place)
+			}
+		}
+	}
+	if math.IsInf(common, 1) {
+		return explored
 	}
 	return common
 }

@@ -71,13 +71,17 @@ func TestUsualHorizons(t *testing.T) {
 	require.Equal(t, []float64{9600, 19200, 38400, 76800}, arms.Usual())
 	arms = Arms{arm("8/0", 0, 1, 2, 3, 300), arm("4/4", 0, 150, 301)}
 	require.Equal(t, []float64{37, 75, 150, 300}, arms.Usual(), "whole numbers, and three halves at most")
+	arms[0].Runs[0].Explored = true
+	require.InDelta(t, 301, arms.Common(), 0, "explored runs do not bound it")
+	arms[1].Runs[0].Explored = true
+	require.InDelta(t, 300, arms.Common(), 0, "unless there are no others")
 	require.Empty(t, Arms{}.Usual())
 	require.Empty(t, Arms{}.Rows(nil))
 }
 
 func TestRunsOfOneSeedCountOnce(t *testing.T) {
 	flat := func(seed int64, pass, end float64) Run {
-		return Run{seed, Curve{Place: []float64{0, end}, Pass: []float64{pass, pass}}}
+		return Run{Seed: seed, Curve: Curve{Place: []float64{0, end}, Pass: []float64{pass, pass}}}
 	}
 	arms := Arms{{"a", []Run{flat(1, 0.1, 10), flat(1, 0.3, 20), flat(2, 0.5, 10)}}}
 	row := arms.Rows([]float64{5, 15})[0]
