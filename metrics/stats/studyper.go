@@ -119,16 +119,18 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string, o CompareOpt
 		arms := make([]heldout.Arm, len(axes))
 		for _, t := range g.runs {
 			s := runs.HeldOut[t.Run.Run]
-			explored := slices.ContainsFunc(o.explored, func(x store.Totals) bool { return x.Run.Run == t.Run.Run })
 			c := NewCurve(t.Run, "", s.Values, CurveOptions{})
-			evals := slices.DeleteFunc(slices.Clone(s.Evals), func(e store.EvalTotal) bool {
-				_, ok := runs.passOf(e, o.Measure)
-				return e.Set != set || !ok
-			})
+			var evals []store.EvalTotal
+			var passes []float64
+			for _, e := range s.Evals {
+				if pass, ok := runs.passOf(e, o.Measure); ok && e.Set == set {
+					evals, passes = append(evals, e), append(passes, pass)
+				}
+			}
 			for i := range out {
-				curve := newHeldOut(axes[i], c, s.RunSeries, evals, func(e store.EvalTotal) float64 { v, _ := runs.passOf(e, o.Measure); return v })
+				curve := newHeldOut(axes[i], c, s.RunSeries, evals, passes)
 				if out[i].add(t.Run, curve, evals) {
-					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve, Explored: explored})
+					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve, Explored: !d.decides(t.Seed, o.Seeds)})
 				}
 			}
 		}
@@ -167,14 +169,14 @@ func (c costs) parts(run string, place float64) []evalPart {
 	return []evalPart{{c.evals[run][next-1], 1 - share}, {c.evals[run][next], share}}
 }
 
-// newHeldOut returns the curve of evaluations, which are in order of rounds. The place before the first round is 0. If
-// the place of any evaluation is unknown, the curve is empty.
-func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal, pass func(store.EvalTotal) float64) (h heldout.Curve) {
+// newHeldOut returns the curve of evaluations with these values, which are in order of rounds. The place before the
+// first round is 0. If the place of any evaluation is unknown, the curve is empty.
+func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal, passes []float64) (h heldout.Curve) {
 	var places Values
 	if a.Name != PerRounds {
 		places = a.places(c, s)
 	}
-	for _, e := range evals {
+	for i, e := range evals {
 		place := math.NaN()
 		if a.Name == PerRounds {
 			place = float64(e.Round)
@@ -186,7 +188,7 @@ func newHeldOut(a Axis, c Curve, s RunSeries, evals []store.EvalTotal, pass func
 		if !units.Finite(place) {
 			return heldout.Curve{}
 		}
-		h.Place, h.Pass = append(h.Place, place), append(h.Pass, pass(e))
+		h.Place, h.Pass = append(h.Place, place), append(h.Pass, passes[i])
 	}
 	return h
 }

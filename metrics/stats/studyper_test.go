@@ -173,26 +173,29 @@ func TestAStudyOnAnAxisNeedsSeedsOnBothSides(t *testing.T) {
 func TestWhereEvaluationsAreOnEveryAxis(t *testing.T) {
 	s := steady(1, 4, 0.1, 2)
 	var evals []store.EvalTotal
+	var passes []float64
 	for i, round := range []int{0, 1, 4} {
 		evals = append(evals, store.EvalTotal{Round: round, Questions: 10, Generations: 4, Correct: 4 * i})
+		pass, ok := Runs{}.passOf(evals[i], MeasurePass)
+		require.True(t, ok)
+		passes = append(passes, pass)
 	}
 	c := NewCurve(s.Run, "", s.Values, CurveOptions{})
-	pass := func(e store.EvalTotal) float64 { v, _ := Runs{}.passOf(e, MeasurePass); return v }
 	for name, want := range map[string][]float64{
 		"rounds": {0, 1, 4}, "completions": {0, 16, 64}, "tokens": {0, 168, 672}, "engine-seconds": {0, 1.5, 6}, "seconds": {0, 2, 8}, "money": {0, 2, 8},
 	} {
 		axis, err := AxisOf(name)
 		require.NoError(t, err)
-		h := newHeldOut(axis, c, s, evals, pass)
+		h := newHeldOut(axis, c, s, evals, passes)
 		require.InDeltaSlice(t, want, h.Place, 1e-12, name)
 		require.InDeltaSlice(t, []float64{0, 0.1, 0.2}, h.Pass, 1e-12, name)
 	}
 	late := append(evals[:2:2], store.EvalTotal{Round: 9, Questions: 10, Generations: 4})
 	axis, err := AxisOf("completions")
 	require.NoError(t, err)
-	require.Empty(t, newHeldOut(axis, c, s, late, pass).Place, "nothing is recorded of the ninth round")
+	require.Empty(t, newHeldOut(axis, c, s, late, passes).Place, "nothing is recorded of the ninth round")
 	s.Run.PricePerHour = 0
 	axis, err = AxisOf("money")
 	require.NoError(t, err)
-	require.Empty(t, newHeldOut(axis, c, s, evals, pass).Place)
+	require.Empty(t, newHeldOut(axis, c, s, evals, passes).Place)
 }

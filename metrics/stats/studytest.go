@@ -85,7 +85,6 @@ func (g group) complete(value valueOf) []float64 {
 func (p *StudyPer) addTests(d StudyDesign, runs Runs, o CompareOptions, all []costs) {
 	groups := groupRuns(runs.Totals, o)
 	for _, c := range all {
-		common := c.arms.Common()
 		if c.axis.Name != p.Axis {
 			p.addAxis(d, groups, o, c)
 			continue
@@ -96,6 +95,7 @@ func (p *StudyPer) addTests(d StudyDesign, runs Runs, o CompareOptions, all []co
 		for _, x := range p.Horizons {
 			p.Tests = append(p.Tests, StudyTest{TestValue, x, d.test(groups, o, c.at(x))})
 		}
+		common := c.arms.Common()
 		area := func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].Area(common) }
 		p.Tests = append(p.Tests, StudyTest{TestArea, common, d.test(groups, o, area)})
 		if p.Target == nil {
