@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
@@ -44,7 +45,7 @@ type PowerArm struct {
 // Bases of a PowerArm, best first.
 const (
 	basisOwn    = "own"    // of this experiment
-	basisAlike  = "alike"  // of experiments with the same I, J, G, correction, learning rate and tasks, of any study
+	basisAlike  = "alike"  // of experiments with the same keys of alikeKeys and number of nodes, of any study
 	basisPooled = "pooled" // of all experiments of studies with the same model and measure
 )
 
@@ -163,6 +164,10 @@ func (s *Study) recorded(ctx context.Context, reader *store.Reader) (out []recor
 	return out, nil
 }
 
+// alikeKeys are the keys that decide how much values vary between seeds, as far as is known.
+var alikeKeys = []string{"num_train_samples", "num_transplant_trees", "num_generations", "num_iterations", "learning_rate", "nodes.tasks",
+	"external_correction", "external_filter"}
+
 // kindsOf returns a text for each experiment of a study. Texts are equal for experiments that are alike.
 func kindsOf(s configs.Study, named string, m configs.Model) ([]string, error) {
 	settings, err := s.Settings(named, m)
@@ -171,15 +176,15 @@ func kindsOf(s configs.Study, named string, m configs.Model) ([]string, error) {
 	}
 	defaults := configs.Values(configs.Default())
 	var kinds []string
-	for _, values := range settings {
-		kind := ""
-		for _, key := range []string{"num_train_samples", "num_transplant_trees", "num_generations", "learning_rate", "nodes.tasks", "external_correction"} {
+	for i, values := range settings {
+		kind := fmt.Sprint(s.NodesOf(s.Experiments[i]), " ")
+		for _, key := range alikeKeys {
 			value, ok := values[key]
 			if !ok {
 				value = defaults[key]
 			}
-			if key == "external_correction" && fmt.Sprint(values["num_transplant_trees"]) == "0" {
-				value = "" // it corrects nothing
+			if strings.HasPrefix(key, "external_") && fmt.Sprint(values["num_transplant_trees"]) == "0" {
+				value = "" // there is nothing to correct or to refuse
 			}
 			kind += fmt.Sprint(value, " ")
 		}

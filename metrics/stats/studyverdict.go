@@ -71,7 +71,7 @@ func (j Judgment) onAxis(runs Runs, o CompareOptions) (Judgment, error) {
 		o.at = at
 		j, err = judge(runs, o, j.Design)
 	}
-	j.Per = per
+	j.Per, j.at = per, at
 	return j, err
 }
 
@@ -85,6 +85,8 @@ type Judgment struct {
 
 	Outcome string
 	Open    []StudyArm // arms that the highest is not proven better than, in the study's order
+
+	at *horizon // of Per; nil: equal rounds
 }
 
 func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {

@@ -43,10 +43,18 @@ func (j judgment) atEqual() string {
 	switch {
 	case j.Per == nil || j.Per.EqualRounds() && (j.Per.Common == nil || len(j.Ranked) == 0):
 		return ""
-	case j.Per.Common == nil:
+	case j.Per.Common == nil, j.Per.EqualRounds() && j.unevenRounds():
 		return "At equal " + j.Per.Axis + ": "
 	}
 	return "At " + equal(j.Per.Axis, j.Per.Currency, *j.Per.Common) + ": "
+}
+
+// unevenRounds reports whether pairs are compared at different evaluations. At equal rounds each pair has its own: the
+// newest that both sides have.
+func (j judgment) unevenRounds() bool {
+	return slices.ContainsFunc(j.Comparison.Pairs, func(p stats.Pair) bool {
+		return p.EvalRound != nil && float64(*p.EvalRound) != *j.Per.Common
+	})
 }
 
 // noCost says why no run has a place on the axis.

@@ -55,7 +55,13 @@ func cheap() (studyRuns, *stats.StudyDesign) {
 
 func TestAStudyNamesTheAxesOnWhichTheOrderDiffers(t *testing.T) {
 	runs, d := cheap()
-	s, _ := studyOf(t, runs, d)
+	d.Explored = []int64{4}
+	s, c := studyOf(t, runs, d)
+	require.InDelta(t, 0.4, *c.Rows[0].Explored, 1e-9)
+	c = worded(t, runs.Runs, stats.CompareOptions{Study: d, Per: "completions"})
+	require.InDelta(t, 0.175, *c.Rows[0].Explored, 1e-9, "after 16 000 completions, a quarter of the run, as the other seeds")
+	d.Explored = nil
+	s, _ = studyOf(t, runs, d)
 	require.True(t, strings.HasPrefix(s.Verdict, "At equal rounds (10): the baseline 8loc0ext (8/0) is best: held-out pass@1 0.4000"), s.Verdict)
 	require.Contains(t, s.Lines, "At equal completions (16 000) the order is 2loc6ext > 8loc0ext, at equal rounds 8loc0ext > 2loc6ext.")
 
@@ -84,6 +90,22 @@ func TestAStudyChecksItsPlannedComparisonsOnEveryAxis(t *testing.T) {
 	require.Contains(t, s.Lines, "At equal completions (16 000) 2loc6ext over 8loc0ext is +0.1250 (p = 0.029, better), at equal rounds -0.1000 (p = 0.029, worse).")
 	require.Contains(t, s.Lines, "The planned comparisons have the same signs and are decided alike at equal engine-seconds (15m0s) and equal seconds (9s).")
 	require.NotContains(t, strings.Join(s.Lines, "\n"), "the order is")
+}
+
+// An arm whose newest evaluation is earlier does not set the round that a verdict about the others names.
+func TestAVerdictNamesTheRoundsOfItsOwnComparison(t *testing.T) {
+	runs, d := cheap()
+	d.Arms = append(d.Arms, paperDesign().Arms[2])
+	runs.arm(4, 0.2, 0.2, 0.2, 0.2)
+	for i := range 4 {
+		run := fmt.Sprintf("paper-4loc4ext-%d", i+1)
+		runs.spend(run, 0.1, 0.2, 3200, 90)
+		runs.HeldOut[run].Evals[1].Round = 5
+		runs.Evals[run] = runs.HeldOut[run].Evals[1]
+	}
+	s, c := studyOf(t, runs, d)
+	require.Equal(t, []any{5.0, 10}, []any{*s.Per.Common, *c.Pairs[0].EvalRound})
+	require.True(t, strings.HasPrefix(s.Verdict, "At equal rounds: "), s.Verdict)
 }
 
 func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
