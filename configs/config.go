@@ -86,6 +86,9 @@ type Config struct {
 	EvalEvery       int `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                   // rounds between held-out evaluations; 0: only at the end
 	EvalQuestions   int `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`       // held-out questions; 0: no evaluation
 	EvalGenerations int `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"` // completions per question
+
+	EvalDraws string `mapstructure:"eval_draws" yaml:"eval_draws" json:"eval_draws"` // one of Draws*: the random numbers of evaluations
+
 	CheckpointEvery int `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
 
 	// Held-out questions beside the evaluation's, by which a node's best weights are chosen and kept; 0: none are kept.
@@ -98,6 +101,13 @@ type Config struct {
 	MaxRestarts int    `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"`    // restarts of one node before the run gives it up
 	OnAlarm     string `mapstructure:"on_alarm" yaml:"on_alarm" json:"on_alarm"`                // one of Alarm*: what follows when gradients grow as before a collapse
 }
+
+// Values of Config.EvalDraws. With both, a node samples every evaluation with the same random numbers, in every round
+// and run, so that its evaluations differ by its weights.
+const (
+	DrawsNode   = "node"   // each node has its own, so that completions of several nodes are independent
+	DrawsShared = "shared" // all nodes have the same: nodes with equal weights give equal completions
+)
 
 // Values of Config.OnAlarm.
 const (
@@ -208,7 +218,7 @@ func (c *Config) UnmarshalJSON(data []byte) error {
 	stored.ExternalCorrection, stored.ExternalFilter, stored.Split = CorrectionNone, FilterNone, d.Split
 	stored.ExternalDivergence, stored.ExternalFilterThreshold = d.ExternalDivergence, d.ExternalFilterThreshold
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
-	stored.OnAlarm = d.OnAlarm
+	stored.OnAlarm, stored.EvalDraws = d.OnAlarm, DrawsShared
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ var classes = map[string]Class{
 
 	"device": ClassHost, "precision": ClassHost,
 
-	"eval_questions": ClassMeasure, "eval_generations": ClassMeasure, // an evaluation uses none of training's random draws
+	"eval_questions": ClassMeasure, "eval_generations": ClassMeasure, "eval_draws": ClassMeasure, // an evaluation uses none of training's random draws
 
 	"swarm_size":  ClassOperational, // a limit: the run's own number of nodes is compared
 	"micro_batch": ClassOperational, "gradient_checkpointing": ClassOperational, "gradient_accumulation_steps": ClassOperational,

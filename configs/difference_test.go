@@ -216,7 +216,7 @@ func TestDifferentValuesAreShownDifferently(t *testing.T) {
 // A configuration that was stored before a key existed has the behavior of that time.
 func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	c := experiment(t)
-	c.ExternalCorrection, c.ExternalFilter = CorrectionNone, FilterNone // auto today
+	c.ExternalCorrection, c.ExternalFilter, c.EvalDraws = CorrectionNone, FilterNone, DrawsShared // other defaults today
 	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
+	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every", "eval_draws"} {
 		if _, known := fields[key]; !known {
 			t.Fatalf("no key %s", key)
 		}
@@ -238,8 +238,8 @@ func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	if err := json.Unmarshal(data, &old); err != nil {
 		t.Fatal(err)
 	}
-	if got := Changes(old, c); got != nil {
-		t.Errorf("changes %v", got)
+	if got := Differences(old, c); got != nil {
+		t.Errorf("differences %v", got)
 	}
 	c.ZeroAdvantageFilter = false
 	if got := Changes(old, c); len(got) != 1 {

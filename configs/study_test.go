@@ -82,7 +82,7 @@ func TestAnExperimentOfTwoStudiesIsTheSameInBoth(t *testing.T) {
 
 func TestASharedExperimentIsAnothersAsItIs(t *testing.T) {
 	text := "question: q\nbaseline: a\nmeasure: pass\nseeds: 3\nrounds: 300\nnodes: 8\n" +
-		"set: {external_correction: none, external_filter: none, eval_every: 50, eval_questions: 108, eval_generations: 4}\nexperiments:\n  - "
+		"set: {external_correction: none, external_filter: none, eval_every: 50, eval_questions: 108, eval_generations: 4, eval_draws: shared}\nexperiments:\n  - "
 	s, err := parseStudy("mine", []byte(text+"{name: a, as: paper-4loc4ext}"))
 	require.NoError(t, err)
 	require.Equal(t, []StudyExperiment{{Name: "a", As: "paper-4loc4ext", Config: "4loc4ext"}}, s.Experiments)
@@ -127,7 +127,7 @@ func TestAStudysSettings(t *testing.T) {
 	settings, err := paper.Settings("gpt2", gpt2)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
-		"experiment": "paper-gpt2-6loc2ext", "model": "gpt2", "rounds": 2000, "eval_every": 100, "eval_questions": 108, "eval_generations": 4,
+		"experiment": "paper-gpt2-6loc2ext", "model": "gpt2", "rounds": 2000, "eval_every": 100, "eval_questions": 108, "eval_generations": 4, "eval_draws": "shared",
 		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8, "external_correction": "none", "external_filter": "none",
 	}, settings[1], "the preset's keys, the study's over them, the model's over these")
 	require.Equal(t, 50, paper.Set["eval_every"], "the study itself stays as it was")

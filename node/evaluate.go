@@ -130,7 +130,7 @@ func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
 }
 
 func (n *Node) answer(ctx context.Context, questions *HeldOut, rounds int) (event.Eval, error) {
-	return questions.Evaluate(ctx, rounds, func(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	return questions.Evaluate(ctx, n.ID, rounds, func(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 		n.Host.State(event.StateWaiting, rounds)
 		release, err := n.Host.Lease(ctx, phaseGenerate)
 		if err != nil {

@@ -31,12 +31,17 @@ type HeldOut struct {
 	prompts   [][]int
 	questions map[string]bool
 	options   policy.GenerateParams // all parameters except prompts and seed
+	ownDraws  bool                  // each node has its own random numbers
 }
 
 // OpenHeldOut draws eval_questions held-out questions whose prompts fit a model of that context length. It draws
 // fewer, even none, if the tasks have no more.
 func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
-	return drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
+	h, err := drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
+	if err == nil && c.EvalDraws == configs.DrawsNode {
+		h.ownDraws, h.Set = true, h.Set+event.OwnDraws
+	}
+	return h, err
 }
 
 // Size of a validation set: three questions of each of the paper's nine tasks, with four completions each. One
@@ -120,10 +125,14 @@ func (h *HeldOut) Holds(question string) bool { return h != nil && h.questions[q
 type sampler func(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 
 // Evaluate answers all questions, call by call, with the weights after this number of rounds, and scores the answers.
-// It uses no random numbers of training. Equal weights give equal evaluations, in any round and on any node, so that
-// two evaluations differ by their weights and not by chance. Before every call, progress receives the number of
-// questions done. It may be nil.
-func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
+// It uses no random numbers of training. Equal weights give a node equal evaluations in any round, so that two of its
+// evaluations differ by their weights and not by chance. The completions of different nodes are independent, unless
+// all nodes share their random numbers. Before every call, progress receives the number of questions done. It may be
+// nil.
+func (h *HeldOut) Evaluate(ctx context.Context, node string, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
+	if !h.ownDraws {
+		node = ""
+	}
 	out := event.Eval{
 		Round: rounds, Set: h.Set, Generations: h.options.NumGenerations, Temperature: h.options.Temperature, Questions: []event.EvalQuestion{},
 	}
@@ -135,7 +144,7 @@ func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, pr
 		}
 		params := h.options
 		params.Prompts = h.prompts[first:min(first+each, len(h.items))]
-		params.Seed = sapo.EngineSeed(0, "", 0, sapo.PurposeEvaluate, call)
+		params.Seed = sapo.EngineSeed(0, node, 0, sapo.PurposeEvaluate, call)
 		result, err := generate(ctx, params)
 		if err != nil {
 			return out, err

@@ -78,6 +78,7 @@ func TestHeldOutSetIsTheSameForAllThatCompare(t *testing.T) {
 		{"weights", func(c *configs.Config) { c.Tasks.Mixture[3].Weight = 5 }, true},
 		{"questions", func(c *configs.Config) { c.EvalQuestions = 18 }, false},
 		{"generations", func(c *configs.Config) { c.EvalGenerations = 8 }, false},
+		{"draws", func(c *configs.Config) { c.EvalDraws = configs.DrawsShared }, false},
 		{"temperature", func(c *configs.Config) { c.Temperature = 0.5 }, false},
 		{"top_k", func(c *configs.Config) { c.TopK = 5 }, false},
 		{"top_p", func(c *configs.Config) { c.TopP = 0.9 }, false},
@@ -162,7 +163,7 @@ func TestEvaluationCountsWhatIsRight(t *testing.T) {
 		return "<answer>?</answer>"
 	}}
 	var told []int
-	eval, err := h.Evaluate(t.Context(), 7, model.Generate, func(done int) { told = append(told, done) })
+	eval, err := h.Evaluate(t.Context(), "node_3", 7, model.Generate, func(done int) { told = append(told, done) })
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 12}, told)
 	require.Len(t, model.generated, 2)
@@ -181,30 +182,39 @@ func TestEvaluationCountsWhatIsRight(t *testing.T) {
 	}, eval)
 }
 
-// Equal weights give equal evaluations on any node, with any number of completions decoded at a time.
+// Equal weights give a node equal evaluations, with any number of completions decoded at a time. Another node's are
+// independent, unless all nodes share their random numbers.
 func TestEvaluationIsAFunctionOfTheWeights(t *testing.T) {
 	engine := lab.Engines(t, 1)[0]
 	_, err := engine.Load(t.Context(), policy.LoadParams{ModelDir: trainedModel(t), Device: "cpu", Precision: "fp32", Threads: 1})
 	require.NoError(t, err)
 	c := testConfig(t)
 	c.EvalQuestions, c.EvalGenerations = 20, 4
-	evaluate := func(c configs.Config) event.Eval {
+	evaluate := func(c configs.Config, node string) event.Eval {
 		h, err := OpenHeldOut(c, openTasks(t, c), bytesTokenizer(t), policytest.Context)
 		require.NoError(t, err)
-		eval, err := h.Evaluate(t.Context(), 0, engine.Generate, nil)
+		eval, err := h.Evaluate(t.Context(), node, 0, engine.Generate, nil)
 		require.NoError(t, err)
 		require.Positive(t, eval.Seconds)
 		eval.Seconds = 0
 		return eval
 	}
-	first := evaluate(c)
+	first := evaluate(c, "node_0")
 	right := 0.0
 	for _, q := range first.Questions {
 		right += q.RewardSum
 	}
 	require.Positive(t, right, "the tiny model is never right: nothing is compared")
 	c.Seed, c.NumTrainSamples, c.NumGenerations = 77, 1, 3
-	require.Equal(t, first, evaluate(c))
+	require.Equal(t, first, evaluate(c, "node_0"))
+	other := evaluate(c, "node_1")
+	require.Equal(t, first.Set, other.Set)
+	require.NotEqual(t, first.Questions, other.Questions)
+
+	c.EvalDraws = configs.DrawsShared
+	shared := evaluate(c, "node_0")
+	require.Equal(t, shared, evaluate(c, "node_1"))
+	require.Equal(t, shared.Set+event.OwnDraws, first.Set)
 }
 
 // A node that is told to stop finishes the current call and starts no other.

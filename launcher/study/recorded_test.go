@@ -29,7 +29,7 @@ func TestRunsTellTheirStudies(t *testing.T) {
 		"paper-8loc0ext/nano paper-gpt2-8loc0ext/gpt2 corrected-2loc6ext/nano":    "paper nano, paper gpt2, corrected nano",
 		"off-policy-4loc4ext-importance/nano":                                     "off-policy nano",
 		"specialists-2loc6ext/nano":                                               "specialists nano",
-		"specialists-all-8loc0ext/nano":                                           "", // recorded as the next
+		"specialists-all-8loc0ext/nano":                                           "specialists nano",
 		"control-8loc0ext/nano":                                                   "control nano",
 		"sparse-tags-8loc0ext/./sparse-tags":                                      "",
 		"sparse-tags-sparse-tags-8loc0ext/./sparse-tags":                          "sparse-tags sparse-tags",

@@ -14,6 +14,10 @@ type Eval struct {
 	Questions []EvalQuestion `json:"questions"` // in the set's order
 }
 
+// OwnDraws is the end of an Eval's Set if each node sampled with random numbers of its own. Otherwise all nodes used
+// the same ones: nodes with equal weights gave equal completions, so the set says nothing of several nodes together.
+const OwnDraws = "-node"
+
 // EvalQuestion is a node's result on one held-out question.
 type EvalQuestion struct {
 	Task      string  `json:"task"`

@@ -2,7 +2,9 @@ package stats
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/heldout"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -111,12 +113,15 @@ func (x *crossing) side(g group, s span) heldout.Side {
 	return heldout.NewSide(answers)
 }
 
-// answered reports whether an evaluation has what a measure pass@k or swarm-pass@k needs: results by question, and k
-// completions of each.
+// answered reports whether an evaluation has what a measure pass@k or swarm-pass@k needs: results by question, k
+// completions of each, and for swarm-pass@k completions that are independent between nodes.
 func (r Runs) answered(e store.EvalTotal, measure string) bool {
 	questions, completions := r.Questions[e.Run][e.Round], e.Generations
 	if len(questions) > 0 && OfSwarm(measure) {
 		completions = questions[0].Completions
+		if completions > e.Generations && !strings.HasSuffix(e.Set, event.OwnDraws) {
+			return false
+		}
 	}
 	return len(questions) > 0 && completions >= PassOf(measure)
 }

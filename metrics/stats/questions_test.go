@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -151,6 +152,12 @@ func TestComparisonByPassOfSeveral(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"swarm-pass@10", "eval_swarm_pass_10"}, []string{c.Measure, c.Basis})
 	require.InDelta(t, 1, *c.Rows[0].Value, 1e-12)
+	runs.Questions["study-a-1"][10][0].Completions = 20 // of two nodes
+	require.False(t, runs.answered(runs.Evals["study-a-1"], "swarm-pass@10"), "both nodes may have had the same random numbers")
+	own := runs.Evals["study-a-1"]
+	own.Set += event.OwnDraws
+	require.True(t, runs.answered(own, "swarm-pass@10"))
+	runs = answered()
 	o.Measure = "pass@11"
 	c, err = Compare(runs, o)
 	require.NoError(t, err)

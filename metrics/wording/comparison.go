@@ -162,7 +162,7 @@ func withCompletions(measure string) string {
 	if k := stats.PassOf(measure); k > 1 {
 		whose := ""
 		if stats.OfSwarm(measure) {
-			whose = " by all nodes together"
+			whose = " by all nodes together, each with random numbers of its own (eval_draws node)"
 		}
 		return fmt.Sprintf(" with results by question and at least %d completions of each%s", k, whose)
 	}

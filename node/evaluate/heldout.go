@@ -20,5 +20,5 @@ func (e *Engine) HeldOut(ctx context.Context, progress func(done, of int)) (even
 		err := errors.New("the tasks have no held-out question that fits the model's context")
 		return event.Eval{}, fail.Hint(err, "a larger --max-prompt-length, or other tasks")
 	}
-	return questions.Evaluate(ctx, e.rounds, e.Generate, func(done int) { progress(done, questions.Len()) })
+	return questions.Evaluate(ctx, e.model.Checkpoint.Node, e.rounds, e.Generate, func(done int) { progress(done, questions.Len()) })
 }

@@ -16,7 +16,7 @@ const (
 	PurposeExternals Purpose = "externals" // which external rollouts to use
 	PurposePeers     Purpose = "peers"     // which of many peers a node gathers from
 	PurposeHeldOut   Purpose = "held_out"  // held-out questions; independent of the round, in an evaluation also of the experiment
-	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; independent of experiment, node and round
+	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; independent of experiment and round
 	PurposeValidate  Purpose = "validate"  // held-out questions for splits; independent of experiment, node and round
 	PurposeSelect    Purpose = "select"    // held-out questions for a node's best weights; independent of experiment, node and round
 	PurposeSplit     Purpose = "split"     // which split of I and J to try
