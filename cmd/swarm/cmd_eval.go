@@ -52,10 +52,11 @@ func newEvalCommand(g *globals) *cobra.Command {
 			"--node evaluates a checkpoint of that node now: the newest, or that of --round, where 0 is the\n" +
 			"initial model. A FOLDER (of `swarm model save`, or in Hugging Face layout) evaluates that model, on\n" +
 			"the tasks and with the sampling of --config and --set. --model names the preset for tokenizer and\n" +
-			"tasks if the folder does not say. Nothing is recorded, and a running run is not disturbed: on a GPU\n" +
-			"it must leave enough memory free (exit code 3).\n\n" +
+			"tasks if the folder does not say, and it samples with node_0's random numbers. Nothing is recorded,\n" +
+			"and a running run is not disturbed: on a GPU it must leave enough memory free (exit code 3).\n\n" +
 			"Only evaluations of the same set are comparable: equal tasks, prompt limits and sampling, whatever\n" +
-			"the seed.",
+			"the seed. Each node samples with random numbers of its own, so that nodes also differ by chance.\n" +
+			"--set eval_draws=shared gives all nodes the same.",
 		Example: "  swarm eval 4loc4ext\n  swarm eval 4loc4ext --node node_0 --generations 8 --k 1,8\n" +
 			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
 		Args: usage.AtMostOneName,

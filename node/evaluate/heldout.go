@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -8,6 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node"
 )
+
+// firstNode is the node whose random numbers evaluate a model that belongs to no node, such as a saved one.
+const firstNode = "node_0"
 
 // HeldOut answers the held-out questions of the model's configuration. progress receives the number of questions
 // done and the total.
@@ -20,5 +24,5 @@ func (e *Engine) HeldOut(ctx context.Context, progress func(done, of int)) (even
 		err := errors.New("the tasks have no held-out question that fits the model's context")
 		return event.Eval{}, fail.Hint(err, "a larger --max-prompt-length, or other tasks")
 	}
-	return questions.Evaluate(ctx, e.model.Checkpoint.Node, e.rounds, e.Generate, func(done int) { progress(done, questions.Len()) })
+	return questions.Evaluate(ctx, cmp.Or(e.model.Checkpoint.Node, firstNode), e.rounds, e.Generate, func(done int) { progress(done, questions.Len()) })
 }
