@@ -112,12 +112,14 @@ func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float6
 	return means
 }
 
-// RewardPerNodeRound returns a run's cumulative reward divided by its node-rounds; ok is false before the first round.
+// RewardPerNodeRound returns the cumulative reward of a run's nodes that train, divided by their rounds; ok is false
+// before the first round.
 func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
-	if r.NodeRounds < 1 {
+	sum := r.Trained()
+	if sum.NodeRounds < 1 {
 		return 0, false
 	}
-	return r.CumulativeReward / float64(r.NodeRounds), units.Finite(r.CumulativeReward)
+	return sum.Reward / float64(sum.NodeRounds), units.Finite(sum.Reward)
 }
 
 // evalMean returns the mean reward per completion in an evaluation; ok is false if it has no completions.

@@ -18,6 +18,17 @@ const (
 	OutcomeNotComparable = "not comparable" // the sides differ in settings that are not studied; see Pair.Differs
 )
 
+// opposite returns the outcome of a pair with its sides swapped.
+func opposite(outcome string) string {
+	switch outcome {
+	case OutcomeBetter:
+		return OutcomeWorse
+	case OutcomeWorse:
+		return OutcomeBetter
+	}
+	return outcome
+}
+
 // Pair is a comparison of experiment A with experiment B. In a comparison with the baseline, B is the baseline. Each
 // sample is the value of one seed: see Comparison.Basis. Equal seeds are not treated as pairs, because nodes that train
 // on each other's rollouts diverge within a round.

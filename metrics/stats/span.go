@@ -99,10 +99,10 @@ func (r Runs) eval(run, set string, round int) (store.EvalTotal, bool) {
 	return store.EvalTotal{}, false
 }
 
-// sum returns the rewards of a run's nodes over the first rounds.
+// sum returns the rewards of a run's nodes that train over the first rounds.
 func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 	if reached(t) <= rounds {
-		return store.RewardSum{NodeRounds: t.NodeRounds, Reward: t.CumulativeReward}, true
+		return t.Trained(), true
 	}
 	sum, ok := r.Sums[t.Run.Run][rounds]
 	return sum, ok

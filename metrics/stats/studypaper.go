@@ -28,7 +28,7 @@ const (
 )
 
 // newStudyPaper finds the rows with the paper's configurations, and compares the paper's order with their pairs by the
-// study's measure and by own reward. It returns nil if there are fewer than two such rows, or if a configuration occurs
+// study's measure and by own reward. A planned comparison decides its pair. It returns nil if there are fewer than two such rows, or if a configuration occurs
 // twice.
 func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	var rows []Row
@@ -45,24 +45,36 @@ func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 		return nil
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(*b.PaperReward, *a.PaperReward) })
-	out := &StudyPaper{}
+	out, planned := &StudyPaper{}, newContrasts(decided)
 	for i, high := range rows {
 		out.Order = append(out.Order, decided.Name(high.Experiment))
 		for _, low := range rows[i+1:] {
 			p, _ := decided.Pair(high.Experiment, low.Experiment)
 			q, _ := rewards.Pair(high.Experiment, low.Experiment)
-			out.Pairs = append(out.Pairs, StudyPaperPair{
-				High: decided.Name(high.Experiment), Low: decided.Name(low.Experiment), Outcome: paperOutcome(p), ByReward: paperOutcome(q),
-				Difference: p.Difference,
-			})
+			pair := StudyPaperPair{High: decided.Name(high.Experiment), Low: decided.Name(low.Experiment), ByReward: paperOutcome(q.Outcome), Difference: p.Difference}
+			pair.Outcome = paperOutcome(cmp.Or(pair.planned(planned), p.Outcome))
+			out.Pairs = append(out.Pairs, pair)
 		}
 	}
 	return out
 }
 
-// paperOutcome returns the outcome of the pair that compares the paper's higher configuration with the lower one.
-func paperOutcome(p Pair) string {
-	switch p.Outcome {
+// planned returns the outcome for High of a planned comparison of the pair, empty if there is none.
+func (x StudyPaperPair) planned(contrasts []StudyContrast) string {
+	for _, c := range contrasts {
+		switch {
+		case c.A == x.High && c.B == x.Low:
+			return c.Outcome
+		case c.A == x.Low && c.B == x.High:
+			return opposite(c.Outcome)
+		}
+	}
+	return ""
+}
+
+// paperOutcome translates the outcome of a pair that compares the paper's higher configuration with the lower one.
+func paperOutcome(outcome string) string {
+	switch outcome {
 	case OutcomeBetter:
 		return PaperConfirmed
 	case OutcomeWorse:

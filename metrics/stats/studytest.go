@@ -103,7 +103,7 @@ func (p *StudyPer) addTests(d StudyDesign, runs Runs, o CompareOptions, all []co
 		}
 		cost := d.test(groups, o, func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].Reach(*p.Target), true })
 		for i, x := range cost {
-			cost[i].Outcome = cmp.Or(map[string]string{OutcomeBetter: OutcomeWorse, OutcomeWorse: OutcomeBetter}[x.Outcome], x.Outcome)
+			cost[i].Outcome = opposite(x.Outcome)
 		}
 		p.Tests = append(p.Tests, StudyTest{TestCost, *p.Target, cost})
 	}

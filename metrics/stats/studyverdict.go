@@ -151,6 +151,7 @@ func (j *Judgment) turned(p Pair) Pair {
 		return Optional(-*v)
 	}
 	t := p
+	t.Outcome = opposite(p.Outcome)
 	t.A, t.B, t.SeedsA, t.SeedsB = p.B, p.A, p.SeedsB, p.SeedsA
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
 	t.QuestionInterval = p.QuestionInterval.Turned()
@@ -163,12 +164,6 @@ func (j *Judgment) turned(p Pair) Pair {
 	}
 	if p.ProbabilityLow != nil && p.ProbabilityHigh != nil {
 		t.ProbabilityLow, t.ProbabilityHigh = Optional(1-*p.ProbabilityHigh), Optional(1-*p.ProbabilityLow)
-	}
-	switch p.Outcome {
-	case OutcomeBetter:
-		t.Outcome = OutcomeWorse
-	case OutcomeWorse:
-		t.Outcome = OutcomeBetter
 	}
 	return t
 }

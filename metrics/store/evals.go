@@ -107,7 +107,7 @@ func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 		evals = append(evals, x)
 		return err
 	}, `SELECT node, time, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, seconds,
-  NOT `+trainedEvalSQL(shared, "evals")+`
+  NOT `+trainedSQL(shared, "evals")+`
 FROM evals WHERE run = ? ORDER BY round, node`, run)
 	if err != nil {
 		return nil, sqlite.Explain(r.path, err)
@@ -187,7 +187,7 @@ func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error
 		return nil, err
 	}
 	totals, err := lastOfRounds(ctx, r.db, run, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals AS e ON e.run = runs.run AND `+trainedEvalSQL(shared, "e")+` WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
+FROM runs CROSS JOIN evals AS e ON e.run = runs.run AND `+trainedSQL(shared, "e")+` WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`)
 	return totals, sqlite.Explain(r.path, err)
 }
@@ -207,8 +207,12 @@ type NodesRight struct{ Right, Nodes int }
 // the evaluation, with equally many completions of each.
 func (r *Reader) QuestionTotals(ctx context.Context, e EvalTotal) ([]QuestionTotal, error) {
 	var totals []QuestionTotal
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
 	newest, correct, questions := 0, 0, 0
-	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var question int
 		var task string
 		var nodes NodesRight
@@ -223,7 +227,7 @@ func (r *Reader) QuestionTotals(ctx context.Context, e EvalTotal) ([]QuestionTot
 		return err
 	}, `SELECT question, task, q.correct, count(*) FROM evals AS e
 JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
-WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ?
+WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? AND `+trainedSQL(shared, "e")+`
 GROUP BY question, task, q.correct ORDER BY question, task, q.correct`, e.Run, e.Round, e.Set, e.Generations)
 	if err != nil {
 		return nil, sqlite.Explain(r.path, err)
@@ -250,7 +254,7 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 // The set of the most nodes comes last and counts, as in evaluation.New.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedEvalSQL(shared, "evals") + ` AND round = ` + newestEvalSQL(shared) + `
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedSQL(shared, "evals") + ` AND round = ` + newestEvalSQL(shared) + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
 }
 
@@ -262,8 +266,8 @@ func newestEvalSQL(shared bool) string {
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
 }
 
-// trainedEvalSQL tests whether a row of evals, by its alias, is of a node that trains. The node's newest round decides.
-func trainedEvalSQL(shared bool, alias string) string {
+// trainedSQL tests whether a row of evals or rounds, by its alias, is of a node that trains. The node's newest round decides.
+func trainedSQL(shared bool, alias string) string {
 	if !shared {
 		return "true"
 	}
@@ -303,7 +307,7 @@ func lastOfRounds(ctx context.Context, tx sqlite.Rows, run, text string) ([]Eval
 // If a round has several sets, the last counts, as in newestEvalsSQL.
 func edgeEvalsSQL(shared bool) string {
 	return `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedEvalSQL(shared, "evals") + ` AND round IN (
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND ` + trainedSQL(shared, "evals") + ` AND round IN (
   (SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL(shared) + `)
 WHERE runs.run = ?1
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`

@@ -25,6 +25,8 @@ type Totals struct {
 	RoundsDone       int // recorded rounds of the slowest node; of other hosts' nodes only present ones count, by their position in the run
 	RoundsReached    int // position of the fastest node in the run
 	CumulativeReward float64
+	TeacherRounds    int     // of NodeRounds, those of nodes that only generate
+	TeacherReward    float64 // of CumulativeReward
 	Restarts         int
 	ReplayedRounds   int     // updates reapplied from journals
 	ActiveSeconds    float64 // until the coordinator's last heartbeat
@@ -32,6 +34,11 @@ type Totals struct {
 	Workers          int     // other hosts with nodes in the run
 	WorkerNodes      int     // nodes of workers that finished a round
 	Models           string  // loaded by the run's nodes, sorted by name, comma-separated; empty: none yet
+}
+
+// Trained returns the rewards of the nodes that train, which are compared.
+func (t Totals) Trained() RewardSum {
+	return RewardSum{NodeRounds: t.NodeRounds - t.TeacherRounds, Reward: t.CumulativeReward - t.TeacherReward}
 }
 
 // Runs returns the runs that f selects, oldest first.
@@ -49,24 +56,26 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	var runs []Totals
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
-		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.Teachers, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward, &t.Restarts,
-			&t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
+		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.Teachers, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward,
+			&t.TeacherRounds, &t.TeacherReward, &t.Restarts, &t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
 		runs = append(runs, t)
 		return err
-	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(teachers, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(fastest, 0), coalesce(total, 0.0),
+	}, fmt.Sprintf(`SELECT %[1]s, coalesce(seen, 0), coalesce(teachers, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(fastest, 0), coalesce(total, 0.0),
+  coalesce(taught_rounds, 0), coalesce(taught, 0.0),
   coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0), max(resumed, coalesce(heard, 0.0), coalesce(ended, 0.0)),
   coalesce(workers_seen, 0), coalesce(worker_nodes, 0), coalesce(models, '')
 FROM runs LEFT JOIN (
   SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen,
-    count(*) FILTER (WHERE rounds_done > 0 AND %s) AS teachers, sum(rounds_done) AS node_rounds,
-    %s AS slowest, max(last_round) + 1 AS fastest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
-    sum(replayed_rounds) AS replayed, count(DISTINCT %s) AS workers_seen,
-    count(%s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
+    count(*) FILTER (WHERE rounds_done > 0 AND %[2]s) AS teachers, sum(rounds_done) AS node_rounds,
+    sum(rounds_done) FILTER (WHERE %[2]s) AS taught_rounds, sum(cumulative_reward) FILTER (WHERE %[2]s) AS taught,
+    %[3]s AS slowest, max(last_round) + 1 AS fastest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
+    sum(replayed_rounds) AS replayed, count(DISTINCT %[4]s) AS workers_seen,
+    count(%[4]s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
   FROM (SELECT * FROM nodes ORDER BY run, model) GROUP BY run) ON key = run
 LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active, max(coalesce(ended, seen)) AS heard
   FROM attempts GROUP BY run)
   ON tried = run
-%s ORDER BY started, run`, runColumns, teachers, slowest, worker, worker, where), args...)
+%[5]s ORDER BY started, run`, runColumns, teachers, slowest, worker, where), args...)
 	return runs, sqlite.Explain(r.path, err)
 }
 

@@ -83,7 +83,7 @@ func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) (
 	return bands, sqlite.Explain(r.path, err)
 }
 
-// RewardSum sums the rewards of a run's nodes over its first rounds.
+// RewardSum sums the rewards of a run's nodes that train over its first rounds.
 type RewardSum struct {
 	NodeRounds int     // recorded rounds
 	Reward     float64 // sum; non-finite rewards count as 0
@@ -97,6 +97,10 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 		return sums, nil
 	}
 	ends := slices.Sorted(slices.Values(rounds))
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
 	var total RewardSum
 	next := 0
 	pass := func(round int) { // all rounds before this one have been added
@@ -104,7 +108,7 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 			sums[ends[next]] = total
 		}
 	}
-	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var round, nodes int
 		var reward float64
 		if err := rows.Scan(&round, &nodes, &reward); err != nil {
@@ -114,7 +118,7 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 		total.NodeRounds += nodes
 		total.Reward += reward
 		return nil
-	}, `SELECT round, count(*), coalesce(sum(reward), 0.0) FROM rounds WHERE run = ? AND round < ? GROUP BY round ORDER BY round`,
+	}, `SELECT round, count(*), coalesce(sum(reward), 0.0) FROM rounds WHERE run = ? AND round < ? AND `+trainedSQL(shared, "rounds")+` GROUP BY round ORDER BY round`,
 		run, ends[len(ends)-1])
 	pass(math.MaxInt)
 	return sums, sqlite.Explain(r.path, err)

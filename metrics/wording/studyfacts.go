@@ -55,7 +55,7 @@ func teacherLine(arms []string) []string {
 	if arms == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("Held-out pass@1 leaves out the nodes of %s that only generate. Rewards, completions, tokens, times and money include them.",
+	return []string{fmt.Sprintf("Held-out pass@1 and rewards leave out the nodes of %s that only generate. Completions, tokens, times and money include them.",
 		units.List(arms, "and"))}
 }
 

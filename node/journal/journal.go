@@ -34,7 +34,7 @@ type Generated struct {
 	Seed        int64           `json:"seed"` // of the sampling
 	Completions [][]int         `json:"completions"`
 	Terminated  []bool          `json:"terminated"`
-	Logprobs    [][]float64     `json:"logprobs,omitempty"` // only if updates need them: num_iterations above 1
+	Logprobs    [][]float64     `json:"logprobs,omitempty"` // only with Config.KeepsLogprobs
 	Sampled     [][]float32     `json:"sampled,omitempty"`  // otherwise: log-probabilities of the completions that the update may use, null for others
 	Entropy     float64         `json:"entropy"`
 	Seconds     float64         `json:"seconds"` // inside the generate call

@@ -155,6 +155,10 @@ var recordedAlarms = map[string][2][]int{
 	"adaptive-adaptive-ema-1": {{98}, {142}}, "adaptive-adaptive-ema-2": {{114}, {159}}, "adaptive-adaptive-ema-3": {{90}, {142}},
 	"adaptive-adaptive-ema-fast-1": {{85}, {250}}, "adaptive-adaptive-ema-fast-2": {{79}, {136, 173, 261}}, "adaptive-adaptive-ema-fast-3": {{79}, {129}},
 
+	// The same with fresh seeds, after rule and factors were fixed: they confirm them.
+	"control-4loc4ext-uncorrected-1": {{85}, {140}}, "control-4loc4ext-uncorrected-2": {{103}, {161}}, "control-4loc4ext-uncorrected-3": {{105}, {164}},
+	"control-4loc4ext-uncorrected-4": {{97}, {164}}, "control-4loc4ext-uncorrected-5": {{90}, {131}},
+
 	// Without a correction, four of seven that did not collapse, and the bandit's three.
 	"paper-6loc2ext-2": {{214, 271, 299}, nil}, "paper-6loc2ext-5": {{182, 215}, nil}, "paper-6loc2ext-6": {{175}, nil}, "paper-6loc2ext-7": {{260}, nil},
 	"adaptive-adaptive-1": {{109}, nil}, "adaptive-adaptive-2": {{139, 216}, nil}, "adaptive-adaptive-3": {{99, 137}, nil},
