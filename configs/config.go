@@ -105,6 +105,7 @@ type Config struct {
 // Values of Config.EvalDraws. With both, a node samples every evaluation with the same random numbers, in every round
 // and run, so that its evaluations differ by its weights.
 const (
+	DrawsAuto   = "auto"   // node for a new run. Planning resolves it: no run is stored with it
 	DrawsNode   = "node"   // each node has its own, so that completions of several nodes are independent
 	DrawsShared = "shared" // all nodes have the same: nodes with equal weights give equal completions
 )
@@ -210,7 +211,7 @@ func (c Config) MostExternal() int {
 }
 
 // UnmarshalJSON reads the configuration that a run was stored with. A key that the older program did not have gets
-// the value that program behaved by: none for keys whose default is auto today, else the default.
+// the value that program behaved by: for keys whose default is auto today none or shared, else the default.
 func (c *Config) UnmarshalJSON(data []byte) error {
 	type plain Config
 	stored, d := plain(*c), Default()

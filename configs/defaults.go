@@ -69,7 +69,7 @@ func Default() Config {
 		EvalEvery:       100,
 		EvalQuestions:   54, // six for each of the paper's nine tasks
 		EvalGenerations: 4,
-		EvalDraws:       DrawsNode,
+		EvalDraws:       DrawsAuto,
 		CheckpointEvery: 10,
 
 		Share:       "auto",

@@ -280,7 +280,7 @@ var usages = sync.OnceValue(func() map[string]string {
 		"eval_every":                  "rounds between a node's held-out evaluations, 0: only at the end",
 		"eval_questions":              "held-out questions per evaluation, 0: no evaluation",
 		"eval_generations":            "completions per held-out question",
-		"eval_draws":                  "random numbers of evaluations: node (each node has its own) or shared (all nodes have the same)",
+		"eval_draws":                  "random numbers of evaluations: auto (node for a new run), node (each node has its own), shared (all nodes have the same)",
 		"validation_questions":        "other held-out questions, by which each node's best weights are chosen and kept, 0: none are kept",
 		"checkpoint_every":            "rounds between checkpoints",
 		"max_restarts":                "maximum restarts of a node before the run gives it up",

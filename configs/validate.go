@@ -115,7 +115,7 @@ func checks(c Config) []check {
 		whole("eval_every", int64(c.EvalEvery), 0, 10_000_000),
 		whole("eval_questions", int64(c.EvalQuestions), 0, 10_000),
 		whole("eval_generations", int64(c.EvalGenerations), 1, 256),
-		oneOf("eval_draws", c.EvalDraws, []string{DrawsNode, DrawsShared}),
+		oneOf("eval_draws", c.EvalDraws, []string{DrawsAuto, DrawsNode, DrawsShared}),
 		whole("checkpoint_every", int64(c.CheckpointEvery), 1, 10_000_000),
 		whole("validation_questions", int64(c.ValidationQuestions), 0, 10_000),
 		oneOf("share", c.Share, []string{"auto", "static", "lease", "mps"}),

@@ -38,7 +38,7 @@ type HeldOut struct {
 // fewer, even none, if the tasks have no more.
 func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
 	h, err := drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
-	if err == nil && c.EvalDraws == configs.DrawsNode {
+	if err == nil && c.EvalDraws != configs.DrawsShared {
 		h.ownDraws, h.Set = true, h.Set+event.OwnDraws
 	}
 	return h, err

@@ -55,8 +55,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 			"tasks if the folder does not say, and it samples with node_0's random numbers. Nothing is recorded,\n" +
 			"and a running run is not disturbed: on a GPU it must leave enough memory free (exit code 3).\n\n" +
 			"Only evaluations of the same set are comparable: equal tasks, prompt limits and sampling, whatever\n" +
-			"the seed. Each node samples with random numbers of its own, so that nodes also differ by chance.\n" +
-			"--set eval_draws=shared gives all nodes the same.",
+			"the seed. Each node samples with random numbers of its own, so that nodes also differ by chance.",
 		Example: "  swarm eval 4loc4ext\n  swarm eval 4loc4ext --node node_0 --generations 8 --k 1,8\n" +
 			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
 		Args: usage.AtMostOneName,

@@ -216,8 +216,8 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 	}
 	o = swarm(t, t.TempDir(), append(args, "--measure", "swarm-pass@32")...)
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stdout, "none of its 5 finished runs has a held-out evaluation of the study's questions with results by question and at least 32 completions of each "+
-		"by all nodes together, each with random numbers of its own (eval_draws node).")
+	require.Contains(t, o.stdout, "none of its 5 finished runs has a held-out evaluation of the study's questions with results by question and at least 32 completions of each question "+
+		"over all nodes, sampled with eval_draws node.")
 	require.NotContains(t, o.stdout, "\nPlanned: 2loc6ext over 2loc0ext: -0", "all nodes shared their random numbers, so that equal answers say nothing")
 	o = swarm(t, t.TempDir(), append(args, "--measure", "pass@4")...)
 	require.Zero(t, o.code, o.stderr)

@@ -85,7 +85,7 @@ var restGroups = []usage.Group{
 	group("Others' rollouts", "", "external-sampling", "external-advantage", "external-filter", "external-filter-threshold", "external-divergence", "external-lag", "zero-advantage-filter", "max-peers", "max-staleness", "split", "split-alpha", "split-ema", "split-every"),
 	group("Memory", "", "micro-batch", "auto-batch-size", "gradient-accumulation-steps", "gradient-checkpointing", "optimizer-offload", "param-offload", "clear-cache-every-n-rounds", "cuda-graphs", "cpu-fallback"),
 	group("GPUs", "", "gpus-per-node", "min-gpu-memory", "gpu-check-interval"),
-	group("Evaluation", "", "eval-generations", "validation-questions"),
+	group("Evaluation", "", "eval-generations", "eval-draws", "validation-questions"),
 	group("Recovery", "", "checkpoint-every", "max-restarts", "barrier-deadline", "barrier-quorum"),
 	group("Network and certificates", "", "advertise", "tls-cert", "tls-key", "nats-file", "nats-creds", "compat", "dashboard-token", "no-token", "webhook-file", "on-complete-file"),
 	group("Another trainer", "", "node-command", "node-memory"),

@@ -29,7 +29,7 @@ func TestAPlanWarnsOfSeedsThatCannotDecide(t *testing.T) {
 	require.Contains(t, plan("paper", "3"), "\n          3 seeds cannot decide, however large the difference: plan at least 5 (--seeds 5)\n")
 	require.Contains(t, plan("adaptive", "5"), " 5 seeds cannot decide, however large the difference: plan at least 6 (--seeds 6)\n")
 	require.NotContains(t, plan("paper", "5"), "cannot decide")
-	require.NotContains(t, plan("control", "5"), "cannot decide", "two comparisons are planned")
+	require.NotContains(t, plan("control", "5"), "cannot decide", "three comparisons are planned")
 }
 
 // The power is that of the study's planned comparisons, with the variation of their own arms.
@@ -46,8 +46,8 @@ func TestAPlanSaysHowManySeedsDecideADifference(t *testing.T) {
 	require.NotContains(t, o.stdout, " --difference")
 	o = swarm(t, home, "plan", "--study", "specialists")
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stdout, "* pooled over other experiments, which may vary more or less: 8loc0ext 0.0035 (20), 4loc4ext")
-	require.Contains(t, o.stdout, "* of its own runs: all-8loc0ext 0.0039 (4)")
+	require.Contains(t, o.stdout, "* pooled over other experiments, which may vary more or less: 8loc0ext 0.0083 (24), 4loc4ext")
+	require.Contains(t, o.stdout, "* of like runs of other studies: all-8loc0ext 0.0039 (4)")
 	o = swarm(t, home, "plan", "--study", "control", "--difference", "0")
 	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
 	o = swarm(t, home, "plan", "--difference", "0.01")

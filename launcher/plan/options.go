@@ -169,7 +169,7 @@ func (p *Options) Look(h Host) (Look, error) {
 				out.Warnings, out.Decided = append(out.Warnings, note), true
 			}
 		}
-		out.decideSharing(p.Hosts)
+		out.resolveAuto(p.Hosts)
 		c := out.Config
 		nodes := p.Nodes
 		if asked, notNumber := strconv.Atoi(nodes); notNumber == nil {

@@ -22,7 +22,7 @@ type Planned struct {
 	Decided  bool  // Config's precision was auto and is resolved for this host
 	Turn     *Turn // held from the decision until the nodes have loaded, if the plan waited for a GPU
 
-	auto auto // decisions of decideSharing
+	auto auto // decisions of resolveAuto
 }
 
 // Asked returns the configuration with auto restored where the program has decided.
@@ -36,6 +36,9 @@ func (p Planned) Asked() configs.Config {
 	}
 	if p.auto.filter {
 		c.ExternalFilter = configs.FilterAuto
+	}
+	if p.auto.draws {
+		c.EvalDraws = configs.DrawsAuto
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -166,7 +167,7 @@ func (s *Study) recorded(ctx context.Context, reader *store.Reader) (out []recor
 
 // alikeKeys are the keys that decide how much values vary between seeds, as far as is known.
 var alikeKeys = []string{"num_train_samples", "num_transplant_trees", "num_generations", "num_iterations", "learning_rate", "nodes.tasks",
-	"external_correction", "external_filter"}
+	"external_correction", "external_filter", "nodes.generate_only", "models", "rounds"}
 
 // kindsOf returns a text for each experiment of a study. Texts are equal for experiments that are alike.
 func kindsOf(s configs.Study, named string, m configs.Model) ([]string, error) {
@@ -175,6 +176,7 @@ func kindsOf(s configs.Study, named string, m configs.Model) ([]string, error) {
 		return nil, err
 	}
 	defaults := configs.Values(configs.Default())
+	maps.Copy(defaults, m.Defaults)
 	var kinds []string
 	for i, values := range settings {
 		kind := fmt.Sprint(s.NodesOf(s.Experiments[i]), " ")

@@ -58,7 +58,7 @@ func (r PowerRow) text() string {
 func (p Power) origins() string {
 	text := "          Standard deviation between seeds (degrees of freedom):\n"
 	for _, basis := range []struct{ name, runs string }{
-		{basisOwn, "of its own runs"}, {basisAlike, "of runs with the same I, J, G, correction, rate and tasks"},
+		{basisOwn, "of its own runs"}, {basisAlike, "of like runs of other studies"},
 		{basisPooled, "pooled over other experiments, which may vary more or less"}, {"", "unknown: too few runs"},
 	} {
 		var arms []string

@@ -1,10 +1,12 @@
 package study
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
@@ -31,6 +33,32 @@ func TestTheDeviationOfAnExperimentHasTheBestBasis(t *testing.T) {
 	arm := newPowerArm("x", "new-4loc4ext", "4 4 8 none", recorded[2:])
 	require.Nil(t, arm.Deviation, "one degree of freedom is not enough")
 	require.Empty(t, arm.Basis)
+}
+
+// Experiments of different studies are alike if they train alike, however their files say it.
+func TestExperimentsThatTrainAlikeAreAlike(t *testing.T) {
+	nano, err := configs.LoadModel("nano")
+	require.NoError(t, err)
+	kind := func(study, experiment string) string {
+		s, err := configs.LoadStudy(study)
+		require.NoError(t, err)
+		kinds, err := kindsOf(s, "", nano)
+		require.NoError(t, err)
+		i := slices.IndexFunc(s.Experiments, func(e configs.StudyExperiment) bool { return e.Name == experiment })
+		require.NotEqual(t, -1, i, experiment)
+		return kinds[i]
+	}
+	for _, c := range []struct {
+		study, experiment, like string
+		alike                   bool
+	}{
+		{"paper", "8loc0ext", "8loc0ext", true}, {"learning-rate", "8loc0ext", "8loc0ext", true}, {"specialists", "all-8loc0ext", "8loc0ext", true},
+		{"corrected", "4loc4ext", "4loc4ext", true}, {"paper", "4loc4ext", "4loc4ext", false}, {"paper", "4loc4ext", "4loc4ext-uncorrected", true},
+		{"specialists", "8loc0ext", "8loc0ext", false}, {"teacher", "2loc6ext", "2loc6ext", false}, {"teacher", "2loc6ext-teacher", "2loc6ext", false},
+		{"alternatives", "2loc0ext-4steps", "2loc0ext", false}, {"alternatives", "2loc0ext-double", "2loc0ext", false}, {"sparse", "8loc0ext", "8loc0ext", false},
+	} {
+		require.Equal(t, c.alike, kind(c.study, c.experiment) == kind("control", c.like), "%s-%s", c.study, c.experiment)
+	}
 }
 
 func TestTheWorstComparisonCounts(t *testing.T) {

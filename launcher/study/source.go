@@ -214,7 +214,7 @@ func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 		}
 		// In general a resumed run may change its measurement settings. A run of a study must not.
 		var measured []configs.Difference
-		for _, d := range configs.Differences(r.Fixed, i.p.Config) {
+		for _, d := range configs.Differences(r.Fixed, plan.Keeping(i.p.Asked(), r.Fixed)) {
 			if d.Class == configs.ClassMeasure {
 				measured = append(measured, d)
 			}

@@ -33,6 +33,16 @@ func TestExactPermutationDecidesPlannedComparisons(t *testing.T) {
 	require.InDelta(t, -0.0332, *c[1].Difference, 1e-12)
 }
 
+// A planned comparison also decides a pair of the paper's order, whichever of its sides comes first.
+func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
+	planned := []StudyContrast{{A: "a", B: "b", Outcome: OutcomeWorse}, {A: "b", B: "c", Outcome: OutcomeUndecided}}
+	for pair, want := range map[StudyPaperPair]string{
+		{High: "a", Low: "b"}: OutcomeWorse, {High: "b", Low: "a"}: OutcomeBetter, {High: "c", Low: "b"}: OutcomeUndecided, {High: "a", Low: "c"}: "",
+	} {
+		require.Equal(t, want, pair.planned(planned), pair)
+	}
+}
+
 // Three seeds a side decide nothing, however far they are apart.
 func TestThreeSeedsDecideNoPlannedComparison(t *testing.T) {
 	c := contrastsOf(t, map[string][]float64{"a": {0.9, 0.91, 0.92}, "b": {0, 0.1, 0.2}}, [2]string{"a", "b"})[0]

@@ -18,7 +18,7 @@ type RunRow struct {
 	Nodes              int      `json:"nodes"`   // planned nodes, and those of workers
 	Workers            int      `json:"workers"` // other hosts that joined
 	CumulativeReward   float64  `json:"cumulative_reward"`
-	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // over the recorded rounds
+	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // of the nodes that train, over the recorded rounds
 	EvalReward         *float64 `json:"eval_reward"`           // mean over nodes, questions and completions of the newest held-out evaluation
 	EvalRound          *int     `json:"eval_round"`            // rounds that the evaluated weights were trained for
 	EvalSet            string   `json:"eval_set"`              // only evaluations of equal sets are comparable

@@ -28,8 +28,8 @@ const (
 )
 
 // newStudyPaper finds the rows with the paper's configurations, and compares the paper's order with their pairs by the
-// study's measure and by own reward. A planned comparison decides its pair. It returns nil if there are fewer than two such rows, or if a configuration occurs
-// twice.
+// study's measure and by own reward. A planned comparison decides its pair. It returns nil if there are fewer than two
+// such rows, or if a configuration occurs twice.
 func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	var rows []Row
 	for _, r := range decided.Comparison.Rows {

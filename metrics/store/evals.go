@@ -250,7 +250,7 @@ func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error)
 	return there, shared, err
 }
 
-// Nodes of a run evaluate the same set, unless eval_questions changed while some of them had already evaluated a round.
+// Nodes of a run evaluate the same set, unless an eval_ key changed while some of them had already evaluated a round.
 // The set of the most nodes comes last and counts, as in evaluation.New.
 func newestEvalsSQL(shared bool) string {
 	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
@@ -266,7 +266,8 @@ func newestEvalSQL(shared bool) string {
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
 }
 
-// trainedSQL tests whether a row of evals or rounds, by its alias, is of a node that trains. The node's newest round decides.
+// trainedSQL tests whether a row of evals or rounds, by its alias, is of a node that trains. The node's newest round
+// decides.
 func trainedSQL(shared bool, alias string) string {
 	if !shared {
 		return "true"

@@ -36,8 +36,11 @@ type Totals struct {
 	Models           string  // loaded by the run's nodes, sorted by name, comma-separated; empty: none yet
 }
 
-// Trained returns the rewards of the nodes that train, which are compared.
+// Trained returns the rewards of the nodes that train, which are compared: of all nodes if none trains.
 func (t Totals) Trained() RewardSum {
+	if t.TeacherRounds == t.NodeRounds {
+		return RewardSum{NodeRounds: t.NodeRounds, Reward: t.CumulativeReward}
+	}
 	return RewardSum{NodeRounds: t.NodeRounds - t.TeacherRounds, Reward: t.CumulativeReward - t.TeacherReward}
 }
 

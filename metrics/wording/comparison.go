@@ -162,9 +162,9 @@ func withCompletions(measure string) string {
 	if k := stats.PassOf(measure); k > 1 {
 		whose := ""
 		if stats.OfSwarm(measure) {
-			whose = " by all nodes together, each with random numbers of its own (eval_draws node)"
+			whose = " over all nodes, sampled with eval_draws node"
 		}
-		return fmt.Sprintf(" with results by question and at least %d completions of each%s", k, whose)
+		return fmt.Sprintf(" with results by question and at least %d completions of each question%s", k, whose)
 	}
 	return ""
 }

@@ -124,7 +124,7 @@ func seedLines(s stats.Study) []string {
 	var parts []string
 	var seeds []int64
 	for _, x := range s.Explored {
-		part := fmt.Sprintf("%s (%s)", x.Name, units.Plural(len(x.Seeds), "seed"))
+		part := fmt.Sprintf("%s not so far (%s)", x.Name, units.Plural(len(x.Seeds), "seed"))
 		if x.Value != nil {
 			part = fmt.Sprintf("%s %s (%s)", x.Name, figure(x.Value), units.Plural(len(x.Seeds), "seed"))
 		}

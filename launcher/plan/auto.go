@@ -6,13 +6,16 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// auto records which keys for the use of external rollouts were auto. A run records the resolved values.
-type auto struct{ correction, filter bool }
+// auto records which keys were auto. A run records the resolved values.
+type auto struct{ correction, filter, draws bool }
 
-// decideSharing resolves auto for a new run. hosts means that other hosts may join.
-func (p *Planned) decideSharing(hosts bool) {
+// resolveAuto resolves auto for a new run. hosts means that other hosts may join.
+func (p *Planned) resolveAuto(hosts bool) {
 	c := &p.Config
-	p.auto = auto{c.ExternalCorrection == configs.CorrectionAuto, c.ExternalFilter == configs.FilterAuto}
+	p.auto = auto{c.ExternalCorrection == configs.CorrectionAuto, c.ExternalFilter == configs.FilterAuto, c.EvalDraws == configs.DrawsAuto}
+	if p.auto.draws {
+		c.EvalDraws = configs.DrawsNode
+	}
 	takes := c.MostExternal() > 0 && p.Trainer.Command == ""
 	if p.auto.correction {
 		c.ExternalCorrection = configs.CorrectionNone
@@ -35,12 +38,9 @@ func (p *Planned) decideSharing(hosts bool) {
 
 // Keep sets the keys that were auto to the values of the run to continue.
 func (p *Planned) Keep(run configs.Config) {
-	if p.auto.correction {
-		p.Config.ExternalCorrection = run.ExternalCorrection
-	}
-	if p.auto.filter {
-		p.Config.ExternalFilter = run.ExternalFilter
-	}
+	precision := p.Config.Precision // resolved for this host
+	p.Config = Keeping(p.Asked(), run)
+	p.Config.Precision = precision
 	p.Notes = nil
 }
 
@@ -51,6 +51,9 @@ func Keeping(asked, run configs.Config) configs.Config {
 	}
 	if asked.ExternalFilter == configs.FilterAuto {
 		asked.ExternalFilter = run.ExternalFilter
+	}
+	if asked.EvalDraws == configs.DrawsAuto {
+		asked.EvalDraws = run.EvalDraws
 	}
 	return asked
 }

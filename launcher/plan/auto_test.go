@@ -10,7 +10,7 @@ import (
 
 // auto is resolved before anything is recorded, from J and from whether other hosts may join. A resumed run keeps
 // its values.
-func TestSharingIsDecidedInPlanning(t *testing.T) {
+func TestAutoIsResolvedInPlanning(t *testing.T) {
 	for name, test := range map[string]struct {
 		change             func(*Planned)
 		hosts              bool
@@ -32,17 +32,20 @@ func TestSharingIsDecidedInPlanning(t *testing.T) {
 			test.change(&p)
 		}
 		asked := p.Config
-		p.decideSharing(test.hosts)
+		p.resolveAuto(test.hosts)
 		require.Equal(t, []string{test.correction, test.filter}, []string{p.Config.ExternalCorrection, p.Config.ExternalFilter}, name)
+		require.Equal(t, configs.DrawsNode, p.Config.EvalDraws, name)
 		require.Equal(t, test.told, len(p.Notes) > 0, name)
 		require.Equal(t, asked, p.Asked(), name)
 
 		run := configs.Default()
-		run.ExternalCorrection, run.ExternalFilter = configs.CorrectionFTIS, configs.FilterNone
+		run.ExternalCorrection, run.ExternalFilter, run.EvalDraws = configs.CorrectionFTIS, configs.FilterNone, configs.DrawsShared
 		kept := Keeping(p.Asked(), run)
 		p.Keep(run)
 		require.Equal(t, kept, p.Config, name)
+		require.Equal(t, configs.DrawsShared, p.Config.EvalDraws, "a run keeps its question set")
 		if name == "given" {
+			asked.EvalDraws = configs.DrawsShared
 			require.Equal(t, asked, p.Config)
 		} else {
 			require.Equal(t, configs.CorrectionFTIS, p.Config.ExternalCorrection, name)
