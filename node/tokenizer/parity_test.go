@@ -191,7 +191,7 @@ var families = map[string]family{
 func writeQwen3(t testing.TB) string {
 	t.Helper()
 	dir := writeQwen(t)
-	doc := readDocument(t, dir)
+	doc := readDocument(t, dir, File)
 	list := doc["added_tokens"].([]any)
 	for _, content := range []string{"<think>", "</think>"} {
 		list = append(list, map[string]any{"id": fixtureTokens + len(list), "content": content, "special": false, "lstrip": false, "normalized": false})
@@ -202,10 +202,10 @@ func writeQwen3(t testing.TB) string {
 	return dir
 }
 
-// readDocument reads the tokenizer.json of a folder.
-func readDocument(t testing.TB, dir string) (doc map[string]any) {
+// readDocument reads a JSON file of a folder.
+func readDocument(t testing.TB, dir, name string) (doc map[string]any) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, File))
+	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err == nil {
 		err = json.Unmarshal(data, &doc)
 	}
@@ -223,7 +223,7 @@ var lackedBySmolLM2 = []byte{4, 6, 0x13, 0x14, 0x16, 0x1d, 0xc0, 0xc1, 0xf1, 0xf
 func writeLackingSmolLM(t testing.TB) string {
 	t.Helper()
 	dir := writeSmolLM(t)
-	doc := readDocument(t, dir)
+	doc := readDocument(t, dir, File)
 	model := doc["model"].(map[string]any)
 	lacks := func(token string) bool {
 		return slices.ContainsFunc(lackedBySmolLM2, func(b byte) bool { return strings.Contains(token, written(string([]byte{b}))) })
@@ -258,7 +258,7 @@ func writeFamily(t testing.TB, f family) string {
 // complete adds the fields to a tokenizer.json that the library requires and we do not read.
 func complete(t testing.TB, dir string) {
 	t.Helper()
-	doc := readDocument(t, dir)
+	doc := readDocument(t, dir, File)
 	begins := map[string]any{}
 	for _, token := range doc["added_tokens"].([]any) {
 		token := token.(map[string]any)
@@ -339,6 +339,23 @@ func TestTransformersGivesTheSameIDsForFamilies(t *testing.T) {
 		pairs = append(pairs, newPairing(t, writeFamily(t, families[name]), families[name].options, texts))
 	}
 	comparePairs(t, names, pairs)
+}
+
+// TestTransformersGivesTheSameIDsForAFolder compares the files of the folder that SWARM_TEST_TOKENIZER names.
+func TestTransformersGivesTheSameIDsForAFolder(t *testing.T) {
+	folder := os.Getenv("SWARM_TEST_TOKENIZER")
+	if folder == "" {
+		t.Skip("SWARM_TEST_TOKENIZER names no folder")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{File, "config.json", "tokenizer_config.json"} {
+		doc := readDocument(t, folder, name)
+		if name == "tokenizer_config.json" {
+			doc["tokenizer_class"] = "PreTrainedTokenizerFast" // see families
+		}
+		writeJSON(t, dir, name, doc)
+	}
+	comparePairs(t, []string{filepath.Base(folder)}, []*pairing{newPairing(t, dir, nil, append(corpus(), everyRune()...))})
 }
 
 // pairing is a folder's tokenizer with what transformers is asked about it.
