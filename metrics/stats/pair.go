@@ -31,7 +31,7 @@ func opposite(outcome string) string {
 
 // Pair is a comparison of experiment A with experiment B. In a comparison with the baseline, B is the baseline. Each
 // sample is the value of one seed: see Comparison.Basis. Equal seeds are not treated as pairs, because nodes that train
-// on each other's rollouts diverge within a round.
+// on each other's rollouts diverge within a few rounds.
 type Pair struct {
 	A                        string   `json:"a"`
 	B                        string   `json:"b"`
