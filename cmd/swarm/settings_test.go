@@ -45,6 +45,9 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 		if c.ExternalFilter = configs.FilterNone; c.ExternalCorrection == configs.CorrectionAuto { // no run is recorded with auto
 			c.ExternalCorrection = configs.CorrectionNone
 		}
+		if c.EvalDraws == configs.DrawsAuto {
+			c.EvalDraws = configs.DrawsNode
+		}
 		dir, err := model.Resolve(m, home)
 		require.NoError(t, err)
 		inputs, err := plan.InputHashes(t.Context(), dir, c.Tasks)
@@ -247,12 +250,12 @@ Try: the original values, --fresh for a new run of this experiment, or --name OT
 	require.Contains(t, o.stderr, "  epsilon 0.2 → 0.1\n  temperature 1 → 0.5\n  top_k 0 → 5\n  top_p 1 → 0.5\n  and 3 more\nTry: ")
 }
 
-// The default correction applies only to new runs: up and sweep resume a run with its own correction. A sweep does
-// not compare runs made under another version's default with new ones.
-func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
+// Defaults that planning resolves apply only to new runs: up and sweep resume a run with its own correction and random
+// numbers of evaluations. A sweep does not compare runs made under another version's default with new ones.
+func TestARunKeepsWhatAutoWasWhenItBegan(t *testing.T) {
 	t.Parallel()
 	settings := []string{"--model", "nano", "--rounds", "4", "--device", "cpu"}
-	home := finishedRuns(t, finishedRun{args: []string{"--config", "4loc4ext"}, nodes: 2})
+	home := finishedRuns(t, finishedRun{args: []string{"--config", "4loc4ext", "--eval-draws", "shared"}, nodes: 2})
 	up := swarm(t, home, append([]string{"up", "4loc4ext"}, settings...)...)
 	require.Equal(t, 0, up.code, up.stderr)
 	require.Contains(t, up.stdout, "4loc4ext-1 has already done all its 4 rounds.")
@@ -270,8 +273,10 @@ func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
 	require.Equal(t, 2, two.code, two.stdout)
 	require.Contains(t, two.stderr, "external_correction: run 4loc4ext-1 of 4loc4ext seed 42 has none\n"+
 		"  external_correction: a new run of 4loc4ext seed 43 would have importance\n"+
-		"Try: --external-correction none for all of them, or another --home, so that all runs are new\n")
-	paper := dry("--seeds", "2", "--paper")
+		"  eval_draws: run 4loc4ext-1 of 4loc4ext seed 42 has shared\n"+
+		"  eval_draws: a new run of 4loc4ext seed 43 would have node\n"+
+		"Try: --external-correction none --eval-draws shared for all of them, or another --home, so that all runs are new\n")
+	paper := dry("--seeds", "2", "--paper", "--eval-draws", "shared")
 	require.Equal(t, 0, paper.code, paper.stderr)
 	require.Contains(t, paper.stdout, "done 1, failed 0")
 }

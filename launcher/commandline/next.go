@@ -56,6 +56,9 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds",
 		// no effect without shared rollouts
 		"external_correction", "external_divergence", "external_filter", "external_filter_threshold")
+	if cfg.EvalDraws == configs.DrawsNode {
+		leaveOut = append(leaveOut, "eval_draws") // a new run has it anyway
+	}
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
 	config := []string{stats.BaselinePreset}
 	if file := a.configFile(summary.Command); file != "" {

@@ -28,6 +28,7 @@ func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
 		{"precision", i.p.Config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
 		{"external_correction", i.correction, ""}, {"external_filter", i.filter, ""},
+		{"eval_draws", i.draws, ""},
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		i.facts = append(i.facts, fact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
@@ -49,6 +50,7 @@ func (i *Item) look() {
 	for k, has := range map[string]string{
 		"nodes": strconv.Itoa(nodes), "device": device, "precision": precision,
 		"external_correction": i.p.Config.ExternalCorrection, "external_filter": i.p.Config.ExternalFilter,
+		"eval_draws": i.p.Config.EvalDraws,
 	} {
 		if at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == k }); at >= 0 {
 			i.facts[at].has = has
@@ -88,7 +90,7 @@ func unequal(items []*Item) error {
 	}
 	var lines []string
 	// values of existing or imported runs, for the keys with a flag that keeps them
-	had := map[string]map[string]bool{"nodes": {}, "external_correction": {}}
+	had := map[string]map[string]bool{"nodes": {}, "external_correction": {}, "eval_draws": {}}
 	for _, key := range keys {
 		groups := map[string][]*Item{} // by the value of new runs
 		for _, item := range items {
@@ -121,13 +123,16 @@ func unequal(items []*Item) error {
 	if lines == nil {
 		return nil
 	}
-	try := "another --home, so that all runs are new"
-	for _, flag := range []string{"external_correction", "nodes"} {
-		if len(had[flag]) == 1 {
-			for value := range had[flag] {
-				try = "--" + strings.ReplaceAll(flag, "_", "-") + " " + value + " for all of them, or " + try
+	try, flags := "another --home, so that all runs are new", ""
+	for _, key := range []string{"nodes", "external_correction", "eval_draws"} {
+		if len(had[key]) == 1 {
+			for value := range had[key] {
+				flags += "--" + strings.ReplaceAll(key, "_", "-") + " " + value + " "
 			}
 		}
+	}
+	if flags != "" {
+		try = flags + "for all of them, or " + try
 	}
 	return fail.Usage(fail.List("the sweep would compare runs that differ in more than their configurations", lines), try)
 }
