@@ -6,8 +6,8 @@ import (
 )
 
 // addExplored adds what the runs of seeds that decide nothing reached: to the study, and to the rows of their
-// experiments, at the place on the axis at which the study compares. An experiment without other runs gets a row that
-// has only this. runs and o are the results of ofStudy.
+// experiments: at the place on the axis at which the study compares, at equal rounds of whole runs. An experiment
+// without other runs gets a row that has only this. runs and o are the results of ofStudy.
 func (c *Comparison) addExplored(s *Study, runs Runs, o CompareOptions) error {
 	s.Explored, runs.Totals, o.at = []StudyExplored{}, o.explored, s.Judgment.at
 	o.Baseline, o.Pairs, o.Target, o.Tasks, o.Bootstrap, o.Questions = "", false, 0, false, false, false
