@@ -6,31 +6,52 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// auto records which keys were auto. A run records the resolved values.
-type auto struct{ correction, filter, draws bool }
+// AutoKey is a key whose value auto is resolved in planning. A run records the resolved value.
+type AutoKey struct {
+	Name    string
+	auto    string
+	of      func(*configs.Config) *string
+	resolve func(p *Planned, hosts bool) string // the value for a new run. hosts: other hosts may join
+}
+
+// In returns the key's value in c.
+func (k AutoKey) In(c configs.Config) string { return *k.of(&c) }
+
+// AutoKeys are all such keys.
+var AutoKeys = []AutoKey{
+	{"external_correction", configs.CorrectionAuto, func(c *configs.Config) *string { return &c.ExternalCorrection },
+		func(p *Planned, _ bool) string {
+			if p.takes() {
+				return configs.CorrectionImportance
+			}
+			return configs.CorrectionNone
+		}},
+	{"external_filter", configs.FilterAuto, func(c *configs.Config) *string { return &c.ExternalFilter },
+		func(p *Planned, hosts bool) string {
+			if p.takes() && hosts && p.Config.Models == "" { // many rollouts of another model have low likelihood here
+				return configs.FilterLikelihood
+			}
+			return configs.FilterNone
+		}},
+	{"eval_draws", configs.DrawsAuto, func(c *configs.Config) *string { return &c.EvalDraws },
+		func(*Planned, bool) string { return configs.DrawsNode }},
+}
+
+// takes says if the engine trains on others' rollouts.
+func (p *Planned) takes() bool { return p.Config.MostExternal() > 0 && p.Trainer.Command == "" }
 
 // resolveAuto resolves auto for a new run. hosts means that other hosts may join.
 func (p *Planned) resolveAuto(hosts bool) {
 	c := &p.Config
-	p.auto = auto{c.ExternalCorrection == configs.CorrectionAuto, c.ExternalFilter == configs.FilterAuto, c.EvalDraws == configs.DrawsAuto}
-	if p.auto.draws {
-		c.EvalDraws = configs.DrawsNode
-	}
-	takes := c.MostExternal() > 0 && p.Trainer.Command == ""
-	if p.auto.correction {
-		c.ExternalCorrection = configs.CorrectionNone
-		if takes {
-			c.ExternalCorrection = configs.CorrectionImportance
-		}
-	}
-	if p.auto.filter {
-		c.ExternalFilter = configs.FilterNone
-		if takes && hosts && c.Models == "" { // many rollouts of another model have low likelihood here
-			c.ExternalFilter = configs.FilterLikelihood
+	p.auto = make([]bool, len(AutoKeys))
+	for i, key := range AutoKeys {
+		p.auto[i] = key.In(*c) == key.auto
+		if p.auto[i] {
+			*key.of(c) = key.resolve(p, hosts)
 		}
 	}
 	p.Notes = nil
-	if p.auto.correction && takes {
+	if p.takes() && p.Asked().ExternalCorrection == configs.CorrectionAuto {
 		p.Notes = append(p.Notes, fmt.Sprintf(
 			"Importance ratios weigh others' rollouts (external_correction %s). --paper trains as published, without them.", c.ExternalCorrection))
 	}
@@ -46,14 +67,10 @@ func (p *Planned) Keep(run configs.Config) {
 
 // Keeping returns asked with its auto keys set to run's values.
 func Keeping(asked, run configs.Config) configs.Config {
-	if asked.ExternalCorrection == configs.CorrectionAuto {
-		asked.ExternalCorrection = run.ExternalCorrection
-	}
-	if asked.ExternalFilter == configs.FilterAuto {
-		asked.ExternalFilter = run.ExternalFilter
-	}
-	if asked.EvalDraws == configs.DrawsAuto {
-		asked.EvalDraws = run.EvalDraws
+	for _, key := range AutoKeys {
+		if value := key.of(&asked); *value == key.auto {
+			*value = key.In(run)
+		}
 	}
 	return asked
 }

@@ -22,7 +22,7 @@ type Planned struct {
 	Decided  bool  // Config's precision was auto and is resolved for this host
 	Turn     *Turn // held from the decision until the nodes have loaded, if the plan waited for a GPU
 
-	auto auto // decisions of resolveAuto
+	auto []bool // which of AutoKeys were auto
 }
 
 // Asked returns the configuration with auto restored where the program has decided.
@@ -31,14 +31,10 @@ func (p Planned) Asked() configs.Config {
 	if p.Decided {
 		c.Precision = "auto"
 	}
-	if p.auto.correction {
-		c.ExternalCorrection = configs.CorrectionAuto
-	}
-	if p.auto.filter {
-		c.ExternalFilter = configs.FilterAuto
-	}
-	if p.auto.draws {
-		c.EvalDraws = configs.DrawsAuto
+	for i, was := range p.auto {
+		if was {
+			*AutoKeys[i].of(&c) = AutoKeys[i].auto
+		}
 	}
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
 // fact is a property of a run, outside its configuration, that affects training: nodes, device, precision, weights.
@@ -27,8 +28,9 @@ func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string
 	i.facts = []fact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
 		{"precision", i.p.Config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
-		{"external_correction", i.correction, ""}, {"external_filter", i.filter, ""},
-		{"eval_draws", i.draws, ""},
+	}
+	for _, key := range plan.AutoKeys {
+		i.facts = append(i.facts, fact{key.Name, key.In(i.fresh), ""})
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		i.facts = append(i.facts, fact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
@@ -47,11 +49,11 @@ func (i *Item) look() {
 	if i.r.Run != nil {
 		nodes, device, precision = i.r.Run.Nodes, i.r.Plan.Device, i.r.Precision()
 	}
-	for k, has := range map[string]string{
-		"nodes": strconv.Itoa(nodes), "device": device, "precision": precision,
-		"external_correction": i.p.Config.ExternalCorrection, "external_filter": i.p.Config.ExternalFilter,
-		"eval_draws": i.p.Config.EvalDraws,
-	} {
+	now := map[string]string{"nodes": strconv.Itoa(nodes), "device": device, "precision": precision}
+	for _, key := range plan.AutoKeys {
+		now[key.Name] = key.In(i.p.Config)
+	}
+	for k, has := range now {
 		if at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == k }); at >= 0 {
 			i.facts[at].has = has
 		}

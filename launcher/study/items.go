@@ -27,7 +27,7 @@ type Item struct {
 	r     *coordinator.Resume // the existing run, as of the last check
 	facts []fact
 
-	correction, filter, draws string // values for a new run; an existing run may have begun with others
+	fresh configs.Config // of a new run; an existing run may have begun with other values of plan.AutoKeys
 
 	// runs Resume.Take, and returns the run's inputs
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error)
@@ -153,7 +153,7 @@ func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*it
 // item checks one seed of a configuration as swarm up will. busy means that a run of the sweep currently uses
 // memory that will be free by then.
 func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
-	item := &Item{Source: c.Source, p: c.p, correction: c.p.Config.ExternalCorrection, filter: c.p.Config.ExternalFilter, draws: c.p.Config.EvalDraws}
+	item := &Item{Source: c.Source, p: c.p, fresh: c.p.Config}
 	item.p.Config.Seed = seed
 	if err := configs.Validate(item.p.Config); err != nil {
 		return nil, configs.WithSource(err, "--seeds")

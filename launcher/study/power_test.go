@@ -52,9 +52,9 @@ func TestExperimentsThatTrainAlikeAreAlike(t *testing.T) {
 		study, experiment, like string
 		alike                   bool
 	}{
-		{"paper", "8loc0ext", "8loc0ext", true}, {"learning-rate", "8loc0ext", "8loc0ext", true}, {"specialists", "all-8loc0ext", "8loc0ext", true},
+		{"paper", "8loc0ext", "8loc0ext", true}, {"learning-rate", "8loc0ext", "8loc0ext", true}, {"own-data", "8loc0ext", "8loc0ext", true},
 		{"corrected", "4loc4ext", "4loc4ext", true}, {"paper", "4loc4ext", "4loc4ext", false}, {"paper", "4loc4ext", "4loc4ext-uncorrected", true},
-		{"specialists", "8loc0ext", "8loc0ext", false}, {"teacher", "2loc6ext", "2loc6ext", false}, {"teacher", "2loc6ext-teacher", "2loc6ext", false},
+		{"specialists", "all-8loc0ext", "8loc0ext", false}, {"teacher", "2loc6ext", "2loc6ext", false}, {"teacher", "2loc6ext-teacher", "2loc6ext", false},
 		{"alternatives", "2loc0ext-4steps", "2loc0ext", false}, {"alternatives", "2loc0ext-double", "2loc0ext", false}, {"sparse", "8loc0ext", "8loc0ext", false},
 	} {
 		require.Equal(t, c.alike, kind(c.study, c.experiment) == kind("control", c.like), "%s-%s", c.study, c.experiment)
