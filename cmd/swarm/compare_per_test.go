@@ -123,6 +123,33 @@ func TestComparisonsAtEqualCostHaveIntervalsAndTests(t *testing.T) {
 	require.Contains(t, o.stdout, "\nHeld-out pass@4 by completions generated: ")
 }
 
+// A report of named experiments decides at equal cost as compare does, unless its rows are configurations.
+func TestReportOfNamedExperimentsAtEqualCompletions(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "report.html")
+	report := func(args ...string) (stdout, page string) {
+		o := swarm(t, t.TempDir(), append([]string{"report", "control-2loc6ext", "--baseline", "control-2loc0ext", "--out", out,
+			"--database", "../../docs/study/control.db.gz"}, args...)...)
+		require.Zero(t, o.code, o.stderr)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		return o.stdout, html.UnescapeString(string(text))
+	}
+	const lead = "At equal completions (38 400): control-2loc6ext (2/6) is best: held-out pass@1 0.3580, 12.3 % above the baseline control-2loc0ext (2/0)"
+	stdout, page := report("--per", "completions")
+	require.True(t, strings.HasPrefix(stdout, lead), stdout)
+	require.Contains(t, page, `<p class="lead">`+lead)
+	require.Contains(t, page, "<title>Swarm report: control-2loc0ext and control-2loc6ext</title>")
+	for _, args := range [][]string{nil, {"--per", "completions", "--by", "config"}, {"--per", "completions", "--measure", "reward"}} {
+		stdout, page = report(args...)
+		require.True(t, strings.HasPrefix(stdout, "wrote "), stdout)
+		require.NotContains(t, page, "At equal completions")
+	}
+	o := swarm(t, paperHome(t), "report", "paper-8loc0ext", "nobody", "--per", "completions", "--out", out)
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+	require.Contains(t, o.stderr, `no experiment "nobody" is recorded`)
+}
+
 func TestAnAxisIsRefusedWhereItSaysNothing(t *testing.T) {
 	t.Parallel()
 	home := paperHome(t)
