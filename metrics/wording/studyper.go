@@ -77,8 +77,8 @@ func noCost(p *stats.StudyPer, measure string) string {
 	return text + "recorded " + p.Axis
 }
 
-// perLines returns a note on times, and names the other axes on which a planned comparison has another sign or is
-// decided otherwise. Without planned comparisons it names those with another order of the arms.
+// perLines returns a note on times, and names the other axes with another order of the arms, and those on which a planned
+// comparison is decided otherwise.
 func perLines(s stats.Study) []string {
 	p := s.Per
 	if p == nil || s.Best == "" {
@@ -120,7 +120,7 @@ func perLines(s stats.Study) []string {
 		lines = append(lines, "At "+units.List(at[text], "and")+" "+text+".")
 	}
 	if same != nil {
-		lines = append(lines, "The planned comparisons have the same signs and are decided alike at "+units.List(same, "and")+".")
+		lines = append(lines, "The planned comparisons are decided alike at "+units.List(same, "and")+".")
 	}
 	if timed {
 		lines = append(lines, "Times compare runs made side by side on one machine.")
@@ -128,14 +128,11 @@ func perLines(s stats.Study) []string {
 	return lines
 }
 
-// changes describes the planned comparisons that have another sign or are decided otherwise on another axis.
+// changes describes the planned comparisons that are decided otherwise on another axis.
 func changes(here, there []stats.StudyContrast, axis string) (parts []string) {
 	for i, a := range here {
 		b := there[i]
-		if a.Difference == nil || b.Difference == nil {
-			continue
-		}
-		if (*a.Difference > 0) != (*b.Difference > 0) || a.Outcome != b.Outcome {
+		if a.Difference != nil && b.Difference != nil && a.Outcome != b.Outcome {
 			parts = append(parts, fmt.Sprintf("%s over %s is %s, at equal %s %s", a.A, a.B, decided(b), axis, decided(a)))
 		}
 	}

@@ -82,14 +82,14 @@ func TestAStudyNamesTheAxesOnWhichTheOrderDiffers(t *testing.T) {
 	require.NotContains(t, strings.Join(s.Lines, "\n"), "the order is", "an order of some arms is none")
 }
 
-// A study with planned comparisons names the axes on which one of them has another sign or is decided otherwise.
+// A study with planned comparisons names the axes on which one of them is decided otherwise.
 func TestAStudyChecksItsPlannedComparisonsOnEveryAxis(t *testing.T) {
 	runs, d := cheap()
 	d.Contrasts = [][2]string{{"2loc6ext", "8loc0ext"}}
 	s, _ := studyOf(t, runs, d)
 	require.Contains(t, s.Lines, "At equal completions (16 000) 2loc6ext over 8loc0ext is +0.1250 (p = 0.029, better), at equal rounds -0.1000 (p = 0.029, worse); "+
 		"the order is 2loc6ext > 8loc0ext, at equal rounds 8loc0ext > 2loc6ext.")
-	require.Contains(t, s.Lines, "The planned comparisons have the same signs and are decided alike at equal engine-seconds (15m0s) and equal seconds (9s).")
+	require.Contains(t, s.Lines, "The planned comparisons are decided alike at equal engine-seconds (15m0s) and equal seconds (9s).")
 }
 
 // An arm whose newest evaluation is earlier does not set the round that a verdict about the others names.
