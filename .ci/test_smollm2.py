@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shlex
 import sys
 
 import pytest
@@ -61,3 +62,25 @@ def test_commands(script, monkeypatch, capsys, questions):
     prompts = [command for command in ran if command[3] == "model"]
     # The first weights and the newest answer each question.
     assert all(first == [*last, "--round", "0"] for first, last in zip(prompts[::2], prompts[1::2]))
+
+
+def options(command):
+    return dict(zip(command[:-1], command[1:]))
+
+
+@pytest.mark.parametrize("arguments", [[], ["--compare"], ["--compare", "--nodes", "2", "--device", "cpu"]])
+def test_runs(script, tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.setattr(script, "output", lambda *_, **__: json.dumps([{"name": "arc_1d"}, {"name": "bf"}]))
+    monkeypatch.setattr(sys, "argv", ["smollm2", "--dry-run", *arguments])
+    script.main()
+    assert not list(tmp_path.iterdir()), "a dry run writes nothing"
+    shown = [shlex.split(line)[4:] for line in capsys.readouterr().out.splitlines() if line]
+    runs = [options(command) for command in shown if command[0] == "up"]
+    assert [run["up"].split(",")[1] for run in runs] == (["8loc0ext", "4loc4ext"] if arguments else ["4loc4ext"])
+    # The runs of issue 25.
+    nodes, rounds, device = ("4", "20", "auto") if not arguments else ("2", "50", "cpu") if len(arguments) > 1 else ("8", "50", "auto")
+    for run in runs:
+        assert (run["--nodes"], run["--rounds"], run["--device"], run["--num-generations"]) == (nodes, rounds, device, "4")
+    names = [run["--name"] for run in runs]
+    assert len(set(names)) == len(names)
+    assert shown[-1] == ["compare", names[1], names[0], "--baseline", names[0]] if arguments else shown[-1][0] == "model"
