@@ -317,12 +317,16 @@ def test_gradient_and_log_probabilities_in_bfloat16(theirs, tmp_path):
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
 def test_tokenizer_files_give_the_same_ids():
     """Runs the Go tests that open the files of `swarm model save`, and files like those of other models, with
-    this Python's transformers. TestRealQwenIDs is skipped where this Python has no dashscope.
+    this Python's transformers. TestRealQwenIDs is skipped where this Python has no dashscope, and
+    TestRealTemplates where it has no TRL.
     """
     pytest.importorskip("tokenizers")
     folder = pathlib.Path(__file__).resolve().parents[3] / "tokenizer"
     names = ["TestTransformersGivesTheSameIDs", "TestTransformersGivesTheSameIDsForFamilies"]
-    arguments = ["go", "test", "-count=1", "-v", "-run", f"^({'|'.join(names)}|TestRealQwenIDs)$", "."]
+    arguments = ["go", "test", "-count=1", "-v", "-run", f"^({'|'.join(names)}|TestRealQwenIDs|TestRealTemplates)$", "."]
     done = subprocess.run(arguments, cwd=folder, env=dict(os.environ, SWARM_TEST_TRANSFORMERS=sys.executable), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output = done.stdout + done.stderr
+    if done.returncode and ("--- FAIL" not in output or "transformers did not answer" in output):
+        raise OSError("the Go tests could not run: " + output[-3000:])
+    assert done.returncode == 0, output
     assert all(f"--- PASS: {name} " in done.stdout for name in names)
