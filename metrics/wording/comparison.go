@@ -222,8 +222,8 @@ func Differences(p stats.Pair) []string {
 	return lines
 }
 
-// PairNotes explains the verdicts of a study's pairs below a table of them: why pairs are undecided or not comparable, the
-// same reason once, and settings that were accepted as differing.
+// PairNotes explains the verdicts of a study's pairs below a table of them: why pairs are undecided or not comparable,
+// the same reason once, and settings that were accepted as differing.
 func PairNotes(pairs []stats.Pair) []string {
 	var notes []string
 	add := func(note string) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// plannedLead summarizes the planned comparisons in a sentence or two: "2loc6ext is better than 2loc0ext (+12.3 %).". It
-// is empty if none has values.
+// plannedLead summarizes the planned comparisons in a sentence or two: "2loc6ext is better than 2loc0ext (+12.3 %).".
+// It is empty if none has values.
 func plannedLead(list []stats.StudyContrast) string {
 	var decided, open []string
 	for _, c := range list {

@@ -37,8 +37,8 @@ func equal(axis, currency string, x float64) string {
 	return fmt.Sprintf("equal %s (%s)", axis, place(axis, currency, x))
 }
 
-// atEqual returns the first words of a verdict: the axis and the place at which it compares, and for times of unknown or
-// several machines a condition. It is empty if there are no curves.
+// atEqual returns the first words of a verdict: the axis and the place at which it compares, and for times of unknown
+// or several machines a condition. It is empty if there are no curves.
 func (j judgment) atEqual() string {
 	a, err := stats.AxisOf(j.axis())
 	switch {
@@ -77,8 +77,8 @@ func noCost(p *stats.StudyPer, measure string) string {
 	return text + "recorded " + p.Axis
 }
 
-// perLines returns a note on times, and names the other axes with another order of the arms, and those on which a planned
-// comparison is decided otherwise.
+// perLines returns a note on times, and names the other axes with another order of the arms, and those on which a
+// planned comparison is decided otherwise.
 func perLines(s stats.Study) []string {
 	p := s.Per
 	if p == nil || s.Best == "" {
