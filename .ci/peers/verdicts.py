@@ -110,14 +110,18 @@ def main():
         document = common.swarm_json("--home", os.path.join(scratch, study), "compare", "--study", study, "--database", path)
         explored = {seed for arm in document["study"]["explored"] or () for seed in arm["seeds"]}
         held_out, arms = values(path, explored), {arm["name"]: arm["experiment"] for arm in document["study"]["arms"]}
-        tested = [p for p in document["study"]["pairs"] if p["permutation_p_value"] is not None]
-        for p, corrected in zip(tested, holm(tested, len(arms) * (len(arms) - 1) // 2)):
-            compared.pair(study, p, (p["a"], p["b"]), corrected, held_out)
         contrasts = document["study"]["contrasts"]
         tested = [p for p in contrasts if p["permutation_p_value"] is not None]
         planned += len(tested)
+        of_planned = {}  # by the two experiments: corrected for the planned comparisons alone
         for p, corrected in zip(tested, holm(tested, len(contrasts))):
-            compared.pair(study + ", planned", p, (arms[p["a"]], arms[p["b"]]), corrected, held_out)
+            names = arms[p["a"]], arms[p["b"]]
+            of_planned[frozenset(names)] = corrected
+            compared.pair(study + ", planned", p, names, corrected, held_out)
+        tested = [p for p in document["study"]["pairs"] if p["permutation_p_value"] is not None]
+        for p, corrected in zip(tested, holm(tested, len(arms) * (len(arms) - 1) // 2)):
+            names = p["a"], p["b"]
+            compared.pair(study, p, names, of_planned.get(frozenset(names), corrected), held_out)
         for row in document["rows"]:
             if row["experiment"] not in held_out[0]:
                 continue
