@@ -80,8 +80,14 @@ func TestPulledModelTrains(t *testing.T) {
 func TestPullRefusesInOneLine(t *testing.T) {
 	t.Parallel()
 	files := tinyFiles(t)
-	other := maps.Clone(files)
-	other["config.json"] = []byte(`{"model_type":"bert"}`)
+	with := func(config string) map[string][]byte {
+		changed := maps.Clone(files)
+		changed["config.json"] = []byte(config)
+		return changed
+	}
+	quantized := with(strings.Replace(string(files["config.json"]), "{", `{"quantization_config": {"quant_method": "fp8"}, `, 1))
+	classifier := with(`{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`)
+	bloom := map[string][]byte{"config.json": []byte(`{"model_type": "bloom"}`), "pytorch_model.bin": {1}}
 	pickled := map[string][]byte{"config.json": files["config.json"], "pytorch_model.bin": {1}}
 	for name, test := range map[string]struct {
 		files     map[string][]byte
@@ -89,8 +95,12 @@ func TestPullRefusesInOneLine(t *testing.T) {
 		code      int
 		err, try  string
 	}{
-		"unknown architecture": {other, nil, fail.ExitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`, ""},
-		"pickled":              {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
+		"unknown architecture": {with(`{"model_type":"bert"}`), nil, fail.ExitUsage,
+			`Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`, "Try: swarm model list\n"},
+		"unknown architecture, pickled": {bloom, nil, fail.ExitUsage, `allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bloom")`, "Try: swarm model list\n"},
+		"classifier":                    {classifier, nil, fail.ExitUsage, `allowed: architectures LlamaForCausalLM or LlamaModel (it is "LlamaForSequenceClassification")`, "Try: swarm model list\n"},
+		"quantized":                     {quantized, nil, fail.ExitUsage, `allowed: no quantization_config (its quant_method is "fp8")`, "Try: the model's repository with unquantized weights\n"},
+		"pickled":                       {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
 		"gated": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.Header().Set("X-Error-Code", "GatedRepo")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -111,6 +121,9 @@ func TestPullRefusesInOneLine(t *testing.T) {
 			require.Contains(t, o.stderr, test.try)
 			require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
 			require.Empty(t, o.stdout)
+			for _, r := range hub.Requests() {
+				require.False(t, r.AtStorage, "weights were requested")
+			}
 		})
 	}
 }
