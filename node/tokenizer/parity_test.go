@@ -250,6 +250,7 @@ func writeFamily(t testing.TB, f family) string {
 	settings := map[string]any{"tokenizer_class": f.class, "eos_token": turnEnd, "pad_token": "<|endoftext|>", "clean_up_tokenization_spaces": false, "chat_template": string(template)}
 	if f.begin != "" {
 		settings["bos_token"], settings["eos_token"], settings["pad_token"] = f.begin, endOfTurn, "<|end_of_text|>"
+		settings["model_input_names"] = []string{"input_ids", "attention_mask"}
 	}
 	writeJSON(t, dir, "tokenizer_config.json", settings)
 	return dir
