@@ -78,10 +78,10 @@ gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/
 torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigabytes, kept in ~/.cache/swarm-torch; TORCH2="2.1" or "--no-up"
 	@.ci/torch2 $(TORCH2)
 
-smollm2: setup build ## a swarm of SmolLM2-135M-Instruct, a real model, on tasks of the paper: SMOLLM2="--rounds 20"
+smollm2: setup build ## a swarm of SmolLM2-135M-Instruct, a real model, on tasks of the paper: SMOLLM2=--compare for a GPU
 	@.ci/smollm2 $(SMOLLM2)
 
-peers: setup build ## the same work beside transformers, TRL, GenRL, reasoning-gym and other peers of PyPI, under an hour: PEERS="--only tasks"
+peers: setup build ## the same work beside transformers, TRL, GenRL, reasoning-gym and other peers of PyPI: PEERS="--only tasks"
 	@python3 .ci/peers $(PEERS)
 
 figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz

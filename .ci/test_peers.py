@@ -87,3 +87,35 @@ def test_verdicts_decide_the_exit_code(frame, monkeypatch, tmp_path, capsys):
         assert ended.value.code == code
         assert json.loads((tmp_path / "rows.json").read_text()) == [row]
     assert "| `tasks` | reasoning-gym 1 | m | failed | 1 |" in capsys.readouterr().out
+
+
+CASE = '<testcase name="test_{0}">{1}</testcase>'
+ASSERTED = '<failure message="AssertionError: unequal">one\ntwo\nE   assert 1 == 2\ntests.py:3: AssertionError</failure>'
+RAISED = '<failure message="OSError: the Go tests could not run: no space">E   OSError: no space</failure>'
+ERROR = '<error message="failed on setup">E   MemoryError</error>'
+
+
+@pytest.mark.parametrize(
+    "cases,code,verdict,note",
+    [
+        (["", ""], 0, "equal", ""),
+        (["", ASSERTED], 1, "differs", "test_1: two / E   assert 1 == 2 / tests.py:3: AssertionError"),
+        (["", RAISED], 1, "failed", "test_1: E   OSError: no space"),
+        ([ERROR, ""], 1, "failed", "test_0: E   MemoryError"),
+        ([RAISED, ASSERTED], 1, "differs", "test_1: two"),
+        (["<skipped/>"], 0, "failed", "pytest ended with 0: last line"),
+        (None, -9, "failed", "pytest ended with -9: last line"),
+    ],
+)
+def test_parity_differs_only_if_an_assertion_failed(monkeypatch, tmp_path, cases, code, verdict, note):
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
+    from peers import parity
+
+    report = tmp_path / "report.xml"
+    if cases is not None:
+        counts = f'tests="{len(cases)}" errors="{cases.count(ERROR)}" skipped="{cases.count("<skipped/>")}"'
+        body = "".join(CASE.format(i, case) for i, case in enumerate(cases))
+        report.write_text(f"<testsuites><testsuite {counts}>{body}</testsuite></testsuites>")
+    found = parity.judge(str(report), code, "last line\n")
+    assert found[1] == verdict and found[2].startswith(note) and bool(found[2]) == bool(note)
+    assert cases is None or f"{sum(not case for case in cases)} tests passed" in found[0]

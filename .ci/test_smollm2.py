@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shlex
 import sys
 
 import pytest
@@ -46,12 +47,17 @@ def test_weights_are_made_again_when_their_script_changes(script, tmp_path):
     assert script.made == 2 and not (tmp_path / "weights" / "perplexity-1.txt").exists()
 
 
+def answers(script, monkeypatch, tasks, gpus):
+    """Replaces the program's answers."""
+    monkeypatch.setattr(script, "output", lambda command, **_: json.dumps({"devices": gpus} if "gpu" in command else tasks))
+
+
 @pytest.mark.parametrize("questions", ["0", "30"])
 def test_commands(script, monkeypatch, capsys, questions):
     ran = []
     for name in ("weights", "perplexity"):
         monkeypatch.setattr(script, name, lambda: True)
-    monkeypatch.setattr(script, "output", lambda *_, **__: json.dumps([{"name": "basic_arithmetic"}]))
+    answers(script, monkeypatch, [{"name": "basic_arithmetic"}], [])
     monkeypatch.setattr(script.subprocess, "run", lambda command, **_: ran.append(command))
     monkeypatch.setattr(sys, "argv", ["smollm2", "--home", "/a home", "--tasks", "basic_arithmetic", "--questions", questions])
     script.main()
@@ -61,3 +67,32 @@ def test_commands(script, monkeypatch, capsys, questions):
     prompts = [command for command in ran if command[3] == "model"]
     # The first weights and the newest answer each question.
     assert all(first == [*last, "--round", "0"] for first, last in zip(prompts[::2], prompts[1::2]))
+
+
+def options(command):
+    return dict(zip(command[:-1], command[1:]))
+
+
+@pytest.mark.parametrize(
+    "arguments,gpus,expected",
+    [
+        # The runs of issue 25.
+        ([], [], ("4", "20", "4", "cpu")),
+        ([], [{}], ("4", "20", "4", "auto")),
+        (["--compare"], [{}], ("8", "50", "4", "auto")),
+        (["--compare", "--nodes", "2", "--device", "cpu"], [{}], ("2", "50", "4", "cpu")),
+    ],
+)
+def test_runs(script, tmp_path, monkeypatch, capsys, arguments, gpus, expected):
+    answers(script, monkeypatch, [{"name": "arc_1d"}, {"name": "bf"}], gpus)
+    monkeypatch.setattr(sys, "argv", ["smollm2", "--dry-run", *arguments])
+    script.main()
+    assert not list(tmp_path.iterdir()), "a dry run writes nothing"
+    shown = [shlex.split(line)[4:] for line in capsys.readouterr().out.splitlines() if line]
+    runs = [options(command) for command in shown if command[0] == "up"]
+    assert [run["up"].split(",")[1] for run in runs] == (["8loc0ext", "4loc4ext"] if arguments else ["4loc4ext"])
+    for run in runs:
+        assert (run["--nodes"], run["--rounds"], run["--num-generations"], run["--device"]) == expected
+    names = [run["--name"] for run in runs]
+    assert len(set(names)) == len(names)
+    assert shown[-1] == ["compare", names[1], names[0], "--baseline", names[0]] if arguments else shown[-1][0] == "model"

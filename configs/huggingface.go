@@ -169,7 +169,8 @@ func (r rotation) number(key string) float64 {
 
 // ParseModel makes a Model of a Hugging Face folder. name is the model's name, folder its path, config the text of
 // its config.json. Only Architectures are supported: anything else is an *Error in a fail.HintError. Tokenizer is the
-// fallback for a folder without a tokenizer.json: bytes, GPT-2's, or none ("huggingface").
+// fallback for a folder without a tokenizer.json: bytes, GPT-2's, or none ("huggingface"). The defaults are those of
+// the preset of the same shape, as of a saved node, else those of a preset of the same kind.
 func ParseModel(name, folder string, config []byte) (Model, error) {
 	shape, err := ParseShape(config)
 	if err != nil {
@@ -184,6 +185,11 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 		preset, tokenizer = "nano", "bytes"
 	case shape.Vocabulary < gpt2Vocabulary || shape.Vocabulary > gpt2PaddedVocabulary:
 		tokenizer = "huggingface"
+	}
+	for _, known := range Models() {
+		if m, err := LoadModel(known); err == nil && m.Shape == shape {
+			preset = known
+		}
 	}
 	like, err := LoadModel(preset)
 	if err != nil {

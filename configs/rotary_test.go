@@ -37,3 +37,17 @@ func TestPresetsHaveTheParametersOfTheirShapes(t *testing.T) {
 		require.NotEmpty(t, m.License, name)
 	}
 }
+
+// A folder of a preset's shape, such as a saved node, has the preset's defaults: it needs the same prompts. Another
+// folder of that architecture has Qwen2.5's.
+func TestAFolderHasTheDefaultsOfItsShapesPreset(t *testing.T) {
+	for heads, preset := range map[string]string{"9": "smollm2-135m-instruct", "18": "qwen2.5-0.5b-instruct"} {
+		m, err := ParseModel("saved", "/models/saved", []byte(`{"model_type":"llama","num_hidden_layers":30,"num_attention_heads":`+heads+`,
+"num_key_value_heads":3,"head_dim":64,"hidden_size":576,"intermediate_size":1536,"max_position_embeddings":8192,"vocab_size":49152,"tie_word_embeddings":true}`))
+		require.NoError(t, err)
+		like, err := LoadModel(preset)
+		require.NoError(t, err)
+		require.Equal(t, like.Defaults, m.Defaults)
+		require.Equal(t, "huggingface", m.Tokenizer)
+	}
+}

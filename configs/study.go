@@ -40,6 +40,7 @@ type Study struct {
 	Explored    []int64               `yaml:"explored"`  // seeds whose results were looked at before the study was decided: they decide nothing
 	Set         map[string]any        `yaml:"set"`       // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"`    // overrides by model preset
+	Prepare     string                `yaml:"prepare"`   // the command that makes the model in Folders; the error for a missing one names it
 	Experiments []StudyExperiment     `yaml:"experiments"`
 	Grid        Grid                  `yaml:"grid"` // keys with several values: each experiment is run with each combination
 
@@ -62,7 +63,7 @@ type StudyExperiment struct {
 	Config             string         `yaml:"config"` // experiment preset
 	Set                map[string]any `yaml:"set"`
 	Nodes              int            `yaml:"nodes"`                // 0: the study's
-	Models             []string       `yaml:"models"`               // of the nodes, in turn; replaces the study's model. Nodes that only generate may have a folder
+	Models             []string       `yaml:"models"`               // of the nodes, in turn; replaces the study's model: presets, a folder for nodes that only generate, or Base alone
 	LearningRateFactor float64        `yaml:"learning_rate_factor"` // multiplies the model's own rate; 0: 1
 }
 
@@ -222,6 +223,17 @@ func (s Study) Folders() (folders []string) {
 		}
 	}
 	return folders
+}
+
+// Base returns the folder whose model all nodes of the study train, such as ./sparse-tags. It is empty if they train
+// presets.
+func (s Study) Base() string {
+	for _, e := range s.Experiments {
+		if trained := s.Trained(e); len(trained) > 0 && isFolder(trained[0]) {
+			return trained[0]
+		}
+	}
+	return ""
 }
 
 // isFolder tells whether a study's model is a folder rather than a preset.

@@ -110,12 +110,16 @@ func (s Study) checkExperiment(e StudyExperiment) error {
 	if len(e.Models) > 0 && len(trained) == 0 {
 		return s.refuse(e.Name+".models", strings.Join(e.Models, ", "), "the model of a node that trains")
 	}
+	base := s.Base()
+	if base != "" && !slices.Equal(e.Models, []string{base}) {
+		return s.refuse(e.Name+".models", strings.Join(e.Models, ", "), "presets, or in every experiment the one folder that its nodes train: ["+base+"]")
+	}
 	if e.LearningRateFactor > 0 && len(e.Models) > 1 {
 		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a factor for one model only, because each model has its own rate")
 	}
 	for _, model := range e.Models {
-		if isFolder(model) && !slices.Contains(trained, model) {
-			continue // of a node that only generates: it is looked for when a run is planned
+		if model == base || isFolder(model) && !slices.Contains(trained, model) {
+			continue // it is looked for when a run is planned
 		}
 		if _, err := LoadModel(model); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,7 +14,7 @@ var namingKeys = []string{"experiment", "model", "models"}
 // Settings returns, in the study's order, each experiment's values by key above the model's defaults: its name,
 // rounds and model, its preset's values, the study's and its own. If any experiment has a key, all have it, with the
 // default where nothing sets it. So a lower layer can't change an experiment. named is the user's name for the model
-// ("" is nano), m the model. Experiments that name their models ignore both.
+// ("" is nano), m the model. Experiments that name their models ignore both, but m is also the model of Base.
 func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 	of := s.With(named)
 	var all, defaults []map[string]any
@@ -47,7 +48,7 @@ func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
 // first nodes only generate, the values begin with the defaults of the first model that trains: a swarm takes the
 // defaults of its first node's model.
 func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]any, err error) {
-	if trained := s.Trained(e); len(trained) > 0 {
+	if trained := s.Trained(e); len(trained) > 0 && s.Base() == "" {
 		if m, err = LoadModel(trained[0]); err != nil {
 			return nil, nil, err
 		}
@@ -56,7 +57,7 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	if err != nil {
 		return nil, nil, err
 	}
-	own := map[string]any{"rounds": s.Rounds, "model": m.Name}
+	own := map[string]any{"rounds": s.Rounds, "model": cmp.Or(s.Base(), m.Name)}
 	if m.Folder() {
 		own["model"] = m.Weights
 	}

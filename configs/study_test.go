@@ -164,17 +164,18 @@ func TestAStudysSettings(t *testing.T) {
 // All experiments have the same keys, so that a lower layer can't make two sides equal.
 func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 	for name, compared := range map[string][]string{
-		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
-		"control":    {"external_correction", "num_train_samples", "num_transplant_trees"},
-		"corrected":  {"external_correction", "num_train_samples", "num_transplant_trees"},
-		"externals":  {"external_sampling"},
-		"filter":     {"zero_advantage_filter"},
-		"objective":  {"epsilon_high", "num_iterations", "scale_rewards"},
-		"off-policy": {"external_advantage", "external_correction", "num_train_samples", "num_transplant_trees"},
-		"own-data":   {"num_train_samples", "num_transplant_trees"},
-		"pool":       {"external_lag"},
-		"sparse":     {"external_correction", "num_train_samples", "num_transplant_trees"},
-		"swarm-size": {"swarm_size"}, "mixed-models": nil,
+		"adaptive":    {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
+		"control":     {"external_correction", "num_train_samples", "num_transplant_trees"},
+		"corrected":   {"external_correction", "num_train_samples", "num_transplant_trees"},
+		"externals":   {"external_sampling"},
+		"filter":      {"zero_advantage_filter"},
+		"objective":   {"epsilon_high", "num_iterations", "scale_rewards"},
+		"off-policy":  {"external_advantage", "external_correction", "num_train_samples", "num_transplant_trees"},
+		"own-data":    {"num_train_samples", "num_transplant_trees"},
+		"pool":        {"external_lag"},
+		"sparse":      {"external_correction", "num_train_samples", "num_transplant_trees"},
+		"sparse-tags": {"external_correction", "num_train_samples", "num_transplant_trees"},
+		"swarm-size":  {"swarm_size"}, "mixed-models": nil,
 		"teacher": {"external_correction", "nodes.generate_only", "num_train_samples", "num_transplant_trees", "swarm_size"},
 	} {
 		s, err := LoadStudy(name)
@@ -264,7 +265,8 @@ func TestABadStudyIsRefused(t *testing.T) {
 		"[nano, gpt2]} => [nano, gpt2], learning_rate_factor: 3}":                         "for one model only",
 		"[nano, gpt2]} => [nano, ./mine]}":                                                `unknown model "./mine"`,
 		"[nano, gpt2]} => [./mine, gpt2], set: {nodes: {generate_only: 2}}}":              `bad c.models "./mine, gpt2" (study bad): allowed: the model of a node that trains`,
-		"[nano, gpt2]} => [./mine, gpt2], set: {nodes: {generate_only: -1}}}":             `unknown model "./mine"`,
+		"[nano, gpt2]} => [./mine, gpt2], set: {nodes: {generate_only: -1}}}":             `bad a.models "" (study bad): allowed: presets, or in every`,
+		"[nano, gpt2]} => [./mine]}":                                                      "the one folder that its nodes train: [./mine]",
 		"baseline: a => baseline: z":                                                      `unknown experiment of study bad "z": allowed: a, b, c`,
 		goodStudy + " => []":                                                              "cannot unmarshal",
 		goodStudy + " => question: why?\nmeasure: pass\nseeds: 1\nrounds: 1\nbaseline: a": "bad experiments",
@@ -301,6 +303,26 @@ func TestATeachersModelChangesNoSettingOfTheOthers(t *testing.T) {
 	for _, e := range s.Experiments {
 		require.Equal(t, []string{"nano"}, s.Trained(e))
 	}
+}
+
+// All nodes of a study may train one base in a folder. The names of the experiments do not contain it.
+func TestNodesMayTrainABaseInAFolder(t *testing.T) {
+	s, err := LoadStudy("sparse-tags")
+	require.NoError(t, err)
+	require.Equal(t, []any{"./sparse-tags", []string{"./sparse-tags"}, true}, []any{s.Base(), s.Folders(), s.FixesModels()})
+	base := Model{Name: "sparse-tags", Weights: "/w/sparse-tags", Defaults: map[string]any{"learning_rate": 2e-4}}
+	settings, err := s.Settings("", base)
+	require.NoError(t, err)
+	for i, values := range settings {
+		require.Equal(t, "sparse-tags-"+s.Experiments[i].Name, values["experiment"])
+		require.Equal(t, []any{"/w/sparse-tags", nil}, []any{values["model"], values["models"]})
+	}
+	own, err := parseStudy("own", []byte(strings.NewReplacer("[nano, gpt2]", "[./mine]", "a, config: 8loc0ext", "a, config: 8loc0ext, models: [./mine]",
+		"b, config: 4loc4ext", "b, config: 4loc4ext, models: [./mine]").Replace(goodStudy)))
+	require.NoError(t, err)
+	settings, err = own.Settings("", base)
+	require.NoError(t, err)
+	require.Equal(t, 4e-4, settings[1]["learning_rate"], "twice the base's rate")
 }
 
 // Runs of a study differ only in what its question is about. Its keys are set for all experiments, or for one.

@@ -2,8 +2,9 @@
 
 All have nano's weights and the same Python and torch. Every process says when it has ended a round. A round counts as
 ended when the last of the eight has ended it, so the time of a round is (end of round 7 − end of round 3) / 4, and
-start-up is the time to the end of the first. TRL gets the questions that our nodes get, GenRL draws reasoning-gym's.
-The mean lengths of the completions show how equal the work is.
+start-up is the time to the end of the first. Our nodes draw the nine tasks of the set nano at random. TRL gets
+questions of that set in our wording, of eight tasks in equal shares: without bf, and with seeds of their own. GenRL
+draws these eight in reasoning-gym's wording. The mean lengths of the completions show how equal the work is.
 """
 
 import json
@@ -194,6 +195,7 @@ def main():
             verdict = "failed"
         elif verdict != "failed" and any(getattr(ours, name) > getattr(theirs, name) for name in ("start", "round", "peak")):
             verdict = "behind"
+    notes.append("GenRL has a Payload.__getitem__ of ours: without it, 0.3.0 draws no groups of others")
     common.answer("; ".join(told), verdict, "; ".join(notes))
 
 

@@ -146,7 +146,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	o.Names = names
-	o.Bootstrap, o.Questions = o.output == "json" || o.Pairs, true
+	o.Bootstrap, o.Questions = true, true
 	o.Alive = func(s store.Snapshot) bool { return lifecycle.Alive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
 	if err != nil {

@@ -42,7 +42,8 @@ func newReportCommand(g *globals) *cobra.Command {
 			"between nodes, time, money and energy, and how the numbers are computed. The file opens without a\n" +
 			"network and can be printed. Runs may still be running: the report shows its time.\n\n" +
 			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how\n" +
-			"much, how certain. With --per the verdict is at equal completions, tokens, time or money.\n\n" +
+			"much, how certain. With --per the verdict is at equal completions, tokens, time or money, also that\n" +
+			"of two or more named experiments. It then needs held-out evaluations.\n\n" +
 			"--figures draws the paper's figures of these runs. With --study it prints the verdict also without\n" +
 			"--out.",
 		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
@@ -62,7 +63,7 @@ func newReportCommand(g *globals) *cobra.Command {
 	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
 	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp+"; the page can switch.\n"+
-		"With --study also what the verdict holds equal")
+		"With --study or named experiments also what the verdict holds equal")
 	f.BoolVar(&o.Single, "runs", false, "draw each run's line beside the mean over seeds; the page can switch")
 	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files in this `folder`; HTML is then written only with --out")
 	addDatabaseFlag(f, g)
@@ -77,7 +78,7 @@ type reportDocument struct {
 	Experiments []string `json:"experiments"`
 	Runs        int      `json:"runs"`
 
-	Study   *stats.Study   `json:"study,omitempty"`   // with --study
+	Study   *stats.Study   `json:"study,omitempty"`   // with --study, or --per of named experiments
 	Figures []figures.File `json:"figures,omitempty"` // with --figures
 }
 
@@ -129,9 +130,17 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 			return o.tellFigures(ctx, g.stdout, reader, drawn)
 		}
 	}
+	if err := o.armsPer(flags); err != nil {
+		return err
+	}
 	made, err := htmlreport.Read(ctx, reader, o.Options)
 	if err != nil {
 		return o.unreadable(ctx, reader, err)
+	}
+	if o.study.name == "" && made.Comparison.Study != nil {
+		if err := unknownArm(ctx, reader, *made.Comparison.Study); err != nil {
+			return err
+		}
 	}
 	var page bytes.Buffer
 	if err := made.Write(&page); err != nil {

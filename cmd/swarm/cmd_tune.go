@@ -35,7 +35,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 			"preset or YAML file) at a third of its rate, at the rate and at three times it, or at each of\n" +
 			"--rates. The advice is the highest rate whose gradient norm does not grow as before a collapse and\n" +
 			"whose reward is not below the others'. Each rate has one seed, so the advice is a hint. The same\n" +
-			"command continues.\n\n" +
+			"command continues. Without CONFIG it tries swarm.yaml, or else 8loc0ext, which does not share and\n" +
+			"says nothing about a run that shares. Name such a run: swarm tune --workload sapo 4loc4ext.\n\n" +
 			"Values come from --set, else from the training's files in --dir, else from the profile's defaults.\n" +
 			"Each is shown with its source. --apply refuses while the memory estimate rests on a default that\n" +
 			"neither a file nor --set confirms.\n\n" +

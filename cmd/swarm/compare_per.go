@@ -140,6 +140,24 @@ func horizon(text, per string) (float64, error) {
 	return x, nil
 }
 
+// armsPer makes two or more named experiments the arms of the report's verdict, as in compare, if the user named an
+// axis and pass@1 can decide. With --by the axis is only that of the curves.
+func (o *reportOptions) armsPer(flags *pflag.FlagSet) error {
+	if o.Study != nil || len(o.Names) == 0 || !flags.Changed("per") || flags.Changed("by") {
+		return nil
+	}
+	named := o.CompareOptions.CompareOptions
+	p := perFlags{per: o.Options.Per}
+	if err := p.asArms(&named, o.Names, flags); err != nil || len(named.Study.Arms) < 2 || !decidedByPass(&named) {
+		return err
+	}
+	if o.Title == "" {
+		o.Title = "Swarm report: " + units.List(named.Study.Experiments(), "and")
+	}
+	o.CompareOptions.CompareOptions = named
+	return perOfReport(&o.CompareOptions.CompareOptions, o.Options.Per, flags)
+}
+
 // perOfReport sets the axis of a study's verdict in a report, if the user named one and pass@1 decides.
 func perOfReport(o *stats.CompareOptions, per string, flags *pflag.FlagSet) error {
 	if err := checkPer(per); err != nil {

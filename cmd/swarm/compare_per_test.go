@@ -111,7 +111,7 @@ func TestComparisonsAtEqualCostHaveIntervalsAndTests(t *testing.T) {
 	database := []string{"compare", "--database", "../../docs/study/control.db.gz"}
 	o := swarm(t, t.TempDir(), append(database, "--study", "control")...)
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stdout, "\nThe planned comparisons have the same signs and are decided alike at equal completions (38 400) and equal tokens (900 698).\n")
+	require.Contains(t, o.stdout, "\nThe planned comparisons are decided alike at equal completions (38 400) and equal tokens (900 698).\n")
 	o = swarm(t, t.TempDir(), append(database, "--study", "control", "--per", "engine-seconds", "--at", "60", "--target", "0.3")...)
 	require.Zero(t, o.code, o.stderr)
 	require.Regexp(t, `(?m)^Planned: 2loc6ext over 2loc0ext: -0\.0003, .* \(95 % interval -0\.0101 to \+0\.0095; exact permutation test p = 0\.95, `, o.stdout)
@@ -121,6 +121,33 @@ func TestComparisonsAtEqualCostHaveIntervalsAndTests(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	require.True(t, strings.HasPrefix(o.stdout, "At equal completions (38 400): control-2loc6ext (2/6) is best: held-out pass@4 0.5178, 6.3 % above the baseline control-2loc0ext"), o.stdout)
 	require.Contains(t, o.stdout, "\nHeld-out pass@4 by completions generated: ")
+}
+
+// A report of named experiments decides at equal cost as compare does, unless its rows are configurations.
+func TestReportOfNamedExperimentsAtEqualCompletions(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "report.html")
+	report := func(args ...string) (stdout, page string) {
+		o := swarm(t, t.TempDir(), append([]string{"report", "control-2loc6ext", "--baseline", "control-2loc0ext", "--out", out,
+			"--database", "../../docs/study/control.db.gz"}, args...)...)
+		require.Zero(t, o.code, o.stderr)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		return o.stdout, html.UnescapeString(string(text))
+	}
+	const lead = "At equal completions (38 400): control-2loc6ext (2/6) is best: held-out pass@1 0.3580, 12.3 % above the baseline control-2loc0ext (2/0)"
+	stdout, page := report("--per", "completions")
+	require.True(t, strings.HasPrefix(stdout, lead), stdout)
+	require.Contains(t, page, `<p class="lead">`+lead)
+	require.Contains(t, page, "<title>Swarm report: control-2loc0ext and control-2loc6ext</title>")
+	for _, args := range [][]string{nil, {"--per", "completions", "--by", "config"}, {"--per", "completions", "--measure", "reward"}} {
+		stdout, page = report(args...)
+		require.True(t, strings.HasPrefix(stdout, "wrote "), stdout)
+		require.NotContains(t, page, "At equal completions")
+	}
+	o := swarm(t, paperHome(t), "report", "paper-8loc0ext", "nobody", "--per", "completions", "--out", out)
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
+	require.Contains(t, o.stderr, `no experiment "nobody" is recorded`)
 }
 
 func TestAnAxisIsRefusedWhereItSaysNothing(t *testing.T) {

@@ -196,7 +196,12 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	require.Contains(t, o.stdout, "Of its 1 pair, at equal rounds, by held-out pass@1 0 confirmed, 1 not reproduced, 0 open", "a planned comparison decides its pair")
 	lines := strings.Split(o.stdout, "\n")
-	interval := regexp.MustCompile(`^  Over other seeds and questions: (\S+) to (\S+) \(95 % bootstrap interval, 108 questions\): not used for the verdict\.$`)
+	require.True(t, strings.HasPrefix(lines[0], "At equal rounds (300): 2loc6ext is better than 2loc0ext (+12.3 %), 4loc4ext is better than 4loc0ext (+4.7 %), "+
+		"4loc4ext-uncorrected is worse than 8loc0ext (-33.3 %). Which of the 6 experiments is best is undecided: "), lines[0])
+	require.Regexp(t, `\n2loc6ext over 2loc0ext +\+0\.0391 +\+12\.3 % .* 0\.0079 +0\.024 .*better, planned\n`, o.stdout)
+	require.Regexp(t, `\n8loc0ext over 2loc0ext +\+0\.0271 .* 0\.0079 +0\.12 .*undecided\n`, o.stdout)
+	require.NotContains(t, o.stdout, "Welch")
+	interval := regexp.MustCompile(`; (\S+) to (\S+) over other seeds and questions; `)
 	for i, planned := range []struct {
 		line string
 		ends []float64 // computed in Python with other random numbers
@@ -205,9 +210,9 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 		{`^Planned: 4loc4ext over 4loc0ext: \+0\.0157, .*: better\.$`, []float64{0.0063, 0.0259}},
 		{`^Planned: 4loc4ext-uncorrected over 8loc0ext: -0\.1152, -33\.3 % .* 0\.024 corrected .*: worse\.$`, []float64{-0.1424, -0.0878}},
 	} {
-		require.Regexp(t, planned.line, lines[1+2*i])
-		ends := interval.FindStringSubmatch(lines[2+2*i])
-		require.Len(t, ends, 3, lines[2+2*i])
+		require.Regexp(t, planned.line, lines[1+i])
+		ends := interval.FindStringSubmatch(lines[1+i])
+		require.Len(t, ends, 3, lines[1+i])
 		for k, want := range planned.ends {
 			end, err := strconv.ParseFloat(ends[k+1], 64)
 			require.NoError(t, err)
@@ -221,8 +226,17 @@ func TestCompareOfRecordedStudies(t *testing.T) {
 	require.NotContains(t, o.stdout, "\nPlanned: 2loc6ext over 2loc0ext: -0", "all nodes shared their random numbers, so that equal answers say nothing")
 	o = swarm(t, t.TempDir(), append(args, "--measure", "pass@4")...)
 	require.Zero(t, o.code, o.stderr)
-	require.Contains(t, o.stdout, "2loc6ext against 2loc0ext: undecided: ")
-	require.Contains(t, o.stdout, "; over other seeds and questions +0.0")
+	require.Regexp(t, `\n2loc6ext over 2loc0ext +\+0\.0308 .*, planned\n`, o.stdout)
+	o = swarm(t, t.TempDir(), append(args, "--per", "engine-seconds")...)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, ", if all runs were made side by side on one machine: ")
+	o = swarm(t, t.TempDir(), append(args, "--measure", "swarm-pass@4", "--per", "completions")...)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "sampled with eval_draws node and recorded completions")
+	o = swarm(t, t.TempDir(), append(args, "--seeds", "101,102,103", "--per", "completions")...)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "By held-out pass@1 seeds 104 and 105 reached: 2loc0ext 0.3203 (2 seeds)")
+	require.Regexp(t, `\n2loc0ext +3 `, o.stdout, "the others are in no mean")
 
 	o = swarm(t, t.TempDir(), append(args, "-o", "json")...)
 	require.Zero(t, o.code, o.stderr)

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/study"
+	models "github.com/sapo-swarm/swarm/node/model"
 )
 
 // flagsOf returns plan.Options after parsing a command line.
@@ -38,7 +39,7 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 		require.NoError(t, err)
 		for _, model := range []string{"", "gpt2"} {
 			if len(design.Folders()) > 0 {
-				continue // TestTheTeachersStudyCanBeRun
+				continue // TestAStudyThatNeedsAModelCanBeRun
 			}
 			t.Run(name+"/"+model, func(t *testing.T) {
 				t.Parallel()
@@ -48,19 +49,24 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 	}
 }
 
-// The study teacher needs a model in ./teacher.
-func TestTheTeachersStudyCanBeRun(t *testing.T) {
+// The studies teacher and sparse-tags need a model in a folder. Without it they are refused.
+func TestAStudyThatNeedsAModelCanBeRun(t *testing.T) {
 	t.Chdir(t.TempDir())
-	design, err := configs.LoadStudy("teacher")
-	require.NoError(t, err)
-	o := swarm(t, t.TempDir(), "plan", "--study", "teacher")
-	require.Equal(t, 2, o.code, o.stdout)
-	require.Contains(t, o.stderr, "study teacher needs a model in ./teacher: make it first: swarm model save RUN NODE ./teacher")
-	require.NoError(t, os.Mkdir("teacher", 0o755))
-	require.NoError(t, os.WriteFile("teacher/config.json",
-		[]byte(`{"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 257}`), 0o600))
-	studyCanBeRun(t, design, "")
-	studyCanBeRun(t, design, "gpt2")
+	for name, command := range map[string]string{
+		"teacher":     "swarm model save RUN NODE ./teacher",
+		"sparse-tags": "swarm pretrain --model nano --tag-share 0.02 --out ./sparse-tags",
+	} {
+		design, err := configs.LoadStudy(name)
+		require.NoError(t, err)
+		o := swarm(t, t.TempDir(), "sweep", "--study", name, "--dry-run")
+		require.Equal(t, 2, o.code, o.stdout)
+		require.Equal(t, fmt.Sprintf("Error: study %[1]s needs a model in ./%[1]s: make it first: %[2]s\n", name, command), o.stderr)
+		require.NoError(t, os.Mkdir(name, 0o755))
+		require.NoError(t, os.WriteFile(name+"/config.json",
+			[]byte(`{"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 257}`), 0o600))
+		studyCanBeRun(t, design, "")
+		studyCanBeRun(t, design, "gpt2")
+	}
 }
 
 func studyCanBeRun(t *testing.T, design configs.Study, model string) {
@@ -78,7 +84,7 @@ func studyCanBeRun(t *testing.T, design configs.Study, model string) {
 	require.NoError(t, err)
 	sources, err := loaded.Sources()
 	require.NoError(t, err)
-	own, err := configs.LoadModel(cmp.Or(model, configs.NanoModel))
+	own, err := models.Find(cmp.Or(model, design.Base(), configs.NanoModel))
 	require.NoError(t, err)
 	settings, err := loaded.Settings(model, own)
 	require.NoError(t, err)

@@ -256,6 +256,18 @@ func TestConfigIsAFixedPoint(t *testing.T) {
 	})
 }
 
+// SmolLM2 writes answer tags when it has seen examples, and the longest question of the set paper fits with them.
+func TestSmolLM2LearnsByDefault(t *testing.T) {
+	for _, model := range []string{"smollm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M-Instruct"} {
+		c, _, _, err := resolve([]string{"--model", model}, nil, false)
+		require.NoError(t, err)
+		require.Equal(t, []any{2, 2e-5, 1536}, []any{c.Tasks.Examples, c.LearningRate, c.MaxPromptLength})
+		c, _, _, err = resolve([]string{"--model", model, "--tasks-examples", "0"}, nil, false)
+		require.NoError(t, err)
+		require.Zero(t, c.Tasks.Examples)
+	}
+}
+
 // --paper sets every key of the algorithm, whatever the defaults. A contradicting value is an error that names the
 // key.
 func TestPaperIsThePapersAlgorithm(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -208,12 +209,20 @@ func (e *alarmError) Error() string {
 	return fmt.Sprintf("%s in round %d: %s", store.AlarmStop, e.alarm.Round, wording.Alarm(e.alarm))
 }
 
-// alarmAdvice returns the remedy for a run whose gradients grow.
-func alarmAdvice(c configs.Config) string {
+// alarmAdvice returns the remedy for a run whose gradients grow, and how to keep or get the best weights.
+func alarmAdvice(p plan.Planned, run string) string {
+	c, advice := p.Config, "a new run with a lower --learning-rate"
 	if c.MostExternal() > 0 && !c.Corrects() {
-		return "a new run with --external-correction importance, or with a lower --learning-rate"
+		advice = "a new run with --external-correction importance, or with a lower --learning-rate"
 	}
-	return "a new run with a lower --learning-rate"
+	switch {
+	case p.Trainer.Command != "" || c.EvalQuestions == 0: // no weights are chosen
+	case c.ValidationQuestions > 0:
+		advice += ", or swarm model save " + run + " DIR --best for its best weights"
+	default:
+		advice += ", and with --validation-questions 36, which keeps the best weights"
+	}
+	return advice
 }
 
 // watchAlarm begins to judge the run's gradient norms, except on a worker, whose coordinator judges them. It returns an
@@ -277,7 +286,7 @@ func (r *recorder) raise(g growth) {
 	case config.OnAlarm == configs.AlarmLower:
 		a.Action, a.LowerFrom = event.AlarmLower, g.Round+configs.AlarmLead
 	}
-	e := event.Event{Type: event.TypeAlarm, Run: r.c.run, Time: r.c.clock.now(), Alarm: &a, Message: alarmAdvice(config)}
+	e := event.Event{Type: event.TypeAlarm, Run: r.c.run, Time: r.c.clock.now(), Alarm: &a, Message: alarmAdvice(r.c.p, r.c.run)}
 	r.logger.Warn(wording.Event(e))
 	r.take(e)
 	switch a.Action {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -160,10 +161,15 @@ func TestAnAlarmOfARunThatGoesOn(t *testing.T) {
 
 func TestAlarmAdviceFitsTheRun(t *testing.T) {
 	t.Parallel()
-	c := configs.Default()
-	require.NotContains(t, alarmAdvice(c), "external-correction", "nothing comes from others")
+	p := plan.Planned{Config: configs.Default()}
+	c := &p.Config
+	require.NotContains(t, alarmAdvice(p, "e-1"), "external-correction", "nothing comes from others")
 	c.NumTransplantTrees, c.ExternalCorrection = 4, configs.CorrectionNone
-	require.Contains(t, alarmAdvice(c), "--external-correction importance")
+	require.Contains(t, alarmAdvice(p, "e-1"), "--external-correction importance")
 	c.ExternalCorrection = configs.CorrectionTapered
-	require.NotContains(t, alarmAdvice(c), "external-correction")
+	require.Equal(t, "a new run with a lower --learning-rate, and with --validation-questions 36, which keeps the best weights", alarmAdvice(p, "e-1"))
+	c.ValidationQuestions = 36
+	require.Equal(t, "a new run with a lower --learning-rate, or swarm model save e-1 DIR --best for its best weights", alarmAdvice(p, "e-1"))
+	p.Trainer.Command = "train"
+	require.Equal(t, "a new run with a lower --learning-rate", alarmAdvice(p, "e-1"), "the trainer's weights are its own")
 }

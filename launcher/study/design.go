@@ -42,7 +42,7 @@ func Keys(study configs.Study, model string) ([]string, error) {
 		return nil, err
 	}
 	keys := configs.Compared(settings)
-	if !study.FixesModels() {
+	if !study.FixesModels() || study.Base() != "" { // all experiments have one model
 		return keys, nil
 	}
 	keys = append(keys, "model", "models", "weights")

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +32,8 @@ func TestRunsTellTheirStudies(t *testing.T) {
 		"specialists-2loc6ext/nano":                                               "specialists nano",
 		"specialists-all-8loc0ext/nano":                                           "specialists nano",
 		"control-8loc0ext/nano":                                                   "control nano",
-		"sparse-tags-8loc0ext/./sparse-tags":                                      "",
-		"sparse-tags-sparse-tags-8loc0ext/./sparse-tags":                          "sparse-tags sparse-tags",
+		"sparse-tags-8loc0ext/./sparse-tags":                                      "sparse-tags",
+		"off-policy-mine-4loc4ext-importance/./mine":                              "off-policy mine",
 		"sparse-folder-nano-8loc0ext//m/nano":                                     "sparse folder-nano",
 		"mixed-models-mixed/nano":                                                 "mixed-models",
 		"mixed-models-gpt2-mixed/nano paper-gpt2-8loc0ext/nano 8loc0ext/nano x/y": "",
@@ -53,5 +54,18 @@ func TestRunsTellTheirStudies(t *testing.T) {
 			require.Len(t, o.Study.Arms, len(o.Study.Experiments()))
 		}
 		require.Equal(t, want, strings.Join(names, ", "), experiments)
+	}
+}
+
+// The experiments of a study with one base are compared by their settings. Their models may not differ.
+func TestABaseIsNotCompared(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"sparse-tags": false, "teacher": true, "paper": false} {
+		s, err := configs.LoadStudy(name)
+		require.NoError(t, err)
+		keys, err := Keys(s, "")
+		require.NoError(t, err)
+		require.Equal(t, want, slices.Contains(keys, "weights"), name)
+		require.Contains(t, keys, "num_transplant_trees", name)
 	}
 }

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -135,7 +136,7 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 	for _, folder := range study.Folders() {
 		if _, err := model.Find(folder); err != nil {
 			return nil, &configs.Error{Problem: fmt.Sprintf("study %s needs a model in %s", name, folder),
-				Remedy: "make it first: swarm model save RUN NODE " + folder}
+				Remedy: "make it first: " + cmp.Or(strings.Join(strings.Fields(study.Prepare), " "), "swarm model save RUN NODE "+folder)}
 		}
 	}
 	s := &Study{Study: study, named: l.Text("model")}
@@ -145,7 +146,7 @@ func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
 			Problem: "a study sets the models of its nodes itself", Source: l.Sources["models"], Remedy: "--model NAME, or the study mixed-models",
 		}
 	case s.named == "":
-		s.model, err = configs.LoadModel(configs.NanoModel) // any machine can train it
+		s.model, err = model.Find(cmp.Or(study.Base(), configs.NanoModel)) // any machine can train nano
 	case study.FixesModels():
 		return nil, &configs.Error{
 			Problem: fmt.Sprintf("study %s takes no model: its experiments set theirs", name), Source: l.Sources["model"],

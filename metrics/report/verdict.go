@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -56,7 +57,10 @@ func verdict(c stats.Comparison) Verdict {
 // studyVerdict returns the verdict of a study, in the study's own texts.
 func studyVerdict(s stats.Study) Verdict {
 	v := Verdict{Tone: "good", Lead: s.Verdict, Lines: s.Lines[1:]}
-	if s.Outcome == stats.StudyUndecided {
+	decided := func(c stats.StudyContrast) bool {
+		return c.Outcome == stats.OutcomeBetter || c.Outcome == stats.OutcomeWorse
+	}
+	if s.Outcome == stats.StudyUndecided && !slices.ContainsFunc(s.Contrasts, decided) {
 		v.Tone = "warn"
 	}
 	if s.Question != "" {
@@ -64,6 +68,9 @@ func studyVerdict(s stats.Study) Verdict {
 	}
 	v.Foot = "Intervals are 95 % intervals over seeds and are not corrected. Verdicts rest on permutation tests over seeds (exact up to 20,000 arrangements), " +
 		"corrected by Holm's method for all pairs."
+	if len(s.Contrasts) > 0 {
+		v.Foot = strings.TrimSuffix(v.Foot, ".") + ", the planned comparisons for these alone."
+	}
 	return v
 }
 
@@ -197,7 +204,11 @@ func evidence(c stats.Comparison, row stats.Row) string {
 		parts = append(parts, text)
 	}
 	if row.ProbabilityOfImprovement != nil && row.Seeds > 1 {
-		parts = append(parts, "one of its runs exceeds one of the baseline's with probability "+number(row.ProbabilityOfImprovement))
+		text := "one of its runs exceeds one of the baseline's with probability " + number(row.ProbabilityOfImprovement)
+		if ci := interval(row.ProbabilityLow, row.ProbabilityHigh, number); ci != "" {
+			text += " (" + ci + ")"
+		}
+		parts = append(parts, text)
 	}
 	parts = append(parts, units.Plural(row.Seeds, "seed"))
 	return strings.Join(parts, "; ") + "."

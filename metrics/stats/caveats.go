@@ -27,8 +27,9 @@ type (
 	OtherMeasure struct{ Pairs [][2]string }
 	// Confounded lists the settings that make rows not comparable.
 	Confounded struct{ Settings []string }
-	// Corrected reports for how many comparisons the p-values of the verdicts are corrected.
-	Corrected struct{ Tests int }
+	// Corrected reports for how many comparisons the p-values of the verdicts are corrected: those of a study's planned
+	// comparisons for Planned.
+	Corrected struct{ Tests, Planned int }
 	// Skipped reports how many runs of a row are unfinished and therefore not counted, and their states.
 	Skipped struct {
 		Row              string
@@ -115,7 +116,7 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	c.addMeasures(o)
 	c.addConfounders()
 	if tests := c.Tests(); tests > 1 {
-		c.caveat(Corrected{tests})
+		c.caveat(Corrected{Tests: tests})
 	}
 	for i, g := range f.groups {
 		c.addStates(g)

@@ -177,6 +177,7 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
 		}
 		pair := newPair(m.a, m.b)
+		pair.lostA, pair.lostB = a.lost(o), b.lost(o)
 		pair.Measure = o.Measure
 		if o.at != nil {
 			s = span{evalRound: noEval} // a horizon is no span of rounds

@@ -46,7 +46,7 @@ func TestReasonsAndCaveats(t *testing.T) {
 	require.Equal(t, 4, c.Pairs[0].Reason.Tests)
 	require.InDelta(t, 1.0/21, c.Pairs[4].Reason.Least, 1e-12, "one of the 21 arrangements of two against five")
 	require.InDelta(t, 3.0/21, c.Pairs[4].Reason.LeastHolm, 1e-12, "one of the four comparisons is decided")
-	require.Equal(t, []Caveat{Corrected{4}}, c.Caveats)
+	require.Equal(t, []Caveat{Corrected{Tests: 4}}, c.Caveats)
 
 	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
 	require.Equal(t, ReasonConstant, still.Pairs[0].Reason.Kind)

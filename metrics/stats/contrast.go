@@ -27,6 +27,8 @@ type StudyContrast struct {
 	Outcome           string   `json:"outcome"`             // better, worse, undecided, not comparable
 	Verdict           string   `json:"verdict"`             // all of this in words, set by metrics/wording
 	QuestionInterval
+
+	Selected bool `json:"-"` // undecided because the higher side's mean leaves out runs that the alarm stopped
 }
 
 // newContrasts decides the planned comparisons of a study by a judgment's pairs.
@@ -52,6 +54,7 @@ func (d StudyDesign) contrasts(pairs []Pair) []StudyContrast {
 			Improvement: p.Improvement, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
 			DecidedBy: p.DecidedBy, PValueHolm: p.PValueHolm, Outcome: p.outcome(), QuestionInterval: p.QuestionInterval,
 		}
+		c.Selected = p.selected()
 		if p.Outcome == OutcomeNotComparable {
 			c.Outcome = OutcomeNotComparable
 		}

@@ -55,10 +55,13 @@ func correct(pairs []Pair, planned int) ([]float64, correction) {
 	return corrected, c
 }
 
+// significant reports whether the corrected p-value is below the level.
+func (p Pair) significant() bool { return p.PValueHolm != nil && sample.Significant(*p.PValueHolm) }
+
 // outcome returns the outcome of a pair whose corrected p-value is PValueHolm.
 func (p Pair) outcome() string {
 	switch {
-	case p.PValueHolm == nil, !sample.Significant(*p.PValueHolm):
+	case !p.significant(), p.selected():
 		return OutcomeUndecided
 	case *p.Difference > 0:
 		return OutcomeBetter

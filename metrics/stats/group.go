@@ -112,6 +112,25 @@ func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float6
 	return means
 }
 
+// lost returns the number of seeds that the alarm stopped, and that no other run finished.
+func (g group) lost(o CompareOptions) int {
+	if o.ofStudyArms() {
+		return o.lost[g.experiment] // whose groups have only finished runs
+	}
+	stopped, done := map[int64]bool{}, map[int64]bool{}
+	for _, r := range slices.Concat(g.runs, g.skipped) {
+		stopped[r.Seed] = stopped[r.Seed] || r.StoppedByAlarm()
+		done[r.Seed] = done[r.Seed] || r.State == store.RunDone
+	}
+	n := 0
+	for seed, is := range stopped {
+		if is && !done[seed] {
+			n++
+		}
+	}
+	return n
+}
+
 // RewardPerNodeRound returns the cumulative reward of a run's nodes that train, divided by their rounds; ok is false
 // before the first round.
 func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {

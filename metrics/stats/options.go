@@ -113,6 +113,7 @@ type CompareOptions struct {
 	planned   int               // least number of tests to correct for; tests can still be missing
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
 	explored  []store.Totals    // finished runs of a study that decide nothing
+	lost      map[string]int    // of a study, by experiment: seeds that the alarm stopped
 	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs

@@ -65,6 +65,17 @@ type Pair struct {
 
 	span  span
 	short bool // the sides' lengths leave nothing to compare
+
+	planned      bool // a study's planned comparison, corrected for these alone
+	lostA, lostB int  // seeds that the alarm stopped: they are in no mean
+}
+
+// Planned reports whether a study planned the comparison. It is then corrected for the planned ones alone.
+func (p Pair) Planned() bool { return p.planned }
+
+// selected reports whether the higher side's mean leaves out runs that the alarm stopped. It is then too high.
+func (p Pair) selected() bool {
+	return p.Difference != nil && (*p.Difference > 0 && p.lostA > 0 || *p.Difference < 0 && p.lostB > 0)
 }
 
 // Reason explains the outcome of a Pair.
@@ -76,6 +87,8 @@ type Reason struct {
 
 	Least     float64 // with ReasonSeedsCannot: the lowest p-value that the permutation test can give for these seeds
 	LeastHolm float64 // the same, corrected
+
+	Lost int // with ReasonSelected: seeds of the higher side that the alarm stopped
 }
 
 // ReasonKind selects the figure of a Pair that decides.
@@ -93,6 +106,7 @@ const (
 	ReasonConstant                 // the runs of neither side vary, and the p-value is too high
 	ReasonChance                   // the p-value is too high; MoreSeeds is nil if the difference is too small for MaxSeeds
 	ReasonSeedsCannot              // so few seeds cannot decide, however large the difference; see Reason.Least
+	ReasonSelected                 // the alarm stopped runs of the higher side: Reason.Lost
 )
 
 // side holds the values of a group, one per seed.
@@ -155,6 +169,11 @@ func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least in
 		p.need(c.seedsToDecide(len(a), len(b)) - min(len(a), len(b)))
 	case p.outcome() != OutcomeUndecided:
 		p.Outcome = p.outcome()
+	case p.selected() && p.significant():
+		p.Reason.Kind, p.Reason.Lost = ReasonSelected, p.lostA
+		if *p.Difference < 0 {
+			p.Reason.Lost = p.lostB
+		}
 	case p.PValue == nil:
 		p.Reason.Kind = ReasonConstant
 	default:

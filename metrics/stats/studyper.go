@@ -129,8 +129,9 @@ func newCosts(d StudyDesign, groups []group, runs Runs, set string, o CompareOpt
 			}
 			for i := range out {
 				curve := newHeldOut(axes[i], c, s.RunSeries, evals, passes)
-				if out[i].add(t.Run, curve, evals) {
-					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve, Explored: !d.decides(t.Seed, o.Seeds)})
+				decides := d.decides(t.Seed, o.Seeds)
+				if out[i].add(t.Run, curve, evals) && (decides || len(o.Seeds) == 0) {
+					arms[i].Runs = append(arms[i].Runs, heldout.Run{Seed: t.Seed, Curve: curve, Explored: !decides})
 				}
 			}
 		}

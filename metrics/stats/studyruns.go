@@ -83,6 +83,17 @@ func (d StudyDesign) sortOut(all []store.Totals, chosen []int64) studyRuns {
 	return out
 }
 
+// lost counts the seeds of each experiment that the alarm stopped.
+func (s studyRuns) lost() map[string]int {
+	n := map[string]int{}
+	for _, r := range s.unfinished {
+		if store.StoppedByAlarm(r.State, r.Message) && !r.Again {
+			n[r.Experiment]++
+		}
+	}
+	return n
+}
+
 // arm returns the index of the arm of an experiment, or -1 if the study has none.
 func (d StudyDesign) arm(experiment string) int {
 	return slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Experiment == experiment })

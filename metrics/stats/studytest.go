@@ -28,8 +28,9 @@ const (
 // valueOf returns a run's figure; ok is false if it has none.
 type valueOf func(store.Totals) (value float64, ok bool)
 
-// test compares the arms by a figure. An arm with a run that has no value has none.
-func (d StudyDesign) test(groups []group, o CompareOptions, value valueOf) []StudyContrast {
+// test compares the arms by a figure: of is TestValue, TestArea or TestCost. An arm with a run that has no value has
+// none.
+func (d StudyDesign) test(of string, groups []group, o CompareOptions, value valueOf) []StudyContrast {
 	names := d.Contrasts
 	base := d.BaselineArm().Name
 	if len(names) == 0 {
@@ -46,6 +47,10 @@ func (d StudyDesign) test(groups []group, o CompareOptions, value valueOf) []Stu
 	for i, pair := range names {
 		a, b := d.group(groups, pair[0]), d.group(groups, pair[1])
 		pairs[i] = newPair(side{a.name, a.complete(value)}, side{b.name, b.complete(value)})
+		pairs[i].lostA, pairs[i].lostB = a.lost(o), b.lost(o)
+		if of == TestCost { // less is better
+			pairs[i].lostA, pairs[i].lostB = b.lost(o), a.lost(o)
+		}
 		if len(a.runs) > 0 && len(b.runs) > 0 {
 			pairs[i].Differs = o.differences(a, b)
 		}
@@ -55,6 +60,11 @@ func (d StudyDesign) test(groups []group, o CompareOptions, value valueOf) []Stu
 		}
 	}
 	out := d.contrasts(pairs)
+	for i, x := range out {
+		if of == TestCost {
+			out[i].Outcome = opposite(x.Outcome)
+		}
+	}
 	if len(d.Contrasts) == 0 {
 		out = slices.DeleteFunc(out, func(c StudyContrast) bool { return c.B != base })
 	}
@@ -93,18 +103,15 @@ func (p *StudyPer) addTests(d StudyDesign, runs Runs, o CompareOptions, all []co
 			continue
 		}
 		for _, x := range p.Horizons {
-			p.Tests = append(p.Tests, StudyTest{TestValue, x, d.test(groups, o, c.at(x))})
+			p.Tests = append(p.Tests, StudyTest{TestValue, x, d.test(TestValue, groups, o, c.at(x))})
 		}
 		common := c.arms.Common()
 		area := func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].Area(common) }
-		p.Tests = append(p.Tests, StudyTest{TestArea, common, d.test(groups, o, area)})
+		p.Tests = append(p.Tests, StudyTest{TestArea, common, d.test(TestArea, groups, o, area)})
 		if p.Target == nil {
 			continue
 		}
-		cost := d.test(groups, o, func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].Reach(*p.Target), true })
-		for i, x := range cost {
-			cost[i].Outcome = opposite(x.Outcome)
-		}
+		cost := d.test(TestCost, groups, o, func(t store.Totals) (float64, bool) { return c.runs[t.Run.Run].Reach(*p.Target), true })
 		p.Tests = append(p.Tests, StudyTest{TestCost, *p.Target, cost})
 	}
 }
@@ -137,7 +144,7 @@ func (p *StudyPer) addAxis(d StudyDesign, groups []group, o CompareOptions, c co
 	slices.SortStableFunc(x.Order, func(a, b string) int { return cmp.Compare(means[b], means[a]) })
 	x.Best, x.Value = x.Order[0], means[x.Order[0]]
 	if len(d.Contrasts) > 0 {
-		x.Contrasts = d.test(groups, o, c.at(common))
+		x.Contrasts = d.test(TestValue, groups, o, c.at(common))
 	}
 	p.OtherAxes = append(p.OtherAxes, x)
 }

@@ -30,18 +30,19 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	}
 	study := newStudy(decided, rounds, beside, sorted, newStudyModels(decided, runs))
 	study.Chosen = o.Seeds
-	if err := decided.Comparison.addExplored(&study, runs, o); err != nil {
+	c := study.Judgment.Comparison
+	if err := c.addExplored(&study, runs, o); err != nil {
 		return Comparison{}, err
 	}
-	decided.Comparison.Study = &study
-	return decided.Comparison, nil
+	c.Study = &study
+	return c, nil
 }
 
 // ofStudy returns the runs and options for comparing a study's arms, and the study's runs by status.
 func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
 	sorted := d.sortOut(runs.Totals, o.Seeds)
-	runs.Totals, o.explored = sorted.counted, sorted.explored
+	runs.Totals, o.explored, o.lost = sorted.counted, sorted.explored, sorted.lost()
 	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
 	if o.automatic() {
 		o.Measure = MeasurePass
@@ -86,7 +87,8 @@ type Judgment struct {
 	Outcome string
 	Open    []StudyArm // arms that the highest is not proven better than, in the study's order
 
-	at *horizon // of Per; nil: equal rounds
+	at       *horizon // of Per; nil: equal rounds
+	deciding *Pair    // prevents the outcome StudyBest; nil: none does
 }
 
 func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
@@ -127,6 +129,40 @@ func (j *Judgment) decide() {
 	case best != base.Experiment && !slices.Contains(j.Open, base):
 		j.Outcome = StudyBetter
 	}
+	j.deciding = j.openPair()
+}
+
+// adoptPlanned gives the pairs and rows of planned comparisons the outcome of these, so that no pair has two.
+func (j *Judgment) adoptPlanned() {
+	c := &j.Comparison
+	c.Pairs, c.Rows = slices.Clone(c.Pairs), slices.Clone(c.Rows)
+	var at []int
+	var pairs []Pair
+	for _, names := range j.Design.Contrasts {
+		a, b := j.experiment(names[0]), j.experiment(names[1])
+		k := slices.IndexFunc(c.Pairs, func(p Pair) bool { return p.A == a && p.B == b || p.A == b && p.B == a })
+		if k >= 0 {
+			at, pairs = append(at, k), append(pairs, c.Pairs[k])
+		}
+	}
+	corrected, tests := correct(pairs, len(j.Design.Contrasts))
+	for i, k := range at {
+		p := &c.Pairs[k]
+		p.PValueHolm, p.MoreSeeds, p.planned = Optional(corrected[i]), nil, true
+		p.decide(j.SeedValues(p.A), j.SeedValues(p.B), tests, p.Reason.Kind, EnoughSeeds)
+		for r := range c.Rows {
+			if row := &c.Rows[r]; row.Name == p.A && p.B == c.Baseline {
+				row.PValueHolm, row.Outcome, row.MoreSeeds = p.PValueHolm, p.Outcome, p.MoreSeeds
+			}
+		}
+	}
+	for i, x := range c.Caveats {
+		if x, ok := x.(Corrected); ok {
+			x.Planned = len(j.Design.Contrasts)
+			c.Caveats = slices.Clone(c.Caveats)
+			c.Caveats[i] = x
+		}
+	}
 }
 
 // Pair returns the comparison of experiment a with b, turned around if necessary; ok is false if there is none.
@@ -153,6 +189,7 @@ func (j *Judgment) turned(p Pair) Pair {
 	t := p
 	t.Outcome = opposite(p.Outcome)
 	t.A, t.B, t.SeedsA, t.SeedsB = p.B, p.A, p.SeedsB, p.SeedsA
+	t.lostA, t.lostB = p.lostB, p.lostA
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
 	t.QuestionInterval = p.QuestionInterval.Turned()
 	t.Improvement = nil
@@ -201,9 +238,6 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	}
 	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
-	for _, p := range decided.Comparison.Pairs {
-		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.Values[p.A], decided.Values[p.B])})
-	}
 	if len(decided.Ranked) > 0 {
 		s.StudyGain, _ = decided.gain(decided.Ranked[0].Experiment, decided.Design.BaselineArm().Experiment)
 	}
@@ -221,6 +255,10 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 		for i := range s.Arms {
 			s.Arms[i].Beside = nil
 		}
+	}
+	decided.adoptPlanned()
+	for _, p := range decided.Comparison.Pairs {
+		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.Values[p.A], decided.Values[p.B])})
 	}
 	s.Judgment, s.Unequal, s.Teachers = &decided, decided.Design.unequal(runs.counted), decided.Design.teachers(runs.counted)
 	return s
@@ -257,25 +295,32 @@ func (s *Study) addArms(decided, beside Judgment) {
 	}
 }
 
-// Deciding returns the pair that prevents the outcome StudyBest. This is the pair with the baseline if that is open,
-// else the pair with the next highest open arm.
+// Deciding returns the pair that prevents the outcome StudyBest, corrected for all pairs. This is the pair with the
+// baseline if that is open, else the pair with the next highest open arm.
 func (j *Judgment) Deciding() (p Pair, ok bool) {
-	if len(j.Ranked) == 0 || len(j.Open) == 0 {
+	if j.deciding == nil {
 		return Pair{}, false
+	}
+	return *j.deciding, true
+}
+
+func (j *Judgment) openPair() *Pair {
+	if len(j.Open) == 0 {
+		return nil
 	}
 	best, base := j.Ranked[0].Experiment, j.Design.BaselineArm()
 	if slices.Contains(j.Open, base) {
 		p, _ := j.Pair(best, base.Experiment)
-		return p, true
+		return &p
 	}
 	for _, r := range j.Ranked[1:] {
 		if slices.ContainsFunc(j.Open, func(a StudyArm) bool { return a.Experiment == r.Experiment }) {
 			p, _ := j.Pair(best, r.Experiment)
-			return p, true
+			return &p
 		}
 	}
-	p, _ = j.Pair(best, j.Open[0].Experiment)
-	return p, true
+	p, _ := j.Pair(best, j.Open[0].Experiment)
+	return &p
 }
 
 // moreSeeds returns the least number of additional seeds per side that would decide the Deciding pair; nil: none

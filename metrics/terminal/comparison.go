@@ -9,7 +9,6 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // PrintComparison prints a study's verdict and its pass@1 by cost, the table of rows, the pairs, the tasks and the
@@ -98,18 +97,6 @@ func comparisonTable(rows []stats.Row, columns []comparisonColumn, asked bool) *
 		t.Add(cells...)
 	}
 	return t
-}
-
-func printPairs(out io.Writer, c stats.Comparison) {
-	for i, p := range c.Pairs {
-		if i == 0 {
-			fmt.Fprintln(out)
-		}
-		fmt.Fprintln(out, charset.Shown(pairLine(c, p)))
-		for _, line := range wording.Differences(p) {
-			fmt.Fprintln(out, charset.Shown("  "+line))
-		}
-	}
 }
 
 func printTasks(out *table.Page, c stats.Comparison) {

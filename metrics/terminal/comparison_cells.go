@@ -1,14 +1,11 @@
 package terminal
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 func optionalNumber(v *float64, format string) string {
@@ -133,51 +130,4 @@ func csvCell(v any) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	return fmt.Sprint(v)
-}
-
-// pairLine formats a pair's verdict with its figures.
-func pairLine(c stats.Comparison, p stats.Pair) string {
-	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
-	var facts []string
-	if over := wording.Over(p); over != "" {
-		facts = append(facts, over)
-	}
-	if p.Difference != nil {
-		digits := "%+.4f"
-		fact := fmt.Sprintf(digits, *p.Difference)
-		if p.Improvement != nil {
-			fact += ", " + signedPercent(p.Improvement)
-		}
-		if p.CILow != nil && p.CIHigh != nil {
-			fact += fmt.Sprintf(", 95 %% interval "+digits+" to "+digits, *p.CILow, *p.CIHigh)
-		}
-		facts = append(facts, wording.Measure(cmp.Or(p.Measure, c.Measure))+" "+fact)
-	}
-	if p.Questions != nil {
-		facts = append(facts, fmt.Sprintf("over other seeds and questions %+.4f to %+.4f", *p.QuestionsLow, *p.QuestionsHigh))
-	}
-	if p.PermutationPValue != nil {
-		fact := fmt.Sprintf("%sp = %.2g", wording.Test(p.DecidedBy), *p.PermutationPValue)
-		if p.PermutationError != nil && *p.PermutationError > 0 {
-			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
-		}
-		if p.PValueHolm != nil && *p.PValueHolm != *p.PermutationPValue {
-			fact += fmt.Sprintf(", corrected %.2g", *p.PValueHolm)
-		}
-		facts = append(facts, fact)
-	}
-	if p.PValue != nil {
-		facts = append(facts, fmt.Sprintf("by Welch's test %.2g", *p.PValue))
-	}
-	if p.PValue != nil && p.ProbabilityOfImprovement != nil {
-		fact := fmt.Sprintf("chance of improvement %.2f", *p.ProbabilityOfImprovement)
-		if p.ProbabilityLow != nil && p.ProbabilityHigh != nil {
-			fact += fmt.Sprintf(" (%.2f to %.2f)", *p.ProbabilityLow, *p.ProbabilityHigh)
-		}
-		facts = append(facts, fact)
-	}
-	if len(facts) == 0 {
-		return line
-	}
-	return line + " (" + strings.Join(facts, "; ") + ")"
 }

@@ -33,7 +33,11 @@ func caveat(x stats.Caveat) string {
 		return "Rows are not comparable if a setting other than the one under study could explain the result. To compare them anyway: " +
 			"--despite " + strings.Join(x.Settings, ",")
 	case stats.Corrected:
-		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm). Intervals are not corrected.", x.Tests)
+		planned := ""
+		if x.Planned > 0 {
+			planned = fmt.Sprintf(", the planned ones for %d", x.Planned)
+		}
+		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm)%s. Intervals are not corrected.", x.Tests, planned)
 	case stats.Skipped:
 		text := fmt.Sprintf("%s: %d %s not done (%s) and not counted, unlike the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
 			strings.Join(x.States, ", "), x.Counted, units.Verb(x.Counted, "be"))

@@ -56,6 +56,8 @@ func verdict(p stats.Pair) string {
 		return chance(p)
 	case stats.ReasonSeedsCannot:
 		return seedsCannot(p)
+	case stats.ReasonSelected:
+		return fmt.Sprintf("undecided: the alarm stopped %s of the higher side, so its mean is too high", units.Plural(p.Reason.Lost, "run"))
 	}
 	return ""
 }
@@ -123,7 +125,7 @@ func chance(p stats.Pair) string {
 	if p.MoreSeeds == nil {
 		return text + fmt.Sprintf(", a difference too small for %d seeds", sample.MaxSeeds)
 	}
-	return text + moreSeeds(p)
+	return text + fmt.Sprintf(", a repetition needs about %d fresh seeds a side", min(p.SeedsA, p.SeedsB)+*p.MoreSeeds)
 }
 
 // Over names the rounds that a pair is compared over if longer runs were cut: "over rounds 1-3", or "after 3 rounds".
@@ -208,7 +210,7 @@ func Differences(p stats.Pair) []string {
 		roles []string
 	}{
 		{"under study: ", []string{stats.RoleStudy}}, {"also different: ", []string{stats.RoleConfounder, stats.RoleOther}},
-		{"different, but compared anyway: ", []string{stats.RoleDespite}},
+		{despite, []string{stats.RoleDespite}},
 	} {
 		list := slices.DeleteFunc(slices.Clone(p.Differs), func(d stats.SettingDifference) bool {
 			return !slices.Contains(kind.roles, d.Role) || d.Effect == stats.EffectName || slices.Contains(shownKeys, d.Key)
@@ -219,6 +221,38 @@ func Differences(p stats.Pair) []string {
 	}
 	return lines
 }
+
+// PairNotes explains the verdicts of a study's pairs below a table of them: why pairs are undecided or not comparable,
+// the same reason once, and settings that were accepted as differing.
+func PairNotes(pairs []stats.Pair) []string {
+	var notes []string
+	add := func(note string) {
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	for _, p := range pairs {
+		who := p.A + " over " + p.B + ": "
+		switch p.Reason.Kind {
+		case stats.ReasonNone, stats.ReasonDecided, stats.ReasonChance:
+		case stats.ReasonSeedsCannot:
+			p.MoreSeeds = nil
+			text := verdict(p)
+			add(strings.ToUpper(text[:1]) + text[1:] + ".")
+		default:
+			add(who + verdict(p) + ".")
+		}
+		for _, line := range Differences(p) {
+			if strings.HasPrefix(line, despite) {
+				add(who + line)
+			}
+		}
+	}
+	return notes
+}
+
+// despite precedes settings that differ and were accepted.
+const despite = "different, but compared anyway: "
 
 // shownKeys are the settings that the column I/J shows.
 var shownKeys = []string{"num_train_samples", "num_transplant_trees"}

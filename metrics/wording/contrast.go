@@ -9,6 +9,35 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
+// plannedLead summarizes the planned comparisons in a sentence or two: "2loc6ext is better than 2loc0ext (+12.3 %).".
+// It is empty if none has values.
+func plannedLead(list []stats.StudyContrast) string {
+	var decided, open []string
+	for _, c := range list {
+		if c.Difference == nil {
+			continue
+		}
+		by := fmt.Sprintf("%+.4f", *c.Difference)
+		if c.Improvement != nil {
+			by = fmt.Sprintf("%+.1f %%", 100**c.Improvement)
+		}
+		switch c.Outcome {
+		case stats.OutcomeBetter, stats.OutcomeWorse:
+			decided = append(decided, fmt.Sprintf("%s is %s than %s (%s)", c.A, c.Outcome, c.B, by))
+		default:
+			open = append(open, fmt.Sprintf("%s over %s (%s)", c.A, c.B, by))
+		}
+	}
+	var parts []string
+	if decided != nil {
+		parts = append(parts, strings.Join(decided, ", ")+".")
+	}
+	if open != nil {
+		parts = append(parts, "Undecided: "+strings.Join(open, ", ")+".")
+	}
+	return strings.Join(parts, " ")
+}
+
 // contrastLine describes one of a number of planned comparisons of a study.
 func contrastLine(c stats.StudyContrast, planned int) string {
 	lead := fmt.Sprintf("Planned: %s over %s", c.A, c.B)
@@ -23,6 +52,7 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 	if c.CILow != nil && c.CIHigh != nil {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *c.CILow, *c.CIHigh))
 	}
+	facts = append(facts, overQuestions(c.QuestionInterval)...)
 	if c.PermutationPValue != nil {
 		fact := fmt.Sprintf("%sp = %s", Test(c.DecidedBy), pText(*c.PermutationPValue))
 		if planned > 1 && c.PValueHolm != nil {
@@ -32,7 +62,10 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 	}
 	facts = append(facts, fmt.Sprintf("%s against %d", units.Plural(c.SeedsA, "seed"), c.SeedsB))
 	text += " (" + strings.Join(facts, "; ") + "): " + c.Outcome
-	if c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !sample.Significant(*c.LeastPValue) {
+	switch {
+	case c.Selected:
+		text += ", because the alarm stopped runs of the higher side, so that its mean is too high"
+	case c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !sample.Significant(*c.LeastPValue):
 		text += fmt.Sprintf(", because so few seeds cannot give a corrected p below %s", pText(*c.LeastPValue))
 	}
 	return text + "."

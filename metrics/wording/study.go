@@ -43,7 +43,7 @@ type judgment struct{ *stats.Judgment }
 
 // lines returns the verdict and its evidence.
 func (j judgment) lines(s stats.Study) []string {
-	lead := j.lead()
+	lead := j.lead(s)
 	if waiting := j.waiting(s); waiting != "" {
 		lead += " " + waiting
 	}
@@ -57,29 +57,19 @@ func (j judgment) lines(s stats.Study) []string {
 	}
 	for _, c := range s.Contrasts {
 		lines = append(lines, c.Verdict)
-		lines = append(lines, questionsLine(c.QuestionInterval)...)
 	}
-	if len(j.Ranked) > 0 {
+	if len(j.Ranked) > 0 && len(s.Contrasts) == 0 {
 		best, base := j.Ranked[0].Experiment, j.Design.BaselineArm().Experiment
 		if best != base {
-			lines = append(lines, j.gainLine(s, "Over the baseline", best, base)...)
+			lines = append(lines, j.gainLine("Over the baseline", best, base)...)
 		}
 		if len(j.Ranked) > 1 && j.Ranked[1].Experiment != base {
-			lines = append(lines, j.gainLine(s, "Over the next best", best, j.Ranked[1].Experiment)...)
+			lines = append(lines, j.gainLine("Over the next best", best, j.Ranked[1].Experiment)...)
 		}
 	}
-	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
-		lines = append(lines, "  Pairs of equal seeds share first weights and questions, but their swarms diverge within a few rounds.")
-	}
 	lines = append(lines, perLines(s)...)
-	if s.MoreSeeds != nil {
-		lines = append(lines, "P-values are valid only for a number of seeds fixed in advance: add the number named above, then decide once.")
-	}
+	lines = append(lines, j.goOn(s)...)
 	lines = append(lines, seedLines(s)...)
-	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 && s.Chosen == nil {
-		lines = append(lines, fmt.Sprintf("Some experiments have %d seeds, but the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
-			most, j.Design.Seeds, j.freshSweep(s)))
-	}
 	lines = append(lines, besideLine(s)...)
 	lines = append(lines, teacherLine(s.Teachers)...)
 	lines = append(lines, paperLines(s.Paper, s.Measure)...)
@@ -90,8 +80,37 @@ func (j judgment) lines(s stats.Study) []string {
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
 }
 
+// goOn says how to go on if the verdict is undecided, or rests on more seeds than were planned. Seeds that could not
+// decide may be added to. After a look at seeds that could, only fresh ones count.
+func (j judgment) goOn(s stats.Study) []string {
+	tests := len(s.Contrasts)
+	open, could := false, false
+	for _, c := range s.Contrasts {
+		if c.Outcome == stats.OutcomeUndecided && c.SeedsA > 0 && c.SeedsB > 0 && !c.Selected {
+			open, could = true, could || c.LeastPValue != nil && sample.Significant(*c.LeastPValue)
+		}
+	}
+	if tests == 0 {
+		p, _ := j.Deciding()
+		tests, open, could = j.Comparison.Tests(), s.MoreSeeds != nil, p.Reason.Kind == stats.ReasonChance
+	}
+	most := mostSeeds(s)
+	switch {
+	case s.Chosen != nil || len(j.Ranked) < 2:
+		return nil
+	case j.Design.Seeds > 0 && most > j.Design.Seeds && j.Design.Seeds >= sample.SeedsToDecide(tests, 0, 0):
+		return []string{fmt.Sprintf("Some experiments have %d seeds, but the study plans %d. If seeds were added after a look at the verdict, only fresh seeds decide: %s",
+			most, j.Design.Seeds, j.freshSweep(s, tests))}
+	case open && could:
+		return []string{"These seeds could have decided, so more of them would be a second chance. Fresh seeds alone may decide: " + j.freshSweep(s, tests)}
+	case open:
+		return []string{"So few seeds could decide nothing, so you may add some: choose their number first, then decide once."}
+	}
+	return nil
+}
+
 // freshSweep returns the commands that decide by fresh seeds alone.
-func (j judgment) freshSweep(s stats.Study) string {
+func (j judgment) freshSweep(s stats.Study, tests int) string {
 	var next int64
 	for _, bySeed := range j.Values {
 		for seed := range bySeed {
@@ -101,7 +120,7 @@ func (j judgment) freshSweep(s stats.Study) string {
 	for _, x := range s.Explored {
 		next = max(next, slices.Max(x.Seeds)+1)
 	}
-	seeds := make([]string, max(j.Design.Seeds, sample.SeedsToDecide(j.Comparison.Tests(), 0, 0)))
+	seeds := make([]string, max(j.Design.Seeds, sample.SeedsToDecide(tests, 0, 0)))
 	for i := range seeds {
 		seeds[i] = strconv.FormatInt(next+int64(i), 10)
 	}
@@ -132,9 +151,10 @@ func seedLines(s stats.Study) []string {
 	}
 	slices.Sort(seeds)
 	text := ""
+	which := "these seeds"
 	switch {
 	case s.Chosen != nil:
-		text = chosenSeeds(s.Chosen)
+		text, which = chosenSeeds(s.Chosen), seedList(slices.Compact(seeds))
 	case parts != nil:
 		text = fmt.Sprintf("In no test: %s. Their results were looked at before, and only fresh seeds decide. Tables by cost and curves include them.",
 			seedList(slices.Compact(seeds)))
@@ -142,7 +162,7 @@ func seedLines(s stats.Study) []string {
 		return nil
 	}
 	if parts != nil {
-		text += fmt.Sprintf(" By %s these seeds reached: %s.", Measure(s.Measure), strings.Join(parts, ", "))
+		text += fmt.Sprintf(" By %s %s reached: %s.", Measure(s.Measure), which, strings.Join(parts, ", "))
 	}
 	return []string{text}
 }
@@ -170,24 +190,27 @@ func mostSeeds(s stats.Study) (most int) {
 	return most
 }
 
-// lead is the verdict in one sentence. Unless the study compares at equal rounds, it begins with the axis.
-func (j judgment) lead() string {
-	text, at := j.decision(), j.atEqual()
-	if word, _, _ := strings.Cut(text, " "); at != "" && (word == "Undecided" || word == "Undecided:" || word == "The") {
+// lead is the verdict: the planned comparisons, and which experiment is best. It begins with the axis, if there is one.
+func (j judgment) lead(s stats.Study) string {
+	text, at := j.decision(len(s.Contrasts) > 0), j.atEqual()
+	if planned := plannedLead(s.Contrasts); planned != "" && !s.OfModels() {
+		text = planned + " " + text
+	}
+	if word, _, _ := strings.Cut(text, " "); at != "" && (word == "Undecided" || word == "Undecided:" || word == "The" || word == "Of") {
 		text = strings.ToLower(text[:1]) + text[1:]
 	}
 	return at + text
 }
 
-// decision is the verdict without the axis.
-func (j judgment) decision() string {
+// decision says which experiment is best, or why that is undecided. It is short if planned comparisons precede it.
+func (j judgment) decision(short bool) string {
 	base := j.Design.BaselineArm()
 	if len(j.Ranked) == 0 {
 		if len(j.Comparison.Rows) == 0 && len(j.Design.Explored) > 0 {
 			return "Undecided which is best: no run of a fresh seed is finished."
 		}
 		if !j.Per.EqualRounds() {
-			return "Undecided which is best: " + noCost(j.Per) + "."
+			return "Undecided which is best: " + noCost(j.Per, j.Comparison.Measure) + "."
 		}
 		if stats.HeldOut(j.Comparison.Measure) {
 			return "Undecided which is best: no finished run has a held-out evaluation" + withCompletions(j.Comparison.Measure) + "."
@@ -211,6 +234,8 @@ func (j judgment) decision() string {
 	case j.Outcome == stats.StudyBetter:
 		return fmt.Sprintf("%s is better than the baseline %s%s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
 			j.butNotBetter(), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
+	case short:
+		return fmt.Sprintf("Which of the %d experiments is best is undecided: %s is highest (%s).", len(j.Design.Arms), j.label(best.Experiment), value)
 	case isBase:
 		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s)%s: %s.",
 			j.label(best.Experiment), value, j.butNotBetter(), j.why())
@@ -244,9 +269,8 @@ func (j judgment) why() string {
 	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, j.LeastSeeds())
 }
 
-// gainLine describes the evidence for an arm's gain over another. The line of a planned comparison already has its
-// interval over questions.
-func (j judgment) gainLine(s stats.Study, role, a, b string) []string {
+// gainLine describes the evidence for an arm's gain over another.
+func (j judgment) gainLine(role, a, b string) []string {
 	p, ok := j.Pair(a, b)
 	if !ok || p.Difference == nil {
 		return nil
@@ -255,6 +279,7 @@ func (j judgment) gainLine(s stats.Study, role, a, b string) []string {
 	if p.CILow != nil && p.CIHigh != nil {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
 	}
+	facts = append(facts, overQuestions(p.QuestionInterval)...)
 	if p.PermutationPValue != nil {
 		text := Test(p.DecidedBy) + "p = " + pText(*p.PermutationPValue)
 		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
@@ -268,31 +293,15 @@ func (j judgment) gainLine(s stats.Study, role, a, b string) []string {
 		text += fmt.Sprintf(", %+.1f %%", 100**p.Improvement)
 	}
 	text += " (" + strings.Join(facts, "; ") + "): " + j.words(p) + "."
-	lines := []string{text}
-	if !slices.ContainsFunc(s.Contrasts, func(c stats.StudyContrast) bool { return c.A == j.Name(a) && c.B == j.Name(b) }) {
-		lines = append(lines, questionsLine(p.QuestionInterval)...)
-	}
-	return append(lines, j.pairedLine(a, b)...)
+	return []string{text}
 }
 
-// questionsLine shows the interval over seeds and questions of the difference in the line above.
-func questionsLine(x stats.QuestionInterval) []string {
+// overQuestions formats the interval over seeds and questions of a difference, which decides nothing.
+func overQuestions(x stats.QuestionInterval) []string {
 	if x.Questions == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("  Over other seeds and questions: %+.4f to %+.4f (95 %% bootstrap interval, %s): not used for the verdict.",
-		*x.QuestionsLow, *x.QuestionsHigh, units.Plural(*x.Questions, "question"))}
-}
-
-// pairedLine describes the same gain for pairs of equal seeds.
-func (j judgment) pairedLine(a, b string) []string {
-	p := stats.Paired(j.Values[a], j.Values[b])
-	if p == nil || p.PValue == nil || p.CILow == nil || p.CIHigh == nil {
-		return nil
-	}
-	return []string{fmt.Sprintf("  By pairs of equal seeds: %+.4f (95 %% interval %+.4f to %+.4f; p = %s, not corrected; %d pairs): "+
-		"not used for the verdict.",
-		*p.Difference, *p.CILow, *p.CIHigh, pText(*p.PValue), p.Seeds)}
+	return []string{fmt.Sprintf("%+.4f to %+.4f over other seeds and questions", *x.QuestionsLow, *x.QuestionsHigh)}
 }
 
 // words is a pair's verdict with the arms' short names.
@@ -390,7 +399,7 @@ func (j judgment) unvalued() []string {
 	}
 	known := withCompletions(j.Comparison.Measure)
 	if !j.Per.EqualRounds() {
-		known = ", with recorded " + j.Per.Axis
+		known += ", with recorded " + j.Per.Axis
 	}
 	for _, r := range j.Comparison.Rows {
 		if seeds := len(j.Values[r.Experiment]); seeds < r.Runs && seeds == 0 {

@@ -37,16 +37,27 @@ func equal(axis, currency string, x float64) string {
 	return fmt.Sprintf("equal %s (%s)", axis, place(axis, currency, x))
 }
 
-// atEqual returns the first words of a verdict: the axis and the place at which it compares. It is empty if there are
-// no curves.
+// atEqual returns the first words of a verdict: the axis and the place at which it compares, and for times of unknown
+// or several machines a condition. It is empty if there are no curves.
 func (j judgment) atEqual() string {
+	a, err := stats.AxisOf(j.axis())
 	switch {
+	case err == nil && a.SideBySide && j.Per.Common != nil && (j.Per.OneMachine == nil || !*j.Per.OneMachine):
+		return "At " + equal(j.Per.Axis, j.Per.Currency, *j.Per.Common) + ", if all runs were made side by side on one machine: "
 	case j.Per == nil || j.Per.EqualRounds() && (j.Per.Common == nil || len(j.Ranked) == 0):
 		return ""
 	case j.Per.Common == nil, j.Per.EqualRounds() && j.unevenRounds():
 		return "At equal " + j.Per.Axis + ": "
 	}
 	return "At " + equal(j.Per.Axis, j.Per.Currency, *j.Per.Common) + ": "
+}
+
+// axis returns the name of the axis, empty for equal rounds.
+func (j judgment) axis() string {
+	if j.Per == nil {
+		return ""
+	}
+	return j.Per.Axis
 }
 
 // unevenRounds reports whether pairs are compared at different evaluations. At equal rounds each pair has its own: the
@@ -57,16 +68,17 @@ func (j judgment) unevenRounds() bool {
 	})
 }
 
-// noCost says why no run has a place on the axis.
-func noCost(p *stats.StudyPer) string {
+// noCost says why no run has a value of the measure on the axis.
+func noCost(p *stats.StudyPer, measure string) string {
+	text := "no finished run has a held-out evaluation" + withCompletions(measure) + " and "
 	if a, err := stats.AxisOf(p.Axis); err == nil && a.IsMoney() {
-		return "no finished run has a held-out evaluation and a price (--price)"
+		return text + "a price (--price)"
 	}
-	return "no finished run has a held-out evaluation and recorded " + p.Axis
+	return text + "recorded " + p.Axis
 }
 
-// perLines returns a note on times, and names the other axes on which a planned comparison has another sign or is
-// decided otherwise. Without planned comparisons it names those with another order of the arms.
+// perLines returns a note on times, and names the other axes with another order of the arms, and those on which a
+// planned comparison is decided otherwise.
 func perLines(s stats.Study) []string {
 	p := s.Per
 	if p == nil || s.Best == "" {
@@ -76,29 +88,39 @@ func perLines(s stats.Study) []string {
 	if a, err := stats.AxisOf(p.Axis); err == nil && a.SideBySide {
 		lines = append(lines, sideBySide(p.OneMachine))
 	}
-	var same, order []string
+	var same, order, texts []string
+	at := map[string][]string{} // by text: the places where it applies
 	timed := false
 	for _, r := range s.Judgment.Ranked {
 		order = append(order, s.Judgment.Name(r.Experiment))
 	}
 	for _, o := range p.OtherAxes {
-		text := ""
+		var parts []string
+		place := equal(o.Axis, o.Currency, o.Horizon)
 		if len(s.Contrasts) > 0 {
-			text = changes(s.Contrasts, o.Contrasts, p.Axis)
-		} else if !slices.Equal(order, o.Order) {
-			text = fmt.Sprintf("the order is %s, at equal %s %s", strings.Join(o.Order, " > "), p.Axis, strings.Join(order, " > "))
+			if parts = changes(s.Contrasts, o.Contrasts, p.Axis); parts == nil {
+				same = append(same, place)
+			}
 		}
-		at := equal(o.Axis, o.Currency, o.Horizon)
-		if text == "" {
-			same = append(same, at)
+		if !slices.Equal(order, o.Order) {
+			parts = append(parts, fmt.Sprintf("the order is %s, at equal %s %s", strings.Join(o.Order, " > "), p.Axis, strings.Join(order, " > ")))
+		}
+		if parts == nil {
 			continue
 		}
-		lines = append(lines, "At "+at+" "+text+".")
+		text := strings.Join(parts, "; ")
+		if at[text] == nil {
+			texts = append(texts, text)
+		}
+		at[text] = append(at[text], place)
 		a, err := stats.AxisOf(o.Axis)
 		timed = timed || err == nil && a.SideBySide
 	}
-	if same != nil && len(s.Contrasts) > 0 {
-		lines = append(lines, "The planned comparisons have the same signs and are decided alike at "+units.List(same, "and")+".")
+	for _, text := range texts {
+		lines = append(lines, "At "+units.List(at[text], "and")+" "+text+".")
+	}
+	if same != nil {
+		lines = append(lines, "The planned comparisons are decided alike at "+units.List(same, "and")+".")
 	}
 	if timed {
 		lines = append(lines, "Times compare runs made side by side on one machine.")
@@ -106,20 +128,15 @@ func perLines(s stats.Study) []string {
 	return lines
 }
 
-// changes describes the planned comparisons that have another sign or are decided otherwise on another axis. It is
-// empty if there are none.
-func changes(here, there []stats.StudyContrast, axis string) string {
-	var parts []string
+// changes describes the planned comparisons that are decided otherwise on another axis.
+func changes(here, there []stats.StudyContrast, axis string) (parts []string) {
 	for i, a := range here {
 		b := there[i]
-		if a.Difference == nil || b.Difference == nil {
-			continue
-		}
-		if (*a.Difference > 0) != (*b.Difference > 0) || a.Outcome != b.Outcome {
+		if a.Difference != nil && b.Difference != nil && a.Outcome != b.Outcome {
 			parts = append(parts, fmt.Sprintf("%s over %s is %s, at equal %s %s", a.A, a.B, decided(b), axis, decided(a)))
 		}
 	}
-	return strings.Join(parts, "; ")
+	return parts
 }
 
 // decided formats a comparison: "+0.0391 (p = 0.016, better)".

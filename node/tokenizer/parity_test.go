@@ -64,7 +64,7 @@ func askTransformers(t *testing.T, questions []asked) (got []answered) {
 		err = json.Unmarshal(out, &got)
 	}
 	if err != nil || len(got) != len(questions) {
-		t.Fatalf("%d answers, %v", len(got), err)
+		t.Fatalf("transformers did not answer: %d of %d answers, %v", len(got), len(questions), err)
 	}
 	return got
 }
@@ -241,13 +241,19 @@ func writeLackingSmolLM(t testing.TB) string {
 // writeFamily writes the folder of a family, with its template.
 func writeFamily(t testing.TB, f family) string {
 	t.Helper()
-	dir := f.write(t)
-	complete(t, dir)
 	template, err := os.ReadFile(filepath.Join("testdata", "templates", f.template+".jinja"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := map[string]any{"tokenizer_class": f.class, "eos_token": turnEnd, "pad_token": "<|endoftext|>", "clean_up_tokenization_spaces": false, "chat_template": string(template)}
+	return writeTemplate(t, f, string(template))
+}
+
+// writeTemplate writes the folder of a family with the whole text of a chat template.
+func writeTemplate(t testing.TB, f family, template string) string {
+	t.Helper()
+	dir := f.write(t)
+	complete(t, dir)
+	settings := map[string]any{"tokenizer_class": f.class, "eos_token": turnEnd, "pad_token": "<|endoftext|>", "clean_up_tokenization_spaces": false, "chat_template": template}
 	if f.begin != "" {
 		settings["bos_token"], settings["eos_token"], settings["pad_token"] = f.begin, endOfTurn, "<|end_of_text|>"
 		settings["model_input_names"] = []string{"input_ids", "attention_mask"}

@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,19 +14,25 @@ import (
 	"testing"
 )
 
-// qwenRanks reads Qwen's own vocabulary from the package dashscope of SWARM_TEST_TRANSFORMERS, the client of Qwen's
-// makers.
-func qwenRanks(t *testing.T) map[string]int {
+// packageFolder returns the folder of a package of SWARM_TEST_TRANSFORMERS. It skips the test if there is none.
+func packageFolder(t *testing.T, name string) string {
 	t.Helper()
-	find := "import importlib.util; found = importlib.util.find_spec('dashscope'); print(*(found.submodule_search_locations if found else []))"
-	out, err := exec.Command(transformersPython(t), "-c", find).Output()
+	find := "import importlib.util, sys; found = importlib.util.find_spec(sys.argv[1]); print(*(found.submodule_search_locations if found else []))"
+	out, err := exec.Command(transformersPython(t), "-c", find, name).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := strings.TrimSpace(string(out))
 	if folder == "" {
-		t.Skip("the Python has no dashscope, which contains Qwen's vocabulary")
+		t.Skip("the Python has no " + name)
 	}
+	return folder
+}
+
+// qwenRanks reads Qwen's own vocabulary from the package dashscope, the client of Qwen's makers.
+func qwenRanks(t *testing.T) map[string]int {
+	t.Helper()
+	folder := packageFolder(t, "dashscope")
 	data, err := os.ReadFile(filepath.Join(folder, "resources", "qwen.tiktoken"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,4 +93,25 @@ func TestRealQwenIDs(t *testing.T) {
 		}
 	}
 	comparePairs(t, []string{"transformers"}, []*pairing{newPairing(t, dir, nil, append(corpus(), everyRune()...))})
+}
+
+// TestRealTemplates compares prompts with the models' own chat templates, which TRL contains. The vocabularies are
+// those of families.
+func TestRealTemplates(t *testing.T) {
+	folder := filepath.Join(packageFolder(t, "trl"), "chat_templates")
+	names := []string{"llama3", "llama3_1", "llama3_2", "qwen2_5", "qwen3", "qwen3_instruct_2507"}
+	like := map[string]string{"llama3": "Llama 3", "llama3_1": "Llama 3.2", "llama3_2": "Llama 3.2", "qwen2_5": "Qwen2.5", "qwen3": "Qwen3", "qwen3_instruct_2507": "Qwen3"}
+	var pairs []*pairing
+	for _, name := range names {
+		f := families[like[name]]
+		template, err := os.ReadFile(filepath.Join(folder, name+".jinja"))
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("this TRL has no " + name + ".jinja")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs = append(pairs, newPairing(t, writeTemplate(t, f, string(template)), f.options, nil))
+	}
+	comparePairs(t, names, pairs)
 }

@@ -11,10 +11,12 @@ import sys
 import pytest
 import torch
 from engine import architecture, checkpoint, precision, protocol, weights
+from engine.adam import Adam
 from engine.generate import Static, generate
 from engine.layout import Layout
 from engine.model import causal_mask
 from engine.sampler import Draws
+from engine.update import Trainer
 from test_update import run_engine
 
 transformers = pytest.importorskip("transformers")
@@ -93,6 +95,16 @@ def read(directory):
     return model, raw
 
 
+def cast(model, dtype):
+    """Casts the weights. model.to(dtype) would also round RoPE's frequencies."""
+    for parameter in model.parameters():
+        parameter.data, parameter.grad = parameter.data.to(dtype), None
+
+
+def size(x):
+    return float(x.pow(2).mean().sqrt())
+
+
 def logits_of(model, ids):
     with torch.no_grad():
         layout = Layout([(0, [len(ids)])], model, causal_mask(len(ids), model.flat))
@@ -104,11 +116,9 @@ def logits_of(model, ids):
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 1e-4)])
 def test_their_directory_read_here(theirs, tmp_path, shard_size, dtype, tolerance):
     """bfloat16 weights are widened on both sides, so that both compute with the same float32 model."""
-    for parameter in theirs.parameters():  # not theirs.to(dtype), which would also round RoPE's frequencies
-        parameter.data = parameter.data.to(dtype)
+    cast(theirs, dtype)
     theirs.save_pretrained(tmp_path, max_shard_size=shard_size, safe_serialization=True)
-    for parameter in theirs.parameters():
-        parameter.data = parameter.data.float()
+    cast(theirs, torch.float32)
     ours, _ = read(tmp_path)
     ids = torch.randint(97, (40,))
     with torch.no_grad():
@@ -216,16 +226,50 @@ def test_logits_in_bfloat16(theirs, tmp_path):
     ids = torch.randint(97, (40,))
     with torch.no_grad():
         exact = theirs(ids.unsqueeze(0)).logits[0]
-        for parameter in theirs.parameters():  # not theirs.to(dtype), which would also round RoPE's frequencies
-            parameter.data = parameter.data.bfloat16()
+        cast(theirs, torch.bfloat16)
         expected = theirs(ids.unsqueeze(0)).logits[0].float()
     with precision.autocast(ours.device, torch.bfloat16):
         trained = logits_of(ours, ids).float()
     sampled = logits_of(precision.Reduced(ours, torch.bfloat16).refresh(), ids).float()
-    size = lambda x: float(x.pow(2).mean().sqrt())  # noqa: E731
     for found in (trained, sampled):
         assert size(found - expected) < 0.04 * size(exact)
         assert size(found - exact) <= size(expected - exact)
+
+
+def test_seeded_sampling_in_bfloat16(theirs, tmp_path):
+    """The engine's bfloat16 copy samples from the distribution of transformers' bfloat16, at temperature 1: at each
+    token the cumulative probability there is near the seed's uniform number.
+
+    Measured with two seeds: within 0.026, other tokens than from transformers' logits at 6 to 17 % of the
+    places (of 97 tokens, most are unlikely), log-probabilities within 0.036 nats (root mean square).
+    """
+    theirs.save_pretrained(tmp_path, safe_serialization=True)
+    ours, _ = read(tmp_path)
+    cast(theirs, torch.bfloat16)
+    prompts = [torch.randint(14, 97, (n,)).tolist() for n in (3, 9)]
+    request = protocol.Generate(prompts, 12, 12, eos_token_id=13, seed=17)
+    result = generate(precision.Reduced(ours, torch.bfloat16).refresh(), request, Static())
+    uniform, differences, others = Draws(request, [12] * 24, "cpu").uniform, [], 0
+    for row, tokens in enumerate(result.tokens):
+        prompt = prompts[row // 12]
+        with torch.no_grad():
+            logits = theirs(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1].float()
+        cdf = torch.nn.functional.pad(logits.double().softmax(-1).cumsum(-1), (1, 0))
+        for step, token in enumerate(tokens):
+            number = float(uniform[step, row])
+            assert cdf[step, token] - 0.06 < number < cdf[step, token + 1] + 0.06
+            others += not cdf[step, token] <= number <= cdf[step, token + 1]
+        differences.append(torch.tensor(result.logprobs[row]) - logits.log_softmax(-1)[range(len(tokens)), tokens])
+    assert others < 0.3 * result.new_tokens
+    assert size(torch.cat(differences)) < 0.08
+
+
+def log_probabilities(model, prompt, completion):
+    """Those of a completion, in float32. Leaves the gradient of their negative mean in the model's parameters."""
+    logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].float()
+    logp = logits.log_softmax(-1)[range(len(completion)), completion]
+    (-logp.mean()).backward()
+    return logp.detach()
 
 
 def test_gradient(theirs, tmp_path):
@@ -233,8 +277,7 @@ def test_gradient(theirs, tmp_path):
     theirs.save_pretrained(tmp_path, safe_serialization=True)
     ours, _ = read(tmp_path)
     prompt, completion = [5, 3, 28], [7, 9, 11, 13]
-    logp = theirs(torch.tensor([prompt + completion])).logits[0, 2:-1].log_softmax(-1)
-    (-logp[range(4), completion].sum() / 4).backward()
+    log_probabilities(theirs, prompt, completion)
     request = protocol.Update([prompt], [protocol.Sequence(0, completion, 1.0)])
     _, _, gradients = run_engine(ours, request)
     expected = {name: p.grad for name, p in theirs.named_parameters()}
@@ -242,15 +285,48 @@ def test_gradient(theirs, tmp_path):
         assert (gradient - expected[name]).abs().max() < 1e-4 * (1 + expected[name].abs().max()), name
 
 
+def test_gradient_and_log_probabilities_in_bfloat16(theirs, tmp_path):
+    """As for the logits: bfloat16 in both, which round at different places.
+
+    Measured with three seeds: the gradients differ by 1.9 to 6.6 % of the norm, and the log-probabilities by
+    0.015 to 0.049 nats (root mean square). The engine's errors against float32 are 0.5 to 1.2 times those of
+    transformers.
+    """
+    theirs.save_pretrained(tmp_path, safe_serialization=True)
+    ours, _ = read(tmp_path)
+    prompt, completion = torch.randint(14, 97, (9,)).tolist(), torch.randint(14, 97, (24,)).tolist()
+    request = protocol.Update([prompt], [protocol.Sequence(0, completion, 1.0)])
+    scored = Trainer(ours, Adam(), autocast=torch.bfloat16).score(request)[0].float()
+    _, _, gradients = run_engine(ours, request, autocast=torch.bfloat16)
+
+    def of_theirs():
+        logp = log_probabilities(theirs, prompt, completion)
+        named = dict(theirs.named_parameters())
+        return logp, torch.cat([named[name].grad.float().flatten() for name in gradients])
+
+    exact = of_theirs()
+    cast(theirs, torch.bfloat16)
+    expected = of_theirs()
+    found = scored, torch.cat([gradient.flatten() for gradient in gradients.values()])
+    assert size(found[0] - expected[0]) < 0.1
+    assert size(found[1] - expected[1]) < 0.1 * size(exact[1])
+    for x, y, z in zip(found, expected, exact):
+        assert size(x - z) < 1.6 * size(y - z)
+
+
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
 def test_tokenizer_files_give_the_same_ids():
     """Runs the Go tests that open the files of `swarm model save`, and files like those of other models, with
-    this Python's transformers. TestRealQwenIDs is skipped where this Python has no dashscope.
+    this Python's transformers. TestRealQwenIDs is skipped where this Python has no dashscope, and
+    TestRealTemplates where it has no TRL.
     """
     pytest.importorskip("tokenizers")
     folder = pathlib.Path(__file__).resolve().parents[3] / "tokenizer"
     names = ["TestTransformersGivesTheSameIDs", "TestTransformersGivesTheSameIDsForFamilies"]
-    arguments = ["go", "test", "-count=1", "-v", "-run", f"^({'|'.join(names)}|TestRealQwenIDs)$", "."]
+    arguments = ["go", "test", "-count=1", "-v", "-run", f"^({'|'.join(names)}|TestRealQwenIDs|TestRealTemplates)$", "."]
     done = subprocess.run(arguments, cwd=folder, env=dict(os.environ, SWARM_TEST_TRANSFORMERS=sys.executable), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output = done.stdout + done.stderr
+    if done.returncode and ("--- FAIL" not in output or "transformers did not answer" in output):
+        raise OSError("the Go tests could not run: " + output[-3000:])
+    assert done.returncode == 0, output
     assert all(f"--- PASS: {name} " in done.stdout for name in names)

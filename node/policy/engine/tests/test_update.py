@@ -56,9 +56,9 @@ def make_request(sequences, **options):
     return Update(PROMPTS, sequences, **dict(values, **options))
 
 
-def run_engine(model, request, first=None, checkpointing=False, **adam):
+def run_engine(model, request, first=None, checkpointing=False, autocast=None, **adam):
     """One update. Returns (trainer, outcome, gradient before clipping of the last iteration)."""
-    trainer = Trainer(model, Adam(**adam), checkpointing)
+    trainer = Trainer(model, Adam(**adam), checkpointing, autocast)
     kept = {}
     gradient = trainer._gradient
 
