@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
@@ -34,9 +35,11 @@ const (
 // huggingFace is the part of a model folder's config.json that is read: GPT-2's names and Llama's, which Qwen2 and
 // Qwen3 use, too. A nil pointer is an absent or null key.
 type huggingFace struct {
-	ModelType string          `json:"model_type"`
-	VocabSize int             `json:"vocab_size"`
-	EOS       json.RawMessage `json:"eos_token_id"` // an id, a list of ids, or null
+	ModelType     string          `json:"model_type"`
+	Architectures []string        `json:"architectures"`
+	Quantization  json.RawMessage `json:"quantization_config"` // an object, or null
+	VocabSize     int             `json:"vocab_size"`
+	EOS           json.RawMessage `json:"eos_token_id"` // an id, a list of ids, or null
 
 	NLayer           int      `json:"n_layer"`
 	NHead            int      `json:"n_head"`
@@ -78,9 +81,35 @@ var supported = map[string]map[string][]string{
 	Qwen3: {"attention_bias": {"false"}, "hidden_act": {`"silu"`}, "mlp_bias": {"false"}, "use_mrope": {"false"}, "use_sliding_window": {"false"}},
 }
 
-// checkSupported returns an error that names the first setting with an unsupported value.
-func checkSupported(architecture string, config map[string]json.RawMessage) error {
-	settings := supported[architecture]
+// modelClasses lists transformers' classes of the supported models, by model_type: with the head of a language model,
+// and without a head. The weights of both have the same names. TestRefusedConfigs compares them with the engine's.
+var modelClasses = map[string][]string{
+	GPT2:  {"GPT2LMHeadModel", "GPT2Model"},
+	Llama: {"LlamaForCausalLM", "LlamaModel"},
+	Qwen2: {"Qwen2ForCausalLM", "Qwen2Model"},
+	Qwen3: {"Qwen3ForCausalLM", "Qwen3Model"},
+}
+
+// checkSupported returns an error for another kind of model, for quantized weights, and for the first setting with an
+// unsupported value. config holds all keys.
+func (h huggingFace) checkSupported(config map[string]json.RawMessage) error {
+	known, found := modelClasses[h.ModelType]
+	if !found {
+		return fmt.Errorf("model_type %s (it is %s)", units.List(Architectures(), "or"), quote(h.ModelType))
+	}
+	for _, class := range h.Architectures {
+		if !slices.Contains(known, class) {
+			return fmt.Errorf("architectures %s (it is %s)", units.List(known, "or"), quote(class))
+		}
+	}
+	if len(h.Quantization) > 0 && string(h.Quantization) != "null" {
+		var by struct {
+			Method string `json:"quant_method"`
+		}
+		_ = json.Unmarshal(h.Quantization, &by) // without a method, the error names none
+		return fail.Hint(fmt.Errorf("no quantization_config (its quant_method is %s)", quote(by.Method)), "the model's repository with unquantized weights")
+	}
+	settings := supported[h.ModelType]
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		if value, found := config[key]; found && !slices.Contains(settings[key], string(value)) {
 			return fmt.Errorf("%s %s (it is %.40s)", key, units.List(settings[key], "or"), value)
@@ -139,13 +168,14 @@ func (r rotation) number(key string) float64 {
 }
 
 // ParseModel makes a Model of a Hugging Face folder. name is the model's name, folder its path, config the text of
-// its config.json. Only Architectures are supported: anything else is an *Error. Tokenizer is the fallback for a
-// folder without a tokenizer.json: bytes, GPT-2's, or none ("huggingface"). The defaults are those of the preset of
-// the same shape, as of a saved node, else those of a preset of the same kind.
+// its config.json. Only Architectures are supported: anything else is an *Error in a fail.HintError. Tokenizer is the
+// fallback for a folder without a tokenizer.json: bytes, GPT-2's, or none ("huggingface"). The defaults are those of
+// the preset of the same shape, as of a saved node, else those of a preset of the same kind.
 func ParseModel(name, folder string, config []byte) (Model, error) {
 	shape, err := ParseShape(config)
 	if err != nil {
-		return Model{}, &Error{Key: "model", Value: folder, Allowed: err.Error(), Source: "config.json"}
+		refusal := &Error{Key: "model", Value: folder, Allowed: err.Error(), Source: "config.json"}
+		return Model{}, fail.Hint(refusal, cmp.Or(fail.Remedy(err), "swarm model list"))
 	}
 	preset, tokenizer := "gpt2", "gpt2"
 	switch {
@@ -176,23 +206,21 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 	return m, nil
 }
 
-// ParseShape reads a model's shape from the text of its config.json. The error states the allowed values.
+// ParseShape reads a model's shape from the text of its config.json. The error states the allowed values, and may have
+// a remedy (fail.Remedy).
 func ParseShape(config []byte) (Shape, error) {
 	var h huggingFace
 	var all map[string]json.RawMessage
 	if json.Unmarshal(config, &h) != nil || json.Unmarshal(config, &all) != nil {
 		return Shape{}, fmt.Errorf("a folder with the config.json of a Hugging Face model")
 	}
-	if err := checkSupported(h.ModelType, all); err != nil {
+	if err := h.checkSupported(all); err != nil {
 		return Shape{}, err
 	}
-	switch h.ModelType {
-	case GPT2:
+	if h.ModelType == GPT2 {
 		return h.gpt2()
-	case Llama, Qwen2, Qwen3:
-		return h.rotary()
 	}
-	return Shape{}, fmt.Errorf("model_type %s (it is %s)", units.List(Architectures(), "or"), quote(h.ModelType))
+	return h.rotary()
 }
 
 func (h huggingFace) gpt2() (Shape, error) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // ParseShape refuses exactly the configurations that the engine refuses: the engine's tests read the same table. So a
@@ -34,5 +36,21 @@ func TestRefusedConfigs(t *testing.T) {
 	for _, row := range table.Refused {
 		text, err := parse(row)
 		require.Error(t, err, text)
+	}
+}
+
+// A refusal names the value and has one remedy.
+func TestRefusedModelHasARemedy(t *testing.T) {
+	for config, want := range map[string][2]string{
+		`{"model_type": "bloom"}`: {`model_type gpt2, llama, qwen2 or qwen3 (it is "bloom")`, "swarm model list"},
+		`{"model_type": "gpt2"}`:  {`n_layer, n_head, n_embd, n_positions and vocab_size from 1 to`, "swarm model list"},
+		`{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`: {`architectures LlamaForCausalLM or LlamaModel (it is "LlamaForSequenceClassification")`, "swarm model list"},
+		`{"model_type": "qwen3", "quantization_config": {"quant_method": "fp8"}}`:      {`no quantization_config (its quant_method is "fp8")`, "the model's repository with unquantized weights"},
+	} {
+		_, err := ParseModel("mine", "/models/mine", []byte(config))
+		var refusal *Error
+		require.ErrorAs(t, err, &refusal)
+		require.ErrorContains(t, err, `bad model "/models/mine" (config.json): allowed: `+want[0])
+		require.Equal(t, want[1], fail.Remedy(err))
 	}
 }

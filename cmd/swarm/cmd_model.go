@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 func newModelCommand(g *globals) *cobra.Command {
@@ -51,7 +53,7 @@ func newModelCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return runModelShow(g, args[0], output) },
 	}
 	var best bool
-	var bestNode string
+	var bestNode, dtype string
 	save := &cobra.Command{
 		Use: "save RUN NODE DIR | save RUN DIR --best", Short: "Write a trained node's model as a Hugging Face folder",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -64,22 +66,24 @@ func newModelCommand(g *globals) *cobra.Command {
 			return arguments("a run, a node and a folder", 3, "swarm model save --help")(cmd, args)
 		},
 		Long: "save writes the weights of a node's newest checkpoint as a folder that transformers and --model\n" +
-			"open: config.json, weights in float32 as model.safetensors, and the tokenizer, as the base model's\n" +
-			"files or, if it has none, as files of the tokenizer that training used. RUN is a run or an\n" +
-			"experiment, whose newest run counts. NODE is a node's name, such as node_0, or its number. DIR must\n" +
-			"be new or empty.\n\n" +
+			"open: config.json, weights as model.safetensors, and the tokenizer, as the base model's files or, if\n" +
+			"it has none, as files of the tokenizer that training used. RUN is a run or an experiment, whose\n" +
+			"newest run counts. NODE is a node's name, such as node_0, or its number. DIR must be new or empty.\n\n" +
+			"--dtype bfloat16 or float16 rounds the weights, and halves the file.\n\n" +
 			"--best writes the best weights that the run's nodes have kept, by their validation questions, of the\n" +
 			"best node or of --node. Nodes keep them in a run with --validation-questions.",
 		Example: "  swarm model save 4loc4ext-1 node_0 ./trained\n  swarm model save 4loc4ext 3 ./trained\n" +
 			"  swarm model save 4loc4ext ./trained --best",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if best {
-				return runModelSave(cmd.Context(), g, args[0], bestNode, args[1], output, recorded.SaveBest)
+				return runModelSave(cmd.Context(), g, args[0], bestNode, args[1], dtype, output, recorded.SaveBest)
 			}
-			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output, saveNewest)
+			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], dtype, output, saveNewest)
 		},
 	}
 	save.Flags().BoolVar(&best, "best", false, "write the best weights by validation instead of the newest checkpoint's")
+	save.Flags().StringVar(&dtype, "dtype", policy.Float32, "`type` of the written weights: "+units.List(policy.DTypes(), "or"))
+	_ = save.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(policy.DTypes(), cobra.ShellCompDirectiveNoFileComp))
 	save.Flags().StringVar(&bestNode, "node", "", "with --best: the `node` whose best weights to write (default: the best node's)")
 	prompt := newModelPromptCommand(g, &output)
 	for _, c := range []*cobra.Command{pull, list, show, save, prompt} {
@@ -183,20 +187,23 @@ func ensureModels(ctx context.Context, g *globals, p plan.Planned, yes bool) (ma
 }
 
 // saver writes the weights of a run's node as a folder.
-type saver func(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error)
+type saver func(ctx context.Context, h plan.Host, run store.Run, node, dir, dtype string) (recorded.Saved, error)
 
 // saveNewest writes the weights of a node's newest checkpoint.
-func saveNewest(ctx context.Context, h plan.Host, run store.Run, node, dir string) (recorded.Saved, error) {
+func saveNewest(ctx context.Context, h plan.Host, run store.Run, node, dir, dtype string) (recorded.Saved, error) {
 	name, err := recorded.NodeName(h.Home, run, node)
 	if err != nil {
 		return recorded.Saved{}, err
 	}
-	return recorded.Save(ctx, h, run, name, dir)
+	return recorded.Save(ctx, h, run, name, dir, dtype)
 }
 
-func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, output string, save saver) error {
+func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, dtype, output string, save saver) error {
 	if err := checkOutput(output); err != nil {
 		return err
+	}
+	if !slices.Contains(policy.DTypes(), dtype) {
+		return &configs.Error{Key: "dtype", Value: dtype, Allowed: units.List(policy.DTypes(), "or")}
 	}
 	dir, err := recorded.EmptyFolder(dir)
 	if err != nil {
@@ -211,7 +218,7 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	saved, err := save(ctx, g.planHost(), run, nodeName, dir)
+	saved, err := save(ctx, g.planHost(), run, nodeName, dir, dtype)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}

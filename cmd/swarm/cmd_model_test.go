@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,8 +81,14 @@ func TestPulledModelTrains(t *testing.T) {
 func TestPullRefusesInOneLine(t *testing.T) {
 	t.Parallel()
 	files := tinyFiles(t)
-	other := maps.Clone(files)
-	other["config.json"] = []byte(`{"model_type":"bert"}`)
+	with := func(config string) map[string][]byte {
+		changed := maps.Clone(files)
+		changed["config.json"] = []byte(config)
+		return changed
+	}
+	quantized := with(strings.Replace(string(files["config.json"]), "{", `{"quantization_config": {"quant_method": "fp8"}, `, 1))
+	classifier := with(`{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`)
+	bloom := map[string][]byte{"config.json": []byte(`{"model_type": "bloom"}`), "pytorch_model.bin": {1}}
 	pickled := map[string][]byte{"config.json": files["config.json"], "pytorch_model.bin": {1}}
 	for name, test := range map[string]struct {
 		files     map[string][]byte
@@ -89,8 +96,12 @@ func TestPullRefusesInOneLine(t *testing.T) {
 		code      int
 		err, try  string
 	}{
-		"unknown architecture": {other, nil, fail.ExitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`, ""},
-		"pickled":              {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
+		"unknown architecture": {with(`{"model_type":"bert"}`), nil, fail.ExitUsage,
+			`Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`, "Try: swarm model list\n"},
+		"unknown architecture, pickled": {bloom, nil, fail.ExitUsage, `allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bloom")`, "Try: swarm model list\n"},
+		"classifier":                    {classifier, nil, fail.ExitUsage, `allowed: architectures LlamaForCausalLM or LlamaModel (it is "LlamaForSequenceClassification")`, "Try: swarm model list\n"},
+		"quantized":                     {quantized, nil, fail.ExitUsage, `allowed: no quantization_config (its quant_method is "fp8")`, "Try: the model's repository with unquantized weights\n"},
+		"pickled":                       {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
 		"gated": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.Header().Set("X-Error-Code", "GatedRepo")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -111,6 +122,9 @@ func TestPullRefusesInOneLine(t *testing.T) {
 			require.Contains(t, o.stderr, test.try)
 			require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
 			require.Empty(t, o.stdout)
+			for _, r := range hub.Requests() {
+				require.False(t, r.AtStorage, "weights were requested")
+			}
 		})
 	}
 }
@@ -163,6 +177,12 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, bytes.Equal(before, after), "nothing was learnt")
 
+	// bfloat16 halves the file.
+	half := filepath.Join(t.TempDir(), "half")
+	o = swarm(t, home, "model", "save", "base", "1", half, "--dtype", "bfloat16", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	requireHalf(t, home, half, o.stdout, saved)
+
 	// The saved model can be trained further.
 	again := swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--rounds", "1", "--name", "again")...)...)
 	require.Zero(t, again.code, again.stderr)
@@ -175,11 +195,40 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 		{[]string{"base", "7", t.TempDir()}, `run base-1 has no node "node_7" here: it has node_0, node_1`},
 		{[]string{"base", "../../x", t.TempDir()}, `run base-1 has no node "../../x" here`},
 		{[]string{"other", "1", t.TempDir()}, `no run or experiment "other" is recorded`},
+		{[]string{"base", "1", t.TempDir(), "--dtype", "int8"}, `bad dtype "int8": allowed: float32, bfloat16 or float16`},
 	} {
 		o := swarm(t, home, append([]string{"model", "save"}, test.args...)...)
 		require.Equal(t, fail.ExitUsage, o.code, o.stderr)
 		require.Contains(t, o.stderr, test.want)
 	}
+}
+
+// requireHalf checks a folder with weights in bfloat16 and the document of the command that wrote it. whole describes
+// the same weights in float32. The program reads the folder, and so does the engine.
+func requireHalf(t testing.TB, home, dir, document string, whole recorded.Saved) {
+	t.Helper()
+	var saved recorded.Saved
+	require.NoError(t, json.Unmarshal([]byte(document), &saved))
+	require.Equal(t, whole.WeightHash, saved.WeightHash)
+	require.Equal(t, whole.Files, saved.Files)
+	shape, err := model.Inspect(dir)
+	require.NoError(t, err)
+	require.Equal(t, whole.Parameters, shape.Parameters)
+	data, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	require.EqualValues(t, saved.Bytes, len(data))
+	require.Equal(t, saved.SHA256, fmt.Sprintf("%x", sha256.Sum256(data)))
+	require.Less(t, 10*saved.Bytes, 6*whole.Bytes)
+	tensors, err := model.ReadHeader(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	for name, tensor := range tensors {
+		require.Equal(t, "BF16", tensor.DType, name)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(config), `"torch_dtype": "bfloat16"`)
+	o := swarm(t, home, "model", "prompt", dir, "1 + 1?", "-n", "1", "--max-completion-length", "4", "--device", "cpu")
+	require.Zero(t, o.code, o.stderr)
 }
 
 // The best weights of the best node are written, which are those that its validation questions chose.
@@ -213,6 +262,11 @@ func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, saved.Parameters, shape.Parameters)
 	require.Zero(t, swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--rounds", "1", "--name", "again")...)...).code, "it is a model")
+
+	half := filepath.Join(t.TempDir(), "half")
+	o = swarm(t, home, "model", "save", "chosen", half, "--best", "--dtype", "bfloat16", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	requireHalf(t, home, half, o.stdout, saved)
 
 	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "one"), "--best", "--node", "1")
 	require.Zero(t, o.code, o.stderr)

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/best"
 	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // bestTries is the number of attempts to copy the best weights of a running node, which may replace them meanwhile.
@@ -29,8 +30,8 @@ const weightsFile = "model.safetensors"
 var errReplaced = errors.New("the SHA-256 of its best weights is not that of best.json")
 
 // SaveBest writes the best weights of one of a run's nodes (validation_questions) as a folder. nodeName is the node's
-// name or number; empty: the node with the best validation result.
-func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
+// name or number; empty: the node with the best validation result. dtype is one of policy.DTypes.
+func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir, dtype string) (Saved, error) {
 	var names []string
 	if nodeName != "" {
 		name, err := NodeName(h.Home, run, nodeName)
@@ -53,7 +54,7 @@ func SaveBest(ctx context.Context, h plan.Host, run store.Run, nodeName, dir str
 			}
 			return Saved{}, fail.Hint(fmt.Errorf("run %s: %w", run.Run, err), try)
 		}
-		saved, err := copyBest(ctx, h, run, name, kept, dir)
+		saved, err := copyBest(ctx, h, run, name, kept, dir, dtype)
 		if replaced := errors.Is(err, errReplaced) || errors.Is(err, fs.ErrNotExist); !replaced || try == bestTries {
 			return saved, err
 		}
@@ -79,9 +80,10 @@ func bestOf(runDir string, names []string) (name string, kept best.Weights, err 
 	return name, kept, err
 }
 
-// copyBest copies a node's best weights, and writes the tokenizer beside them.
-func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept best.Weights, dir string) (Saved, error) {
-	_, base, modelDir, err := nodeModel(h, run, name)
+// copyBest copies a node's best weights, and writes the tokenizer beside them. The node keeps them in float32: another
+// dtype is made from the copy, whose hash was checked.
+func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept best.Weights, dir, dtype string) (Saved, error) {
+	config, base, modelDir, err := nodeModel(h, run, name)
 	if err != nil {
 		return Saved{}, err
 	}
@@ -96,6 +98,17 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 	if err != nil {
 		return Saved{}, fmt.Errorf("%s of run %s: %w", name, run.Run, err)
 	}
+	written := policy.SaveResult{Bytes: kept.Bytes, SHA256: kept.SHA256}
+	if dtype != policy.Float32 {
+		engine, _, err := startWith(ctx, h, config, dir)
+		if err != nil {
+			return Saved{}, err
+		}
+		defer engine.Close()
+		if written, err = engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: dtype}); err != nil {
+			return Saved{}, fmt.Errorf("write %s: %w", dir, err)
+		}
+	}
 	if err := model.SaveTokenizer(base, modelDir, dir); err != nil {
 		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
 	}
@@ -104,7 +117,7 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 		return Saved{}, err
 	}
 	saved := Saved{
-		Path: dir, Run: run.Run, Node: name, Rounds: kept.Round, Parameters: shape.Parameters, Bytes: kept.Bytes, SHA256: kept.SHA256,
+		Path: dir, Run: run.Run, Node: name, Rounds: kept.Round, Parameters: shape.Parameters, Bytes: written.Bytes, SHA256: written.SHA256,
 		WeightHash: kept.WeightHash, ValidationPass: &kept.Pass,
 	}
 	saved.Files, err = fileNames(dir)

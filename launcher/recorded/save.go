@@ -78,25 +78,36 @@ func nodeModel(h plan.Host, run store.Run, nodeName string) (config configs.Conf
 	return config, base, modelDir, err
 }
 
-// Save restores a node's newest checkpoint in a new engine, which then writes the weights.
-func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
+// startWith starts an engine with the weights of a folder. The caller closes it.
+func startWith(ctx context.Context, h plan.Host, config configs.Config, folder string) (*policy.Engine, policy.LoadResult, error) {
+	threads := runtime.GOMAXPROCS(0)
+	engine, err := h.Python.Start(ctx, h.Stderr, threads)
+	if err != nil {
+		return nil, policy.LoadResult{}, err
+	}
+	loaded, err := engine.Load(ctx, policy.LoadParams{
+		ModelDir: folder, Device: "cpu", Precision: "fp32", Threads: threads,
+		AdamBeta1: config.AdamBeta1, AdamBeta2: config.AdamBeta2, AdamEpsilon: config.AdamEpsilon, WeightDecay: config.WeightDecay,
+	})
+	if err != nil {
+		engine.Close()
+		return nil, loaded, fmt.Errorf("load model %s: %w", folder, err)
+	}
+	return engine, loaded, nil
+}
+
+// Save restores a node's newest checkpoint in a new engine, which then writes the weights as dtype, one of
+// policy.DTypes.
+func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir, dtype string) (Saved, error) {
 	config, base, modelDir, err := nodeModel(h, run, nodeName)
 	if err != nil {
 		return Saved{}, err
 	}
-	threads := runtime.GOMAXPROCS(0)
-	engine, err := h.Python.Start(ctx, h.Stderr, threads)
+	engine, loaded, err := startWith(ctx, h, config, modelDir)
 	if err != nil {
 		return Saved{}, err
 	}
 	defer engine.Close()
-	loaded, err := engine.Load(ctx, policy.LoadParams{
-		ModelDir: modelDir, Device: "cpu", Precision: "fp32", Threads: threads,
-		AdamBeta1: config.AdamBeta1, AdamBeta2: config.AdamBeta2, AdamEpsilon: config.AdamEpsilon, WeightDecay: config.WeightDecay,
-	})
-	if err != nil {
-		return Saved{}, fmt.Errorf("load model %s: %w", base.Name, err)
-	}
 	rounds, err := node.RestoreNewest(ctx, h.Home.Path("runs", run.Run, nodeName), engine, h.Logger)
 	if err != nil {
 		return Saved{}, err
@@ -105,7 +116,7 @@ func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string)
 		err := fmt.Errorf("%s of run %s has no checkpoint yet", nodeName, run.Run)
 		return Saved{}, fail.Hint(err, "again after checkpoint_every rounds")
 	}
-	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: "float32"})
+	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: dtype})
 	if err != nil {
 		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
 	}

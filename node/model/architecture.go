@@ -1,12 +1,14 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 func readShape(path string) (configs.Shape, error) {
@@ -21,23 +23,55 @@ func readShape(path string) (configs.Shape, error) {
 	return shape, nil
 }
 
-// tensorsOf lists the tensors of a model of this shape and their dimensions, and the prefix that files may add to
-// their names.
-func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
+// headTensor is the output head of a rotary model. Its name has no prefix.
+const headTensor = "lm_head.weight"
+
+// tensorsOf lists the tensors of a model of this shape and their dimensions.
+func tensorsOf(s configs.Shape) map[string][]int64 {
 	if s.Rotary() {
-		return rotaryTensors(s), "model."
+		return rotaryTensors(s)
 	}
-	return gpt2Tensors(s), "transformer."
+	return gpt2Tensors(s)
 }
+
+// nameOf returns the name in tensorsOf of a file's tensor, or "" for a tensor that the engine skips: buffers of old
+// files, and a head that is the embedding. Files may omit the prefix. It is the engine's name_of
+// (node/policy/engine/gpt2.py, llama.py).
+func nameOf(s configs.Shape, stored string) string {
+	prefix := gpt2Prefix
+	switch {
+	case s.Tied() && stored == headTensor:
+		return ""
+	case s.Rotary():
+		if prefix = rotaryPrefix; strings.HasSuffix(stored, "rotary_emb.inv_freq") {
+			return ""
+		}
+		if stored == headTensor {
+			return stored
+		}
+	case strings.HasSuffix(stored, ".attn.bias"), strings.HasSuffix(stored, ".attn.masked_bias"):
+		return ""
+	}
+	if strings.HasPrefix(stored, prefix) {
+		return stored
+	}
+	return prefix + stored
+}
+
+// Prefixes of the tensors' names.
+const (
+	gpt2Prefix   = "transformer."
+	rotaryPrefix = "model."
+)
 
 // gpt2Tensors lists GPT-2's tensors. Linear layers are stored (in, out), as in OpenAI's code.
 func gpt2Tensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	tensors := map[string][]int64{
-		"wte.weight":  {int64(s.Vocabulary), width},
-		"wpe.weight":  {int64(s.Context), width},
-		"ln_f.weight": {width},
-		"ln_f.bias":   {width},
+		gpt2Prefix + "wte.weight":  {int64(s.Vocabulary), width},
+		gpt2Prefix + "wpe.weight":  {int64(s.Context), width},
+		gpt2Prefix + "ln_f.weight": {width},
+		gpt2Prefix + "ln_f.bias":   {width},
 	}
 	for layer := range s.Layers {
 		for name, shape := range map[string][]int64{
@@ -54,23 +88,22 @@ func gpt2Tensors(s configs.Shape) map[string][]int64 {
 			"mlp.c_proj.weight":  {inner, width},
 			"mlp.c_proj.bias":    {width},
 		} {
-			tensors[fmt.Sprintf("h.%d.%s", layer, name)] = shape
+			tensors[fmt.Sprintf("%sh.%d.%s", gpt2Prefix, layer, name)] = shape
 		}
 	}
 	return tensors
 }
 
-// rotaryTensors lists the tensors of Llama, Qwen2 and Qwen3, without the prefix. Linear layers are stored (out,
-// in), as in torch's Linear.
+// rotaryTensors lists the tensors of Llama, Qwen2 and Qwen3. Linear layers are stored (out, in), as in torch's Linear.
 func rotaryTensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
 	tensors := map[string][]int64{
-		"embed_tokens.weight": {int64(s.Vocabulary), width},
-		"norm.weight":         {width},
+		rotaryPrefix + "embed_tokens.weight": {int64(s.Vocabulary), width},
+		rotaryPrefix + "norm.weight":         {width},
 	}
 	if s.Untied {
-		tensors["lm_head.weight"] = []int64{int64(s.Vocabulary), width}
+		tensors[headTensor] = []int64{int64(s.Vocabulary), width}
 	}
 	each := map[string][]int64{
 		"input_layernorm.weight":          {width},
@@ -93,33 +126,53 @@ func rotaryTensors(s configs.Shape) map[string][]int64 {
 	}
 	for layer := range s.Layers {
 		for name, shape := range each {
-			tensors[fmt.Sprintf("layers.%d.%s", layer, name)] = shape
+			tensors[fmt.Sprintf("%slayers.%d.%s", rotaryPrefix, layer, name)] = shape
 		}
 	}
 	return tensors
 }
 
-// check compares the tensors of a directory's files with the shape from its config.json. Files may hold more
-// tensors, such as attention masks.
-func check(shape configs.Shape, tensors map[string]Tensor) error {
-	wanted, prefix := tensorsOf(shape)
+// check compares the headers of a directory's weight files with the shape from its config.json. It refuses what the
+// engine refuses when it loads them (node/policy/engine/weights.py): a tensor that is missing, stored twice, of another
+// shape, or not of a floating-point type, and a tensor that is not the model's. The tests of both read
+// testdata/weights.json.
+func check(shape configs.Shape, headers []map[string]Tensor) error {
+	wanted := tensorsOf(shape)
+	found := make(map[string]bool, len(wanted))
+	var unknown string
 	var missing []string
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		tensor, ok := tensors[name]
-		if !ok {
-			tensor, ok = tensors[prefix+name]
+	for _, header := range headers {
+		for _, stored := range slices.Sorted(maps.Keys(header)) {
+			name, tensor := nameOf(shape, stored), header[stored]
+			if name == "" {
+				continue
+			}
+			switch want, ok := wanted[name]; {
+			case !ok:
+				unknown = cmp.Or(unknown, stored)
+			case found[name]:
+				return fmt.Errorf("the weights have %s twice", name)
+			case !slices.Equal(tensor.Shape, want):
+				return fmt.Errorf("%s is %v in the weights but %v in config.json", stored, tensor.Shape, want)
+			case !slices.Contains(floats, tensor.DType):
+				return fmt.Errorf("%s has type %s, not a floating-point type of 16 bits or more", stored, tensor.DType)
+			}
+			found[name] = true
 		}
-		switch want := wanted[name]; {
-		case !ok:
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if !found[name] {
 			missing = append(missing, name)
-		case !slices.Equal(tensor.Shape, want):
-			return fmt.Errorf("%s is %v in the weights but %v in config.json", name, tensor.Shape, want)
-		case !strings.Contains("F64 F32 F16 BF16", tensor.DType):
-			return fmt.Errorf("%s has type %s, not a floating-point type of 16 bits or more", name, tensor.DType)
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the weights lack %s and %d more tensors of a %s with %d layers", missing[0], len(missing)-1, shape.Family(), shape.Layers)
 	}
+	if unknown != "" {
+		return fmt.Errorf("the weights have %.100s, which is not a tensor of a %s with %s", unknown, shape.Family(), units.Plural(shape.Layers, "layer"))
+	}
 	return nil
 }
+
+// floats lists the types of weights.
+var floats = []string{"F64", "F32", "F16", "BF16"}

@@ -41,15 +41,15 @@ func Inspect(dir string) (configs.Shape, error) {
 	if err != nil {
 		return configs.Shape{}, err
 	}
-	tensors := make(map[string]Tensor)
+	var headers []map[string]Tensor
 	for _, file := range files {
 		header, err := readHeaderOf(file)
 		if err != nil {
 			return configs.Shape{}, fmt.Errorf("%s: %w", file, err)
 		}
-		maps.Copy(tensors, header)
+		headers = append(headers, header)
 	}
-	if err := check(shape, tensors); err != nil {
+	if err := check(shape, headers); err != nil {
 		return configs.Shape{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	return shape, nil

@@ -2,10 +2,16 @@ package model
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
@@ -58,6 +64,58 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// Inspect accepts exactly the weights that the engine loads: the engine's tests read the same table. So no run ends
+// when a node loads its model.
+func TestInspectAcceptsWhatTheEngineLoads(t *testing.T) {
+	data, err := os.ReadFile("testdata/weights.json")
+	require.NoError(t, err)
+	var table struct {
+		Bases             map[string]json.RawMessage
+		Accepted, Refused [][2]json.RawMessage // the name of a base, and tensors to add, to replace, or (null) to remove
+	}
+	require.NoError(t, json.Unmarshal(data, &table))
+	inspect := func(row [2]json.RawMessage) error {
+		var base string
+		var changes map[string]*[3]json.RawMessage // type, shape, bytes
+		require.NoError(t, json.Unmarshal(row[0], &base))
+		require.NoError(t, json.Unmarshal(row[1], &changes))
+		config := string(table.Bases[base])
+		shape, err := configs.ParseShape([]byte(config))
+		require.NoError(t, err)
+		tensors, sizes := map[string]Tensor{}, map[string]int64{}
+		for name, dimensions := range tensorsOf(shape) {
+			tensors[name] = Tensor{DType: "F32", Shape: dimensions}
+			sizes[name] = 4 * tensors[name].Elements()
+		}
+		for name, change := range changes {
+			delete(tensors, name)
+			if change != nil {
+				var tensor Tensor
+				var size int64
+				require.NoError(t, errors.Join(json.Unmarshal(change[0], &tensor.DType), json.Unmarshal(change[1], &tensor.Shape), json.Unmarshal(change[2], &size)))
+				tensors[name], sizes[name] = tensor, size
+			}
+		}
+		end := int64(0)
+		for _, name := range slices.Sorted(maps.Keys(tensors)) {
+			tensor := tensors[name]
+			tensor.DataOffsets = [2]int64{end, end + sizes[name]}
+			end, tensors[name] = tensor.DataOffsets[1], tensor
+		}
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "config.json"), []byte(config))
+		write(t, filepath.Join(dir, "model.safetensors"), pack(t, tensors))
+		_, err = Inspect(dir)
+		return err
+	}
+	for _, row := range table.Accepted {
+		require.NoError(t, inspect(row), "%s %s", row[0], row[1])
+	}
+	for _, row := range table.Refused {
+		require.Error(t, inspect(row), "%s %s", row[0], row[1])
+	}
+}
+
 func TestInspectRefuses(t *testing.T) {
 	replace := func(old, new string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -101,11 +159,17 @@ func TestInspectRefuses(t *testing.T) {
 		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"inner", replace("null", "-1"), "n_inner from 1"},
-		{"more layers than weights", replace(`"n_layer":2`, `"n_layer":3`), "the weights lack h.2.attn.c_attn.bias and 11 more"},
+		{"more layers than weights", replace(`"n_layer":2`, `"n_layer":3`), "the weights lack transformer.h.2.attn.c_attn.bias and 11 more"},
 		{"vocabulary", replace(`"vocab_size":5`, `"vocab_size":6`), "wte.weight is [5 4] in the weights but [6 4] in config.json"},
 		{"large config", func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "config.json"), bytes.Repeat([]byte{' '}, maxJSONBytes+1))
 		}, "config.json is larger than"},
+		{"another head", tensors(func(all map[string]Tensor) {
+			all["score.weight"] = Tensor{DType: "F32", Shape: []int64{0}}
+		}), "the weights have score.weight, which is not a tensor of a gpt2 with 2 layers"},
+		{"twice", tensors(func(all map[string]Tensor) {
+			all["transformer.ln_f.bias"] = Tensor{DType: "F32", Shape: []int64{0}}
+		}), "the weights have transformer.ln_f.bias twice"},
 		{"integers", tensors(func(all map[string]Tensor) {
 			tensor := all["wpe.weight"]
 			tensor.DType = "I32"
@@ -162,7 +226,7 @@ func TestInspectQwen2(t *testing.T) {
 	dir := t.TempDir()
 	writeTiny(t, dir)
 	write(t, filepath.Join(dir, "config.json"), []byte(tinyQwen2Config))
-	if _, err := Inspect(dir); err == nil || !strings.Contains(err.Error(), "the weights lack embed_tokens.weight and 25 more tensors of a qwen2 with 2 layers") {
+	if _, err := Inspect(dir); err == nil || !strings.Contains(err.Error(), "the weights lack model.embed_tokens.weight and 25 more tensors of a qwen2 with 2 layers") {
 		t.Error(err)
 	}
 }

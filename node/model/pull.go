@@ -53,10 +53,8 @@ func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, e
 	client.Ready = func(folder string) error { return checkTokenizer(id, folder, text) }
 	result, err := client.Pull(ctx, id, revision, func(config []byte) error {
 		text = config
-		if _, err := configs.ParseShape(config); err != nil {
-			return &configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: "config.json"}
-		}
-		return nil
+		_, err := configs.ParseModel(id, id, config)
+		return err
 	})
 	progress.End()
 	if err != nil {
@@ -64,7 +62,7 @@ func Pull(ctx context.Context, stderr io.Writer, id, revision string) (Pulled, e
 	}
 	shape, err := Inspect(result.Path)
 	if err != nil {
-		return Pulled{}, fmt.Errorf("model %s: %w", id, err)
+		return Pulled{}, fail.Hint(fmt.Errorf("model %s: %w", id, err), "swarm model list")
 	}
 	slices.Sort(result.Files)
 	return Pulled{result, shape}, nil
@@ -77,7 +75,7 @@ func checkTokenizer(id, folder string, config []byte) error {
 		return err
 	}
 	if _, err := tokenizer.Open(m.Tokenizer, folder); err != nil {
-		return &configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: tokenizer.File}
+		return fail.Hint(&configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: tokenizer.File}, "swarm model list")
 	}
 	return nil
 }

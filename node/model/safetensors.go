@@ -70,7 +70,8 @@ func ReadHeader(file io.Reader, size int64) (map[string]Tensor, error) {
 	return tensors, checkCoverage(tensors, size-8-int64(length))
 }
 
-// dtypeBytes is the size of an element in bytes, 0 for an unknown type.
+// dtypeBytes is the size of an element in bytes, 0 for an unknown type. node/policy/engine/weights.py has the same
+// table.
 func dtypeBytes(dtype string) int64 {
 	switch dtype {
 	case "BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2":

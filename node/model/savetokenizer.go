@@ -18,11 +18,19 @@ import (
 const generationFile = "generation_config.json"
 
 // SaveTokenizer writes the files beside a saved model's weights that make transformers tokenize as in training. It
-// copies the base model's files. If the base has no tokenizer, it writes those of the fallback tokenizer used in
-// training, and sets the end token in both configuration files.
+// copies the base model's files, with another class of the tokenizer where transformers 5 needs one. If the base has no
+// tokenizer, it writes those of the fallback tokenizer used in training, and sets the end token in both configuration
+// files.
 func SaveTokenizer(base configs.Model, from, to string) error {
 	if hasTokenizer(from) {
-		return copyFiles(from, to, hub.SmallFiles()...)
+		settings, err := tokenizer.TransformersSettings(from)
+		if err == nil {
+			err = copyFiles(from, to, hub.SmallFiles()...)
+		}
+		if err != nil || settings == nil {
+			return err
+		}
+		return files.Write(filepath.Join(to, tokenizer.SettingsFile), settings)
 	}
 	contents, err := tokenizer.TransformersFiles(base.Tokenizer, base.Shape.Context)
 	if err != nil {

@@ -35,8 +35,8 @@ func savedFiles(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// A base folder's own tokenizer is copied. A folder without one gets the fallback tokenizer of training, and its
-// end token id.
+// A base folder's own tokenizer is copied, with a class that transformers 5 reads the same. A folder without one gets
+// the fallback tokenizer of training, and its end token id.
 func TestSavedTokenizerIsTheOneThatTrained(t *testing.T) {
 	gpt2, err := configs.LoadModel("gpt2")
 	require.NoError(t, err)
@@ -46,6 +46,17 @@ func TestSavedTokenizerIsTheOneThatTrained(t *testing.T) {
 	delete(own, "README.md")
 	own["config.json"] = `{"eos_token_id": 3}`
 	require.Equal(t, own, savedFiles(t, to))
+
+	smol := map[string]string{
+		"tokenizer.json": `{"model": {"type": "BPE"}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [` +
+			`{"type": "Digits", "individual_digits": true}, {"type": "ByteLevel", "add_prefix_space": false}]}}`,
+		"tokenizer_config.json": `{"tokenizer_class": "GPT2Tokenizer"}`, "config.json": `{"model_type": "llama"}`,
+	}
+	to = writeFiles(t, nil)
+	require.NoError(t, SaveTokenizer(gpt2, writeFiles(t, smol), to))
+	saved := savedFiles(t, to)
+	require.Equal(t, smol["tokenizer.json"], saved["tokenizer.json"])
+	require.JSONEq(t, `{"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}`, saved["tokenizer_config.json"])
 
 	bare := map[string]string{
 		"generation_config.json": `{"eos_token_id": [3], "temperature": 0.7, "bos_token_id": 5}`,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -24,7 +25,7 @@ func tinyTensors(t testing.TB, prefix string) map[string]Tensor {
 	return tensorsFor(t, tinyConfig, prefix)
 }
 
-// tensorsFor is the header of weights for a config.json.
+// tensorsFor is the header of weights for a config.json, with this prefix in place of the model's.
 func tensorsFor(t testing.TB, config, prefix string) map[string]Tensor {
 	t.Helper()
 	shape, err := configs.ParseShape([]byte(config))
@@ -33,12 +34,15 @@ func tensorsFor(t testing.TB, config, prefix string) map[string]Tensor {
 	}
 	tensors := make(map[string]Tensor)
 	offset := int64(0)
-	shapes, _ := tensorsOf(shape)
+	shapes := tensorsOf(shape)
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		tensor := Tensor{DType: "F32", Shape: shapes[name]}
 		tensor.DataOffsets = [2]int64{offset, offset + 4*tensor.Elements()}
 		offset = tensor.DataOffsets[1]
-		tensors[prefix+name] = tensor
+		if _, bare, ok := strings.Cut(name, "."); ok && name != headTensor {
+			name = prefix + bare
+		}
+		tensors[name] = tensor
 	}
 	return tensors
 }

@@ -241,13 +241,19 @@ type LogprobsResult struct {
 	Logprobs [][]float64 `json:"logprobs"`
 }
 
+// Float32 is the type of the weights in training.
+const Float32 = "float32"
+
+// DTypes lists the types in which the engine saves weights, Float32 first.
+func DTypes() []string { return []string{Float32, "bfloat16", "float16"} }
+
 // SaveParams writes the state to Path, atomically (temporary name, fsync, rename).
 type SaveParams struct {
 	Path string `json:"path"`
 	// Format is "checkpoint", one safetensors file with weights, Adam moments and step, or "huggingface", a
 	// directory with config.json and model.safetensors (weights only).
 	Format string `json:"format"`
-	DType  string `json:"dtype"` // huggingface only: float32 or float16
+	DType  string `json:"dtype"` // huggingface only: one of DTypes
 	// Metadata is stored in the checkpoint, and restore returns it.
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Background applies to a "checkpoint". The engine answers with Pending as soon as it has copied the state, and

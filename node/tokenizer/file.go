@@ -128,14 +128,14 @@ var cuts = map[string]func(string) int{qwen2Pattern: nextQwen2Piece, llama3Patte
 // pieces returns the function that splits a text like the file's pre-tokenizer.
 func (f file) pieces() (func(string) int, error) {
 	p := f.PreTokenizer
-	switch {
-	case p != nil && p.byteLevel(true):
-		return nextPiece, nil
-	case p != nil && p.Type == "Sequence" && len(p.Pretokenizers) == 2 && p.Pretokenizers[1].byteLevel(false):
-		split := p.Pretokenizers[0]
-		if next := cuts[split.Pattern.Regex]; split.Type == "Split" && split.Behavior == "Isolated" && !split.Invert && next != nil {
+	for pattern, next := range cuts {
+		if f.splitsBy(pattern) {
 			return next, nil
 		}
+	}
+	switch {
+	case p.byteLevel(true):
+		return nextPiece, nil
 	case p != nil && p.Type == "Sequence" && len(p.Pretokenizers) == 2 && p.Pretokenizers[1].byteLevel(true):
 		if digits := p.Pretokenizers[0]; digits.Type == "Digits" && digits.IndividualDigits {
 			return nextSmolLMPiece, nil
@@ -144,8 +144,21 @@ func (f file) pieces() (func(string) int, error) {
 	return nil, errors.New("unknown pre-tokenizer; supported: those of GPT-2, Llama 3, Qwen2, Qwen3 and SmolLM2")
 }
 
+// splitsBy reports whether the file's pre-tokenizer splits texts by a pattern and then maps bytes.
+func (f file) splitsBy(pattern string) bool {
+	p := f.PreTokenizer
+	if p == nil || p.Type != "Sequence" || len(p.Pretokenizers) != 2 || !p.Pretokenizers[1].byteLevel(false) {
+		return false
+	}
+	split := p.Pretokenizers[0]
+	return split.Type == "Split" && split.Behavior == "Isolated" && !split.Invert && split.Pattern.Regex == pattern
+}
+
 // byteLevel reports whether a step maps bytes as GPT-2 does, and splits the text first if and only if cuts is true.
-func (s step) byteLevel(cuts bool) bool {
+func (s *step) byteLevel(cuts bool) bool {
+	if s == nil {
+		return false
+	}
 	usesRegex := s.UseRegex == nil || *s.UseRegex // the library's default
 	return s.Type == "ByteLevel" && usesRegex == cuts && s.AddPrefixSpace != nil && !*s.AddPrefixSpace
 }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 type modelFiles struct {
 	modelType string // from config.json
 	eos       []int  // from generation_config.json, else from config.json
+	class     string // of transformers, from tokenizer_config.json, else from config.json
 	eosText   string // from tokenizer_config.json
 	template  string // text of the chat template, from chat_template.jinja, else from tokenizer_config.json
 }
@@ -20,17 +22,19 @@ type modelFiles struct {
 func readModelFiles(dir string) (modelFiles, error) {
 	var config struct {
 		ModelType string   `json:"model_type"`
+		Class     string   `json:"tokenizer_class"`
 		EOS       tokenIDs `json:"eos_token_id"`
 	}
 	var generation struct {
 		EOS tokenIDs `json:"eos_token_id"`
 	}
 	var tokenizer struct {
+		Class    string       `json:"tokenizer_class"`
 		EOS      tokenText    `json:"eos_token"`
 		Template chatTemplate `json:"chat_template"`
 	}
 	for name, into := range map[string]any{
-		"config.json": &config, "generation_config.json": &generation, "tokenizer_config.json": &tokenizer,
+		"config.json": &config, "generation_config.json": &generation, SettingsFile: &tokenizer,
 	} {
 		data, err := readBounded(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +47,10 @@ func readModelFiles(dir string) (modelFiles, error) {
 			return modelFiles{}, fmt.Errorf("%s: %.200s", name, err)
 		}
 	}
-	about := modelFiles{modelType: config.ModelType, eos: generation.EOS, eosText: string(tokenizer.EOS), template: string(tokenizer.Template)}
+	about := modelFiles{
+		modelType: config.ModelType, class: cmp.Or(tokenizer.Class, config.Class), eos: generation.EOS,
+		eosText: string(tokenizer.EOS), template: string(tokenizer.Template),
+	}
 	if len(about.eos) == 0 {
 		about.eos = config.EOS
 	}

@@ -182,9 +182,9 @@ var families = map[string]family{
 	"Llama 3": {write: writeLlama3, class: "PreTrainedTokenizerFast", template: "llama3", begin: beginOfText},
 	// Without a date, the template of Llama 3.2 takes the day's. Ours is always the one in llama3Dates.
 	"Llama 3.2": {write: writeLlama3, class: "PreTrainedTokenizerFast", template: "llama3.2", begin: beginOfText, options: map[string]any{"date_string": "26 Jul 2024"}},
-	// SmolLM2's own files name GPT2Tokenizer. transformers 5 makes it from the vocabulary and the merges alone and does
-	// not split digits, unlike transformers 4, the library and the model's training data.
-	"SmolLM2": {write: writeLackingSmolLM, class: "PreTrainedTokenizerFast", template: "smollm2"},
+	// transformers 5 makes a GPT2Tokenizer from the vocabulary and the merges alone, and does not split digits. So
+	// TransformersSettings names another class.
+	"SmolLM2": {write: writeLackingSmolLM, class: "GPT2Tokenizer", template: "smollm2"},
 }
 
 // writeQwen3 writes a folder like Qwen3's, without weights. Its tokenizer differs from Qwen2.5's in added tokens.
@@ -256,6 +256,7 @@ func writeTemplate(t testing.TB, f family, template string) string {
 	settings := map[string]any{"tokenizer_class": f.class, "eos_token": turnEnd, "pad_token": "<|endoftext|>", "clean_up_tokenization_spaces": false, "chat_template": template}
 	if f.begin != "" {
 		settings["bos_token"], settings["eos_token"], settings["pad_token"] = f.begin, endOfTurn, "<|end_of_text|>"
+		settings["model_input_names"] = []string{"input_ids", "attention_mask"}
 	}
 	writeJSON(t, dir, "tokenizer_config.json", settings)
 	return dir
@@ -354,12 +355,12 @@ func TestTransformersGivesTheSameIDsForAFolder(t *testing.T) {
 		t.Skip("SWARM_TEST_TOKENIZER names no folder")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{File, "config.json", "tokenizer_config.json"} {
-		doc := readDocument(t, folder, name)
-		if name == "tokenizer_config.json" {
-			doc["tokenizer_class"] = "PreTrainedTokenizerFast" // see families
+	for _, name := range []string{File, "config.json", SettingsFile} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
 		}
-		writeJSON(t, dir, name, doc)
+		writeJSON(t, dir, name, string(text))
 	}
 	comparePairs(t, []string{filepath.Base(folder)}, []*pairing{newPairing(t, dir, nil, append(corpus(), everyRune()...))})
 }
@@ -371,9 +372,17 @@ type pairing struct {
 	chats []conversation
 }
 
-// newPairing asks for all texts, and for conversations about difficult texts and texts of each script.
+// newPairing asks for all texts, and for conversations about difficult texts and texts of each script. It gives the
+// folder the settings that a saved model has.
 func newPairing(t *testing.T, dir string, options map[string]any, texts []string) *pairing {
 	t.Helper()
+	settings, err := TransformersSettings(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settings != nil {
+		writeJSON(t, dir, SettingsFile, string(settings))
+	}
 	tok, ok := mustOpen(t, NameHuggingFace, dir).(Chat)
 	if !ok {
 		t.Fatalf("%s: the chat template is not recognized", dir)
@@ -417,6 +426,9 @@ func comparePairs(t *testing.T, names []string, pairs []*pairing) {
 				}
 			}
 			compareRows(t, p.tok, p.Rows, got)
+			if !slices.Equal(got.Inputs, []string{"attention_mask", "input_ids"}) {
+				t.Errorf("a model gets %v", got.Inputs)
+			}
 			for i, c := range p.chats {
 				ids := p.tok.Prompt(c.system, c.turns...)
 				if count += len(ids); !slices.Equal(got.Prompts[i], ids) {

@@ -40,7 +40,7 @@ func byteFiles(contextLength int) (map[string][]byte, error) {
 		return nil, err
 	}
 	settings, err := tokenizerSettings("PreTrainedTokenizerFast", contextLength)
-	return map[string][]byte{File: described, settingsFile: settings}, err
+	return map[string][]byte{File: described, SettingsFile: settings}, err
 }
 
 // transformersFiles describes GPT-2's vocabulary by a tokenizer.json and by the two originally published files
@@ -57,12 +57,12 @@ func (t *bpe) transformersFiles(contextLength int) (map[string][]byte, error) {
 	}
 	settings, err := tokenizerSettings("GPT2Tokenizer", contextLength)
 	return map[string][]byte{
-		File: described, settingsFile: settings, "vocab.json": vocabJSON(append(slices.Clone(tokens), endText)), "merges.txt": mergesText(rules),
+		File: described, SettingsFile: settings, "vocab.json": vocabJSON(append(slices.Clone(tokens), endText)), "merges.txt": mergesText(rules),
 	}, err
 }
 
-// settingsFile is the file that transformers reads beside tokenizer.json.
-const settingsFile = "tokenizer_config.json"
+// SettingsFile is the file that transformers reads beside tokenizer.json.
+const SettingsFile = "tokenizer_config.json"
 
 func tokenizerSettings(class string, contextLength int) ([]byte, error) {
 	data, err := json.MarshalIndent(map[string]any{

@@ -140,7 +140,7 @@ func TestByteFiles(t *testing.T) {
 		t.Errorf("%s has %d bytes, not those of %s", File, len(files[File]), golden)
 	}
 	var settings map[string]any
-	if err := json.Unmarshal(files[settingsFile], &settings); err != nil {
+	if err := json.Unmarshal(files[SettingsFile], &settings); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]any{

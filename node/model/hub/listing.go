@@ -45,8 +45,8 @@ func ofWeights(name string) bool { return name == indexName || strings.HasSuffix
 
 // listing is the list of a model's files at one commit.
 type listing struct {
-	commit string
-	files  []remote
+	id, commit string
+	files      []remote
 }
 
 // remote is one file. Its hash is a sha256 for files in large-file storage and git's blob hash (sha1) for others.
@@ -57,7 +57,7 @@ type remote struct {
 	hash string
 }
 
-// list fetches the file list of a model's revision and chooses the files to download, config.json first.
+// list fetches the list of all files of a model's revision.
 func (c *Client) list(ctx context.Context, id, revision string) (listing, error) {
 	what := "model " + id
 	if revision != Main {
@@ -97,7 +97,7 @@ func (c *Client) list(ctx context.Context, id, revision string) (listing, error)
 	if err != nil {
 		return listing{}, c.explain(err, id, false)
 	}
-	var all []remote
+	l := listing{id: id, commit: answer.SHA}
 	for _, s := range answer.Siblings {
 		file := remote{name: s.Name, hash: s.Blob, size: -1}
 		if s.Size != nil {
@@ -106,20 +106,25 @@ func (c *Client) list(ctx context.Context, id, revision string) (listing, error)
 		if s.LFS != nil {
 			file.hash, file.size = s.LFS.SHA256, s.LFS.Size
 		}
-		all = append(all, file)
+		l.files = append(l.files, file)
 	}
-	chosen, err := choose(id, all)
-	if err != nil {
-		return listing{}, err
-	}
-	return c.complete(ctx, id, listing{commit: answer.SHA, files: chosen})
+	return l, nil
 }
 
-// choose selects the files to download: configuration, weights in safetensors, tokenizer. It takes only known file
-// names, so that no path leaves the cache.
-func choose(id string, all []remote) ([]remote, error) {
+// config selects config.json.
+func (l listing) config() ([]remote, error) {
+	at := slices.IndexFunc(l.files, func(f remote) bool { return f.name == configName })
+	if at < 0 {
+		return nil, fmt.Errorf("model %s has no %s, so it is not a transformers model. Try: swarm model list", l.id, configName)
+	}
+	return l.files[at : at+1], nil
+}
+
+// rest selects the files to download besides config.json: the tokenizer's, then the weights in safetensors. It takes
+// only known file names, so that no path leaves the cache.
+func (l listing) rest() ([]remote, error) {
 	names := map[string]remote{}
-	for _, f := range all {
+	for _, f := range l.files {
 		names[f.name] = f
 	}
 	var chosen []remote
@@ -128,16 +133,13 @@ func choose(id string, all []remote) ([]remote, error) {
 			chosen = append(chosen, f)
 		}
 	}
-	if add(configName); len(chosen) == 0 {
-		return nil, fmt.Errorf("model %s has no %s, so it is not a transformers model", id, configName)
-	}
 	for _, name := range SmallFiles() {
 		add(name)
 	}
 	small := len(chosen)
 	if add(weightsName); len(chosen) == small {
 		add(indexName)
-		for _, f := range all {
+		for _, f := range l.files {
 			if shardPattern.MatchString(f.name) {
 				chosen = append(chosen, f)
 			}
@@ -145,35 +147,37 @@ func choose(id string, all []remote) ([]remote, error) {
 	}
 	if len(chosen) == small {
 		other := ""
-		for _, f := range all {
+		for _, f := range l.files {
 			if strings.HasSuffix(f.name, ".bin") || strings.HasSuffix(f.name, ".pt") || strings.HasSuffix(f.name, ".gguf") {
 				other = ", only " + f.name + ", whose format is not supported (a pickled file can run code of its author)"
 				break
 			}
 		}
-		return nil, fmt.Errorf("model %s has no %s%s. Try: a revision that has it (NAME@REVISION), or convert it with transformers", id, weightsName, other)
+		return nil, fmt.Errorf("model %s has no %s%s. Try: a revision that has it (NAME@REVISION), or convert it with transformers", l.id, weightsName, other)
 	}
 	return chosen, nil
 }
 
-// complete fetches the sizes and hashes that the listing lacks, which mirrors may omit, and checks all files.
-func (c *Client) complete(ctx context.Context, id string, l listing) (listing, error) {
-	for i, file := range l.files {
+// complete returns files of a listing with the sizes and hashes that it lacks, which mirrors may omit. It checks their
+// sizes.
+func (c *Client) complete(ctx context.Context, l listing, files []remote) ([]remote, error) {
+	files = slices.Clone(files)
+	for i, file := range files {
 		if file.size < 0 || !commitPattern.MatchString(file.hash) && !sha256Pattern.MatchString(file.hash) {
 			err := c.retry(ctx, func() (err error) {
-				file, err = c.head(ctx, id, l.commit, file.name)
+				file, err = c.head(ctx, l.id, l.commit, file.name)
 				return err
 			})
 			if err != nil {
-				return listing{}, c.explain(err, id, false)
+				return nil, c.explain(err, l.id, false)
 			}
-			l.files[i] = file
+			files[i] = file
 		}
 		if !strings.HasSuffix(file.name, ".safetensors") && file.size > maxSmallFile {
-			return listing{}, fmt.Errorf("model %s: %s has %d bytes; allowed are %d", id, file.name, file.size, maxSmallFile)
+			return nil, fmt.Errorf("model %s: %s has %d bytes; allowed are %d. Try: swarm model list", l.id, file.name, file.size, maxSmallFile)
 		}
 	}
-	return l, nil
+	return files, nil
 }
 
 // head reads a file's size and hash from the headers of the hub's own answer, before the redirect to storage.

@@ -39,7 +39,7 @@ type pull struct {
 
 // Pull downloads the files that a model needs: config.json, the weights as safetensors, and the tokenizer's files.
 // It skips files that are in the cache and resumes interrupted downloads. It checks each file's size and hash. It
-// passes the text of config.json to accept before it downloads weights, and ends with the error of accept. Several
+// passes the text of config.json to accept before it looks for other files, and ends with the error of accept. Several
 // processes may pull the same model at once. Errors fit on one line, and most end with ". Try: ".
 func (c *Client) Pull(ctx context.Context, id, revision string, accept func(config []byte) error) (Result, error) {
 	if c.Offline != "" {
@@ -51,17 +51,23 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 	}
 	p := &pull{client: c, id: id, commit: list.commit, repo: filepath.Join(c.Cache, folder(id)), began: time.Now()}
 	snapshot := filepath.Join(p.repo, "snapshots", list.commit)
-	for _, dir := range []string{snapshot, p.blobs(), p.locks()} {
-		if err := files.MakeFolder(dir, 0o755); err != nil {
-			return Result{}, err
-		}
-	}
-	if err := p.measure(list.files); err != nil {
+	config, err := p.config(ctx, list, snapshot, accept)
+	if err != nil {
 		return Result{}, err
 	}
-	result := Result{ID: id, Revision: revision, Commit: list.commit, Path: snapshot}
+	rest, err := list.rest()
+	if err == nil {
+		rest, err = c.complete(ctx, list, rest)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if err := p.measure(append(rest, config)); err != nil {
+		return Result{}, err
+	}
+	result := Result{ID: id, Revision: revision, Commit: list.commit, Path: snapshot, Files: []string{config.name}, Bytes: config.size}
 	asked := c.Ready == nil
-	for _, file := range list.files {
+	for _, file := range rest {
 		if !asked && ofWeights(file.name) {
 			if err := c.Ready(snapshot); err != nil {
 				return Result{}, err
@@ -71,19 +77,35 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 		if err := p.bring(ctx, file, filepath.Join(snapshot, file.name)); err != nil {
 			return Result{}, err
 		}
-		if file.name == configName {
-			config, err := os.ReadFile(filepath.Join(snapshot, configName)) // bounded by its listed size
-			if err == nil {
-				err = accept(config)
-			}
-			if err != nil {
-				return Result{}, err
-			}
-		}
 		result.Files, result.Bytes = append(result.Files, file.name), result.Bytes+file.size
 	}
 	result.Downloaded = p.downloaded
 	return result, p.point(revision, snapshot)
+}
+
+// config makes the model's folders, downloads config.json, and passes its text to accept.
+func (p *pull) config(ctx context.Context, list listing, snapshot string, accept func(config []byte) error) (remote, error) {
+	found, err := list.config()
+	if err == nil {
+		found, err = p.client.complete(ctx, list, found)
+	}
+	if err != nil {
+		return remote{}, err
+	}
+	for _, dir := range []string{snapshot, p.blobs(), p.locks()} {
+		if err := files.MakeFolder(dir, 0o755); err != nil {
+			return remote{}, err
+		}
+	}
+	path := filepath.Join(snapshot, configName)
+	if err := p.bring(ctx, found[0], path); err != nil {
+		return remote{}, err
+	}
+	text, err := os.ReadFile(path) // bounded by its listed size
+	if err == nil {
+		err = accept(text)
+	}
+	return found[0], err
 }
 
 func (p *pull) blobs() string { return filepath.Join(p.repo, "blobs") }
@@ -92,9 +114,10 @@ func (p *pull) locks() string { return filepath.Join(p.client.Cache, ".locks", f
 // blob is the path of a file's content, to which snapshots link.
 func (p *pull) blob(file remote) string { return filepath.Join(p.blobs(), file.hash) }
 
-// measure adds up the bytes to download and fails if the disk lacks space.
+// measure adds up the bytes to download, for the progress, and fails if the disk lacks space.
 func (p *pull) measure(files []remote) error {
 	var missing int64
+	p.progress = Progress{}
 	for _, file := range files {
 		p.progress.Total += file.size
 		have := min(file.size, sizeOf(p.blob(file)+".incomplete"))
@@ -206,7 +229,8 @@ func (p *pull) point(revision, snapshot string) error {
 	return files.Write(ref, []byte(p.commit))
 }
 
-// advance adds n bytes, which is negative if a part is discarded, and reports the progress about every second.
+// advance adds n bytes, which is negative if a part is discarded. It reports the progress about every second, once the
+// size of the pull has been measured.
 func (p *pull) advance(name string, n int64) {
 	p.progress.File = name
 	p.progress.Done += n
@@ -214,7 +238,7 @@ func (p *pull) advance(name string, n int64) {
 		p.downloaded += n
 	}
 	now := time.Now()
-	if p.client.Progress == nil || now.Sub(p.told) < time.Second && p.progress.Done < p.progress.Total {
+	if p.client.Progress == nil || p.progress.Total == 0 || now.Sub(p.told) < time.Second && p.progress.Done < p.progress.Total {
 		return
 	}
 	p.told = now

@@ -403,9 +403,9 @@ func TestPullChoosesItsFiles(t *testing.T) {
 	for want, files := range map[string]map[string][]byte{
 		"has no model.safetensors, only pytorch_model.bin, whose format is not supported (a pickled file can run code of its author). Try: ": {
 			"config.json": []byte("{}"), "pytorch_model.bin": {1}},
-		"has no model.safetensors. Try: ":            {"config.json": []byte("{}")},
-		"has no config.json":                         {"model.safetensors": {1}},
-		"tokenizer.json has 67108865 bytes; allowed": {"config.json": []byte("{}"), "model.safetensors": {1}, "tokenizer.json": make([]byte, maxSmallFile+1)},
+		"has no model.safetensors. Try: ":                                {"config.json": []byte("{}")},
+		"has no config.json, so it is not a transformers model. Try: ":   {"model.safetensors": {1}},
+		"tokenizer.json has 67108865 bytes; allowed are 67108864. Try: ": {"config.json": []byte("{}"), "model.safetensors": {1}, "tokenizer.json": make([]byte, maxSmallFile+1)},
 	} {
 		hub := hubtest.New(t, testID, files)
 		if _, err := testClient(t, hub.URL).Pull(t.Context(), testID, Main, accept); err == nil || !strings.Contains(err.Error(), want) {
@@ -451,6 +451,17 @@ func TestPullStopsBeforeWeightsNobodyCanUse(t *testing.T) {
 	})
 	if !errors.Is(err, refusal) || len(ranges(hub)) > 0 {
 		t.Errorf("%v, %d requests for weights", err, len(ranges(hub)))
+	}
+}
+
+// config.json is judged before the other files are chosen and before the space on the disk is.
+func TestPullJudgesTheConfigurationFirst(t *testing.T) {
+	hub := hubtest.New(t, testID, map[string][]byte{"config.json": []byte(`{"model_type":"bloom"}`), "pytorch_model.bin": testWeights()})
+	c := testClient(t, hub.URL)
+	c.free = func(string) (int64, error) { return 0, nil }
+	refusal := errors.New("unknown architecture")
+	if _, err := c.Pull(t.Context(), testID, Main, func([]byte) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("%v, want the error of the configuration", err)
 	}
 }
 

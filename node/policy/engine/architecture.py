@@ -13,6 +13,7 @@ from .protocol import MODEL, EngineError
 # Hugging Face's model_type -> (config parser, model class).
 ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2)}
 ARCHITECTURES.update(dict.fromkeys(llama.CLASSES, (llama.parse_config, llama.Llama)))
+CLASSES = dict(llama.CLASSES, gpt2=gpt2.CLASSES)
 
 
 def make_model(config, device="cpu", dtype=torch.float32):
@@ -39,6 +40,12 @@ def parse_config(raw, path):
     known = raw.get("model_type")
     if not isinstance(known, str) or known not in ARCHITECTURES:
         raise fields.error(f"model_type is {known!r}; this engine knows {', '.join(ARCHITECTURES)}")
+    classes = raw.get("architectures")
+    classes = [] if classes is None else classes
+    if not isinstance(classes, list) or any(name not in CLASSES[known] for name in classes):
+        raise fields.error(f"architectures is {classes!r}; this engine knows {' and '.join(CLASSES[known])}")
+    if raw.get("quantization_config") is not None:
+        raise fields.error("quantization_config: quantized weights are not supported")
     return ARCHITECTURES[known][0](fields)
 
 

@@ -127,7 +127,7 @@ def restore(trainer, path, sha256=""):
 
 def save_huggingface(model, raw_config, directory, dtype):
     """Replaces directory with one that has config.json and model.safetensors. Returns (bytes, sha256)."""
-    stored = torch.float16 if dtype == "float16" else torch.float32
+    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(dtype, torch.float32)
     name = str(stored).split(".")[1]
     # The name in transformers 5 and in 4.
     config = dict(raw_config, **model.config.saved_fields(), dtype=name, torch_dtype=name)

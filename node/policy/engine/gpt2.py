@@ -15,6 +15,9 @@ from .model import Model, layer_norm
 
 PREFIX = "transformer."
 
+# Class names in Hugging Face's config.json: with the head of a language model, and without a head.
+CLASSES = ("GPT2LMHeadModel", "GPT2Model")
+
 
 @dataclass(frozen=True)
 class Config:
@@ -40,7 +43,7 @@ class Config:
 
     def saved_fields(self):
         """Fields that config.json must have besides those that were read."""
-        return {"model_type": self.architecture, "architectures": ["GPT2LMHeadModel"]}
+        return {"model_type": self.architecture, "architectures": [CLASSES[0]]}
 
     def shapes(self):
         """Parameter name -> shape, in the order of the flat buffer. The head is the embedding and has no

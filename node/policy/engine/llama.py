@@ -24,8 +24,12 @@ PREFIX = "model."
 HEAD = "lm_head.weight"
 HAS_RMS_NORM = hasattr(F, "rms_norm")  # torch 2.4
 
-# model_type -> class name in Hugging Face's config.json.
-CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+# model_type -> class names in Hugging Face's config.json: with the head of a language model, and without a head.
+CLASSES = {
+    "llama": ("LlamaForCausalLM", "LlamaModel"),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Model"),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Model"),
+}
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Config:
         """Fields that config.json must have besides those that were read. transformers 4 reads rope_theta
         only at the top level.
         """
-        fields = {"model_type": self.architecture, "architectures": [CLASSES[self.architecture]], "rope_theta": self.rope_theta}
+        fields = {"model_type": self.architecture, "architectures": [CLASSES[self.architecture][0]], "rope_theta": self.rope_theta}
         if self.scaling is not None:
             fields["rope_scaling"] = self.scaling.fields()
         return fields

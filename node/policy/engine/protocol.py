@@ -408,7 +408,7 @@ def parse_save(params):
     save = Save(
         path=fields.text("path"),
         format=fields.text("format", "checkpoint", ("checkpoint", "huggingface")),
-        dtype=fields.text("dtype", "float32", ("", "float32", "float16")),
+        dtype=fields.text("dtype", "float32", ("", "float32", "bfloat16", "float16")),
         metadata=fields.mapping("metadata"),
         background=fields.flag("background"),
     )

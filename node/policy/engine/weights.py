@@ -29,6 +29,14 @@ DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _FLOATS = ("F64", "F32", "F16", "BF16")
+# Bytes of an element. A file may also hold tensors that this module does not read, such as attention masks.
+# node/model/safetensors.go has the same table.
+_BYTES = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"), 1),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
+    **dict.fromkeys(("U32", "I32", "F32"), 4),
+    **dict.fromkeys(("U64", "I64", "F64"), 8),
+}
 _MAX_HEADER = 100 << 20  # the limit of the safetensors package
 _PIECE = 1 << 22  # elements converted at a time
 _BLOCK = 8 << 20  # bytes written at a time
@@ -156,9 +164,9 @@ class File:
         numbers = [begin, end, *shape] if isinstance(shape, list) else [None]
         if not all(type(n) is int and 0 <= n < 1 << 53 for n in numbers):
             raise self._fail(f"broken header entry {name!r}")
-        if not isinstance(dtype, str) or dtype not in DTYPES:
+        if not isinstance(dtype, str) or dtype not in _BYTES:
             raise self._fail(f"{name} has dtype {dtype!r}, which is not supported")
-        if end - begin != math.prod(shape) * _size(DTYPES[dtype]):
+        if end - begin != math.prod(shape) * _BYTES[dtype]:
             raise self._fail(f"{name} has shape {shape} but {end - begin} bytes of {dtype}")
         return Entry(dtype, tuple(shape), start + begin, start + end)
 
@@ -250,7 +258,10 @@ def load(model, directory):
 
 
 def _locate(config, shapes, directory):
-    """Checks all headers against shapes. Returns path -> [(name in the file, name in the model)]."""
+    """Checks all headers against shapes. Returns path -> [(name in the file, name in the model)].
+
+    node/model/architecture.go checks the same before a run. The tests of both read node/model/testdata/weights.json.
+    """
     plan, found = {}, set()
     for path in _files(directory):
         plan[path] = []

@@ -167,7 +167,7 @@ def test_a_save_that_fails_keeps_the_file_before_it(trainer, tmp_path, monkeypat
         checkpoint.save(trainer, str(tmp_path / "file" / "ck"), {})
 
 
-@pytest.mark.parametrize("dtype,stored", [("float32", torch.float32), ("float16", torch.float16)])
+@pytest.mark.parametrize("dtype,stored", [("float32", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16)])
 def test_hugging_face_directory(make_model, trainer, tmp_path, dtype, stored):
     path = str(tmp_path / "model")
     raw = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=24, vocab_size=29, eos_token_id=13, summary="kept")
@@ -178,7 +178,7 @@ def test_hugging_face_directory(make_model, trainer, tmp_path, dtype, stored):
     assert config == trainer.model.config
     assert written["architectures"] == ["GPT2LMHeadModel"] and written["summary"] == "kept" and written["torch_dtype"] == dtype
     with weights.File(os.path.join(path, "model.safetensors")) as file:
-        assert file.metadata == {"format": "pt"} and "transformer.h.0.attn.c_attn.weight" in file.entries
+        assert file.metadata == {"format": "pt"} and weights.DTYPES[file.entries["transformer.h.0.attn.c_attn.weight"].dtype] == stored
     read = make_model(torch.float32, seed=9)
     weights.load(read, path)
     assert torch.equal(read.flat, trainer.model.flat.to(stored).float())

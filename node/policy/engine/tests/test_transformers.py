@@ -126,7 +126,7 @@ def test_their_directory_read_here(theirs, tmp_path, shard_size, dtype, toleranc
     assert (logits_of(ours, ids) - expected).abs().max() < tolerance * expected.abs().max()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_our_directory_opened_there(theirs, tmp_path, dtype):
     theirs.save_pretrained(tmp_path / "theirs", safe_serialization=True)
     ours, raw = read(tmp_path / "theirs")

@@ -3,11 +3,13 @@ hostile.
 """
 
 import json
+import math
+import os
 import struct
 
 import pytest
 import torch
-from engine import weights
+from engine import architecture, weights
 from engine.protocol import EngineError
 from engine.weights import File, FormatError
 
@@ -136,6 +138,36 @@ def test_model_that_does_not_fit(model, tmp_path, change, named):
     with pytest.raises(EngineError, match=named) as error:
         weights.load(model, str(tmp_path))
     assert error.value.kind == "model" and str(tmp_path) in str(error.value)
+
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "model", "testdata", "weights.json"), encoding="utf-8") as file:
+    TABLE = json.load(file)
+
+
+def load_changed(directory, base, changes):
+    """Loads a model of TABLE with changed tensors: name -> (dtype, shape, bytes), or None to remove it."""
+    model = architecture.make_model(architecture.parse_config(TABLE["bases"][base], "config.json"))
+    held = {name: ("F32", shape, 4 * math.prod(shape)) for name, shape in model.shapes.items()}
+    held.update(changes)
+    header, end = {}, 0
+    for name, change in held.items():
+        if change is not None:
+            header[name] = tensor(change[0], change[1], end, end + change[2])
+            end += change[2]
+    (directory / "model.safetensors").write_bytes(pack(header, b"\0" * end))
+    weights.load(model, str(directory))
+
+
+@pytest.mark.parametrize("base,changes", TABLE["accepted"])
+def test_weights_that_the_program_accepts(tmp_path, base, changes):
+    load_changed(tmp_path, base, changes)
+
+
+@pytest.mark.parametrize("base,changes", TABLE["refused"])
+def test_weights_that_the_program_refuses(tmp_path, base, changes):
+    with pytest.raises(EngineError) as error:
+        load_changed(tmp_path, base, changes)
+    assert error.value.kind == "model"
 
 
 def test_no_weights_at_all(model, tmp_path):
