@@ -22,8 +22,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/launcher/workers"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
+	others "github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -125,7 +125,7 @@ func doctorFindings() []doctor.Finding {
 func workersInFrame() workers.Listing {
 	return workers.Listing{
 		Run: "friends-7",
-		Workers: []stats.WorkerRow{
+		Workers: []others.Row{
 			{Worker: "anna", Host: "anna-desktop.example.org", Device: "NVIDIA GeForce RTX 4090", State: "connected", Nodes: 4, Rounds: 1840,
 				RolloutsAvailable: 14720, RolloutsUsed: 9311, UsefulRatio: 1, LastSeen: frameNow - 2},
 			{Worker: "bert", Host: "colab", Device: "Tesla T4", State: "away", Nodes: 1, Rounds: 112, RolloutsAvailable: 880, RolloutsRejected: 120,

@@ -15,17 +15,17 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // Listing is the output of swarm workers -o json.
 type Listing struct {
-	Run     string            `json:"run"`    // run that this home coordinates; empty: none
-	Joined  string            `json:"joined"` // this home's newest part in another host's run; empty: none
-	Workers []stats.WorkerRow `json:"workers"`
-	Listed  []Listed          `json:"listed"`
+	Run     string        `json:"run"`    // run that this home coordinates; empty: none
+	Joined  string        `json:"joined"` // this home's newest part in another host's run; empty: none
+	Workers []workers.Row `json:"workers"`
+	Listed  []Listed      `json:"listed"`
 }
 
 // Listed is a worker or an invitation, with its right to join.
@@ -50,7 +50,7 @@ type Listed struct {
 // List returns the workers of a run, and the right to join of workers and invitations. name is that of a run or an
 // experiment; empty: the newest run that this home coordinates.
 func List(ctx context.Context, home layout.Home, reader *store.Reader, name string) (Listing, error) {
-	document := Listing{Workers: []stats.WorkerRow{}, Listed: []Listed{}}
+	document := Listing{Workers: []workers.Row{}, Listed: []Listed{}}
 	var err error
 	if document.Run, document.Joined, err = listedRun(ctx, home, reader, name); err != nil {
 		return document, err
@@ -97,7 +97,7 @@ func (d Listing) Print(p *table.Page, now float64) {
 	}
 }
 
-func workersTable(rows []stats.WorkerRow, now float64) *table.Table {
+func workersTable(rows []workers.Row, now float64) *table.Table {
 	t := table.New(
 		table.Column{Title: "WORKER"}, table.Column{Title: "STATE"}, table.Column{Title: "NODES", Right: true, Drop: 1},
 		table.Column{Title: "ROUNDS", Right: true}, table.Column{Title: "DEVICE", Drop: 4, Max: 24}, table.Column{Title: "HOST", Drop: 5, Max: 24},

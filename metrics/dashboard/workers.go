@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/query"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 )
 
 // workersFresh is the number of seconds for which the document of a running run's workers stays valid. Creating it
@@ -32,6 +32,6 @@ func (s *Server) getWorkers(ctx context.Context, r *http.Request) (any, error) {
 			return nil, err
 		}
 		rows, err := query.Workers(ctx, reader, k.totals.Run.Run)
-		return map[string][]stats.WorkerRow{"workers": rows}, err
+		return map[string][]workers.Row{"workers": rows}, err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/times"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -26,10 +27,10 @@ func (r Rounds) Curve(o stats.CurveOptions) stats.Curve {
 }
 
 // Spread summarizes the distribution of the values of all nodes and rounds.
-func (r Rounds) Spread() stats.Spread {
+func (r Rounds) Spread() times.Spread {
 	xs := make([]float64, len(r.values))
 	for i, v := range r.values {
 		xs[i] = v.Value
 	}
-	return stats.NewSpread(xs)
+	return times.NewSpread(xs)
 }

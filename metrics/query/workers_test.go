@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -47,14 +47,14 @@ func TestWorkersAreWorthWhatOthersMadeOfThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	bob, anna := rows[0], rows[1]
-	require.Equal(t, stats.WorkerRow{Worker: "anna", Host: "h", Device: "cpu", State: "connected", StateTime: anna.StateTime, Nodes: 2,
+	require.Equal(t, workers.Row{Worker: "anna", Host: "h", Device: "cpu", State: "connected", StateTime: anna.StateTime, Nodes: 2,
 		NodeIDs: []string{"anna_0", "anna_1"}, Models: []string{"gpt2"}, Rounds: 1, RolloutsAvailable: 6, RolloutsRejected: 2, RolloutsUsed: 3,
 		UsefulRatio: 0.75, UsedRatio: 0.5, Offered: 4, Refused: 1, Reason: "rate", FirstSeen: 150, LastSeen: 150}, anna)
 	text, err := json.Marshal(bob)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"useful_ratio":null,"used_ratio":null`, "nobody had any: not 0")
 	require.Contains(t, string(text), `"state":"banned"`)
-	var back stats.WorkerRow
+	var back workers.Row
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.NotEqual(t, back.UsefulRatio, back.UsefulRatio, "null is no number") //nolint:testifylint // NaN
 }

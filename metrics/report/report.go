@@ -17,6 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
+	"github.com/sapo-swarm/swarm/metrics/stats/times"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -73,17 +75,17 @@ type Run struct {
 	Row         stats.RunRow
 	Resources   stats.Resources
 	Smooth, Raw stats.Curve
-	Parts       []stats.Curve // one per metric of stats.TimeMetrics
+	Parts       []stats.Curve // one per metric of times.Metrics
 	Own, Others stats.Curve   // groups trained on
 	Split       *Split        // nil: fixed
-	Times       stats.RoundTimes
+	Times       times.Rounds
 	Evaluations evaluation.Document
 	Peers       []store.PeerTotal
 	Memory      []store.MemorySample
 	Devices     []store.DeviceSample
 	Slot        int // seconds per slot of Memory
 	Events      []store.Entry
-	Workers     []stats.WorkerRow // other hosts that took part
+	Workers     []workers.Row // other hosts that took part
 }
 
 // Read reads the content of a report. The error is a wrapped store.ErrNotFound if there are no runs, or none with a

@@ -7,6 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/times"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -24,7 +26,7 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 		if err != nil {
 			return err
 		}
-		run.Workers = stats.NewWorkerRows(snapshot, rollouts)
+		run.Workers = workers.Rows(snapshot, rollouts)
 	}
 	if run.Resources, err = query.Resources(ctx, reader, row, run.Status); err != nil {
 		return err
@@ -42,14 +44,14 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 	run.Smooth = rewards.Curve(stats.CurveOptions{Window: o.Window, Points: nodePoints})
 	window := stats.TaskSteps(run.Smooth.Rounds, slots)
 	run.Times.Run = row.Run
-	for _, metric := range stats.TimeMetrics() {
-		times, err := query.ReadRounds(ctx, reader, row, metric)
+	for _, metric := range times.Metrics() {
+		rounds, err := query.ReadRounds(ctx, reader, row, metric)
 		if err != nil {
 			return err
 		}
-		run.Times.Parts = append(run.Times.Parts, stats.TimePart{Metric: metric, Spread: times.Spread()})
+		run.Times.Parts = append(run.Times.Parts, times.Part{Metric: metric, Spread: rounds.Spread()})
 		if run.Drawn {
-			run.Parts = append(run.Parts, stretches(times, window))
+			run.Parts = append(run.Parts, stretches(rounds, window))
 		}
 	}
 	if !run.Drawn {

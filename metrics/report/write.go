@@ -15,6 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/charts"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
+	"github.com/sapo-swarm/swarm/metrics/stats/times"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
@@ -55,8 +57,8 @@ type document struct {
 	Status      stats.Status        `json:"status"`
 	Resources   stats.Resources     `json:"resources"`
 	Evaluations evaluation.Document `json:"evaluations"`
-	RoundTimes  stats.RoundTimes    `json:"round_times"`
-	Workers     []stats.WorkerRow   `json:"workers,omitempty"`
+	RoundTimes  times.Rounds        `json:"round_times"`
+	Workers     []workers.Row       `json:"workers,omitempty"`
 }
 
 // Write writes the report as an HTML file.

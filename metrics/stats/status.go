@@ -289,3 +289,13 @@ func (n *NodeStatus) gone(run string) {
 		n.State = string(event.StateStopped)
 	}
 }
+
+// addWorkers counts the workers.
+func (out *Status) addWorkers(workers []store.Worker) {
+	out.Workers = len(workers)
+	for _, w := range workers {
+		if w.State == event.WorkerConnected && out.State == store.RunRunning {
+			out.WorkersConnected++
+		}
+	}
+}

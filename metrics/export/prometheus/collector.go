@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -145,7 +146,7 @@ func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now floa
 
 // workers describes a run's workers. It rereads the counts of their rollouts only after rolloutsFreshness, because that
 // reads every round of the run.
-func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) ([]stats.WorkerRow, error) {
+func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) ([]workers.Row, error) {
 	if len(s.Workers) == 0 {
 		return nil, nil
 	}
@@ -161,7 +162,7 @@ func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) 
 		}
 		c.rollouts[s.Run.Run] = known
 	}
-	return stats.NewWorkerRows(s, known.totals), nil
+	return workers.Rows(s, known.totals), nil
 }
 
 // rollouts holds the counts of each worker's rollouts in a run, as read at a Unix time.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -25,7 +26,7 @@ type current struct {
 	status  stats.Status
 	steps   []store.MemoryStepTotal
 	devices []store.DeviceSample // fresh ones
-	workers []stats.WorkerRow
+	workers []workers.Row
 }
 
 func (p *page) addRun(c current) {
@@ -60,7 +61,7 @@ func (p *page) addRun(c current) {
 	}
 }
 
-func (s series) worker(w stats.WorkerRow) {
+func (s series) worker(w workers.Row) {
 	up := 0.0
 	if w.State == string(event.WorkerConnected) {
 		up = 1

@@ -1,10 +1,12 @@
-package stats
+// Package times summarizes the durations of rounds.
+package times
 
 import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
@@ -22,26 +24,26 @@ func NewSpread(xs []float64) Spread {
 	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !units.Finite(x) })
 	slices.Sort(sorted)
 	return Spread{
-		Values: len(sorted), Mean: Optional(sample.Mean(sorted)), Median: Optional(sample.Quantile(sorted, 0.5)), P90: Optional(sample.Quantile(sorted, 0.9)),
-		Highest: Optional(sample.Quantile(sorted, 1)),
+		Values: len(sorted), Mean: stats.Optional(sample.Mean(sorted)), Median: stats.Optional(sample.Quantile(sorted, 0.5)), P90: stats.Optional(sample.Quantile(sorted, 0.9)),
+		Highest: stats.Optional(sample.Quantile(sorted, 1)),
 	}
 }
 
-// RoundTimes summarizes the durations of a run's rounds, over nodes and rounds, in seconds.
-type RoundTimes struct {
-	Run   string     `json:"run"`
-	Parts []TimePart `json:"parts"` // step_time, the whole round, first
+// Rounds summarizes the durations of a run's rounds, over nodes and rounds, in seconds.
+type Rounds struct {
+	Run   string `json:"run"`
+	Parts []Part `json:"parts"` // step_time, the whole round, first
 }
 
-// TimePart is one of the durations of a round.
-type TimePart struct {
+// Part is one of the durations of a round.
+type Part struct {
 	Metric string `json:"metric"`
 	Spread
 }
 
-// TimeMetrics returns the metrics of a round's durations: first the whole round, then its parts. The remainder is the
+// Metrics returns the metrics of a round's durations: first the whole round, then its parts. The remainder is the
 // exchange and checkpoints.
-func TimeMetrics() []string {
+func Metrics() []string {
 	var names []string
 	for _, m := range event.Metrics() {
 		if m.Unit == event.UnitSeconds {

@@ -42,7 +42,6 @@ func TestStatusOfASharedRun(t *testing.T) {
 
 	s.Run.State = store.RunDone
 	require.Zero(t, NewStatus(s, 205, true).WorkersConnected)
-	require.Equal(t, "left", NewWorkerRows(s, nil)[0].State, "a run that has ended has nobody connected")
 }
 
 func TestValueThatIsNotKnownIsNull(t *testing.T) {

@@ -1,15 +1,17 @@
-package stats
+// Package workers describes the other hosts that take part in a run.
+package workers
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// WorkerRow is another host that takes part in a run, with the usefulness of its rollouts to other nodes.
-type WorkerRow struct {
+// Row is another host that takes part in a run, with the usefulness of its rollouts to other nodes.
+type Row struct {
 	Worker    string   `json:"worker"`
 	Host      string   `json:"host"`
 	Device    string   `json:"device"`
@@ -21,11 +23,11 @@ type WorkerRow struct {
 	Models    []string `json:"models"`   // models that these nodes loaded
 	Rounds    int      `json:"rounds"`   // recorded rounds, sum over its nodes
 
-	RolloutsAvailable int   `json:"rollouts_available"` // received in time by nodes of others, counted once per receiving node
-	RolloutsRejected  int   `json:"rollouts_rejected"`  // rejected by nodes of others
-	RolloutsUsed      int   `json:"rollouts_used"`      // trained on by nodes of others
-	UsefulRatio       Value `json:"useful_ratio"`       // 1 - rejected / (available + rejected); null: no rollouts
-	UsedRatio         Value `json:"used_ratio"`         // used / available; null: no rollouts
+	RolloutsAvailable int         `json:"rollouts_available"` // received in time by nodes of others, counted once per receiving node
+	RolloutsRejected  int         `json:"rollouts_rejected"`  // rejected by nodes of others
+	RolloutsUsed      int         `json:"rollouts_used"`      // trained on by nodes of others
+	UsefulRatio       stats.Value `json:"useful_ratio"`       // 1 - rejected / (available + rejected); null: no rollouts
+	UsedRatio         stats.Value `json:"used_ratio"`         // used / available; null: no rollouts
 
 	Offered   int64   `json:"offered"` // batches since the coordinator's newest start; Refused and Bytes likewise
 	Refused   int64   `json:"refused"` // of these, refused by the coordinator
@@ -35,12 +37,12 @@ type WorkerRow struct {
 	LastSeen  float64 `json:"last_seen"` // Unix seconds
 }
 
-// NewWorkerRows describes a run's workers, in their order, from a snapshot and the use of their rollouts by other
+// Rows describes a run's workers, in their order, from a snapshot and the use of their rollouts by other
 // nodes. After the run has ended, a connected worker counts as left.
-func NewWorkerRows(s store.Snapshot, rollouts []store.WorkerRollouts) []WorkerRow {
-	rows := make([]WorkerRow, 0, len(s.Workers))
+func Rows(s store.Snapshot, rollouts []store.WorkerRollouts) []Row {
+	rows := make([]Row, 0, len(s.Workers))
 	for _, w := range s.Workers {
-		row := WorkerRow{
+		row := Row{
 			Worker: w.Worker, Host: w.Host, Device: w.Device, Version: w.Version, State: string(w.State), StateTime: w.StateTime, Nodes: w.Nodes,
 			Offered: w.Offered, Refused: w.Refused, Bytes: w.Bytes, Reason: w.Reason, FirstSeen: w.FirstSeen, LastSeen: w.LastSeen,
 			NodeIDs: []string{}, Models: []string{},
@@ -65,7 +67,7 @@ func NewWorkerRows(s store.Snapshot, rollouts []store.WorkerRollouts) []WorkerRo
 	return rows
 }
 
-func (row *WorkerRow) addNode(n store.Node) {
+func (row *Row) addNode(n store.Node) {
 	row.NodeIDs = append(row.NodeIDs, n.Node)
 	row.Rounds += n.RoundsDone
 	if n.Model != "" && !slices.Contains(row.Models, n.Model) {
@@ -74,14 +76,4 @@ func (row *WorkerRow) addNode(n store.Node) {
 }
 
 // ratio returns part / whole. It is not finite if whole is 0.
-func ratio(part, whole int) Value { return Value(float64(part) / float64(whole)) }
-
-// addWorkers counts the workers.
-func (out *Status) addWorkers(workers []store.Worker) {
-	out.Workers = len(workers)
-	for _, w := range workers {
-		if w.State == event.WorkerConnected && out.State == store.RunRunning {
-			out.WorkersConnected++
-		}
-	}
-}
+func ratio(part, whole int) stats.Value { return stats.Value(float64(part) / float64(whole)) }
