@@ -18,8 +18,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/charts"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -46,16 +47,20 @@ func pageHash(t *testing.T) string {
 }
 
 // TestThePicturesAreOfThisPage compares the hash recorded for docs/images/dashboard-*.png with that of the page. With
-// SWARM_TEST_IMAGES=1 it renders the pictures from the paper's study on nano, docs/study/paper.db.gz.
+// SWARM_TEST_IMAGES=1 it renders the pictures from the study control on nano, docs/study/control.db.gz.
 func TestThePicturesAreOfThisPage(t *testing.T) {
 	hash := pageHash(t)
 	if os.Getenv("SWARM_TEST_IMAGES") != "" {
 		ctx, said := boundedChromium(t, walkTime)
+		control, err := configs.LoadStudy("control")
+		require.NoError(t, err)
+		compared, err := study.CompareOptions(control, "")
+		require.NoError(t, err)
 		s := newSwarm(t, func(o *Options) {
 			o.Alive = func(store.Snapshot, float64) bool { return false }
-			o.Studies = studies(paperStudy())
+			o.Studies = studies(compared)
 		})
-		unpack(t, filepath.Join("..", "..", "docs", "study", "paper.db.gz"), s.path)
+		unpack(t, filepath.Join("..", "..", "docs", "study", "control.db.gz"), s.path)
 		base := s.serve()
 		for name, scheme := range pictures {
 			draw(t, ctx, base+"/?"+scheme, 1280, scheme)
@@ -74,17 +79,6 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 		require.FileExists(t, filepath.Join(images, name))
 		require.Contains(t, string(noted), name+" "+hash+"\n", "the page is newer than its picture: make screenshots")
 	}
-}
-
-// paperStudy returns the options of the study paper. This package does not know the program's studies.
-func paperStudy() stats.CompareOptions {
-	o := studied("paper", stats.MeasurePass, "How many of a round's eight rollouts should come from others?",
-		"paper-8loc0ext", "paper-6loc2ext", "paper-4loc4ext", "paper-2loc6ext")
-	o.Study.Source, o.Study.Contrasts = "paper", nil
-	for i, arm := range o.Study.Arms {
-		o.Study.Arms[i].Name = strings.TrimPrefix(arm.Name, "paper-")
-	}
-	return o
 }
 
 // noteSource records the hash of a picture's source.

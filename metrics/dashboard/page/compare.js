@@ -19,12 +19,12 @@ function interval(row) {
   return `${f.percent(row.ci_low, true)} … ${f.percent(row.ci_high, true)}`;
 }
 
-// chance writes the probability that a run exceeds one of the baseline, with its interval.
+// chance shows the probability that a run exceeds one of the baseline. Its title is the interval.
 function chance(row) {
-  if (typeof row.p_value !== "number") return f.none;
+  if (typeof row.p_value !== "number") return h("span", {}, f.none);
   const [low, high] = [row.probability_ci_low, row.probability_ci_high];
-  const ci = typeof low === "number" && typeof high === "number" ? ` (${f.percent(low)} … ${f.percent(high)})` : "";
-  return f.percent(row.probability_of_improvement) + ci;
+  const ci = typeof low === "number" && typeof high === "number" ? `95 % bootstrap interval ${f.percent(low)} … ${f.percent(high)}` : "";
+  return h("span", { title: ci }, f.percent(row.probability_of_improvement));
 }
 
 // columns of the table. The value is by the measure that decides.
@@ -41,8 +41,7 @@ const columns = (measure, cut) => [
   { label: "Seeds", number: true, text: (r) => f.number(r.seeds) },
   { label: "Reward", number: true, title: "own, per node and round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round), minor: true },
   { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), least: true },
-  { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline, 95 % bootstrap interval",
-    text: chance, least: true },
+  { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline", cell: chance, least: true },
   { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), least: true },
   { label: "Compared", number: true, title: "rounds that the baseline has, too", text: (r) => f.number(r.rounds_compared?.to), least: true },
   { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
