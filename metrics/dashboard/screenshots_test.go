@@ -18,9 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/charts"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -52,13 +51,9 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 	hash := pageHash(t)
 	if os.Getenv("SWARM_TEST_IMAGES") != "" {
 		ctx, said := boundedChromium(t, walkTime)
-		control, err := configs.LoadStudy("control")
-		require.NoError(t, err)
-		compared, err := study.CompareOptions(control, "")
-		require.NoError(t, err)
 		s := newSwarm(t, func(o *Options) {
 			o.Alive = func(store.Snapshot, float64) bool { return false }
-			o.Studies = studies(compared)
+			o.Studies = studies(controlStudy())
 		})
 		unpack(t, filepath.Join("..", "..", "docs", "study", "control.db.gz"), s.path)
 		base := s.serve()
@@ -79,6 +74,16 @@ func TestThePicturesAreOfThisPage(t *testing.T) {
 		require.FileExists(t, filepath.Join(images, name))
 		require.Contains(t, string(noted), name+" "+hash+"\n", "the page is newer than its picture: make screenshots")
 	}
+}
+
+// controlStudy is the study control with nano, as configs/studies/control.yaml has it.
+func controlStudy() stats.CompareOptions {
+	d := &stats.StudyDesign{Name: "control", Source: "control", Model: "nano", Question: "What do others' rollouts add to nodes that generate as few of their own?",
+		Baseline: "2loc0ext", Seeds: 5, Contrasts: [][2]string{{"2loc6ext", "2loc0ext"}, {"4loc4ext", "4loc0ext"}, {"4loc4ext-uncorrected", "8loc0ext"}}}
+	for _, name := range []string{"2loc0ext", "2loc6ext", "4loc0ext", "4loc4ext", "8loc0ext", "4loc4ext-uncorrected"} {
+		d.Arms = append(d.Arms, stats.StudyArm{Name: name, Experiment: "control-" + name})
+	}
+	return stats.CompareOptions{Study: d, Measure: stats.MeasurePass}
 }
 
 // noteSource records the hash of a picture's source.
