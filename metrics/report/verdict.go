@@ -57,10 +57,7 @@ func verdict(c stats.Comparison) Verdict {
 // studyVerdict returns the verdict of a study, in the study's own texts.
 func studyVerdict(s stats.Study) Verdict {
 	v := Verdict{Tone: "good", Lead: s.Verdict, Lines: s.Lines[1:]}
-	decided := func(c stats.StudyContrast) bool {
-		return c.Outcome == stats.OutcomeBetter || c.Outcome == stats.OutcomeWorse
-	}
-	if s.Outcome == stats.StudyUndecided && !slices.ContainsFunc(s.Contrasts, decided) {
+	if s.Outcome == stats.StudyUndecided && !slices.ContainsFunc(s.Contrasts, stats.StudyContrast.Decided) {
 		v.Tone = "warn"
 	}
 	if s.Question != "" {

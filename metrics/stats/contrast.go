@@ -31,6 +31,9 @@ type StudyContrast struct {
 	Selected bool `json:"-"` // undecided because the higher side's mean leaves out runs that the alarm stopped
 }
 
+// Decided reports whether the comparison is better or worse.
+func (c StudyContrast) Decided() bool { return c.Outcome == OutcomeBetter || c.Outcome == OutcomeWorse }
+
 // newContrasts decides the planned comparisons of a study by a judgment's pairs.
 func newContrasts(j Judgment) []StudyContrast {
 	pairs := make([]Pair, len(j.Design.Contrasts))

@@ -33,13 +33,32 @@ func TestExactPermutationDecidesPlannedComparisons(t *testing.T) {
 	require.InDelta(t, -0.0332, *c[1].Difference, 1e-12)
 }
 
-// A planned comparison also decides a pair of the paper's order, whichever of its sides comes first.
+// A planned comparison also decides a pair of the paper's order, whichever of its sides comes first. Four seeds decide
+// one comparison, but none of three.
 func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
-	planned := []StudyContrast{{A: "a", B: "b", Outcome: OutcomeWorse}, {A: "b", B: "c", Outcome: OutcomeUndecided}}
-	for pair, want := range map[StudyPaperPair]string{
-		{High: "a", Low: "b"}: OutcomeWorse, {High: "b", Low: "a"}: OutcomeBetter, {High: "c", Low: "b"}: OutcomeUndecided, {High: "a", Low: "c"}: "",
+	var runs Runs
+	d := &StudyDesign{Name: "study"}
+	for i, values := range [][]float64{{0.5, 0.51, 0.52, 0.53}, {0.1, 0.2, 0.3, 0.4}, {0.11, 0.21, 0.31, 0.39}} { // the paper's order is c, b, a
+		name := []string{"a", "b", "c"}[i]
+		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "study-" + name})
+		runs.Totals = append(runs.Totals, experiment("study-"+name, 2*i, cumulative(values)...)...)
+	}
+	for _, test := range []struct {
+		planned  [2]string
+		outcomes []string // of c over b, c over a, b over a
+	}{
+		{[2]string{"a", "b"}, []string{PaperOpen, PaperOpen, PaperContradicted}},
+		{[2]string{"b", "a"}, []string{PaperOpen, PaperOpen, PaperContradicted}},
+		{[2]string{"b", "c"}, []string{PaperOpen, PaperOpen, PaperOpen}},
 	} {
-		require.Equal(t, want, pair.planned(planned), pair)
+		d.Contrasts = [][2]string{test.planned}
+		c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
+		require.NoError(t, err)
+		require.Equal(t, []string{"c", "b", "a"}, c.Study.Paper.Order)
+		for i, pair := range c.Study.Paper.Pairs {
+			require.Equal(t, test.outcomes[i], pair.Outcome, "%v, %v", test.planned, pair)
+			require.Equal(t, PaperOpen, pair.ByReward, "corrected for all pairs")
+		}
 	}
 }
 

@@ -45,31 +45,18 @@ func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 		return nil
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(*b.PaperReward, *a.PaperReward) })
-	out, planned := &StudyPaper{}, newContrasts(decided)
+	out := &StudyPaper{}
 	for i, high := range rows {
 		out.Order = append(out.Order, decided.Name(high.Experiment))
 		for _, low := range rows[i+1:] {
 			p, _ := decided.Pair(high.Experiment, low.Experiment)
 			q, _ := rewards.Pair(high.Experiment, low.Experiment)
 			pair := StudyPaperPair{High: decided.Name(high.Experiment), Low: decided.Name(low.Experiment), ByReward: paperOutcome(q.Outcome), Difference: p.Difference}
-			pair.Outcome = paperOutcome(cmp.Or(pair.planned(planned), p.Outcome))
+			pair.Outcome = paperOutcome(p.Outcome)
 			out.Pairs = append(out.Pairs, pair)
 		}
 	}
 	return out
-}
-
-// planned returns the outcome for High of a planned comparison of the pair, empty if there is none.
-func (x StudyPaperPair) planned(contrasts []StudyContrast) string {
-	for _, c := range contrasts {
-		switch {
-		case c.A == x.High && c.B == x.Low:
-			return c.Outcome
-		case c.A == x.Low && c.B == x.High:
-			return opposite(c.Outcome)
-		}
-	}
-	return ""
 }
 
 // paperOutcome translates the outcome of a pair that compares the paper's higher configuration with the lower one.

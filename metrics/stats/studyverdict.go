@@ -234,8 +234,10 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 		Best: decided.best(), RunnerUp: decided.runnerUp(), Baseline: decided.Design.BaselineArm().Name, Arms: []StudyRow{}, Pairs: []StudyPair{},
 		Failed: orEmpty(runs.failed), Unfinished: orEmpty(runs.unfinished), Missing: orEmpty(runs.missing),
 		Models: models, Per: decided.Per,
-		Paper: newStudyPaper(rounds, rewardOf(rounds, beside)),
 	}
+	planned := rounds
+	planned.adoptPlanned()
+	s.Paper = newStudyPaper(planned, rewardOf(rounds, beside))
 	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
 	if len(decided.Ranked) > 0 {

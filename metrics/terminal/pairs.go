@@ -39,9 +39,10 @@ func pairTable(pairs []stats.Pair) *table.Table {
 		table.Column{Title: "95 % interval"}, table.Column{Title: "over seeds and questions", Drop: 3}, table.Column{Title: "p", Right: true},
 		table.Column{Title: "corrected", Right: true}, table.Column{Title: "chance of improvement", Drop: 2}, table.Column{Title: "seeds", Drop: 1},
 		table.Column{Title: "verdict"})
-	pairs = slices.Clone(pairs)
-	slices.SortStableFunc(pairs, func(a, b stats.Pair) int { return cmp.Compare(planned(b), planned(a)) })
-	for _, p := range pairs {
+	unplanned := func(p stats.Pair) bool { return !p.Planned() }
+	planned := slices.DeleteFunc(slices.Clone(pairs), unplanned)
+	others := slices.DeleteFunc(slices.Clone(pairs), stats.Pair.Planned)
+	for _, p := range slices.Concat(planned, others) {
 		verdict := p.Outcome
 		if p.Planned() {
 			verdict += ", planned"
@@ -51,13 +52,6 @@ func pairTable(pairs []stats.Pair) *table.Table {
 			chance(p), fmt.Sprintf("%d, %d", p.SeedsA, p.SeedsB), verdict)
 	}
 	return t
-}
-
-func planned(p stats.Pair) int {
-	if p.Planned() {
-		return 1
-	}
-	return 0
 }
 
 func interval(format string, low, high *float64) string {

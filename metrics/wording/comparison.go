@@ -203,23 +203,26 @@ func differenceList(list []stats.SettingDifference) string {
 
 // Differences lists the settings, except I and J, in which the sides of a pair differ: settings under study first, then
 // the others. It is empty if there are none.
-func Differences(p stats.Pair) []string {
-	var lines []string
-	for _, kind := range []struct {
-		lead  string
-		roles []string
-	}{
-		{"under study: ", []string{stats.RoleStudy}}, {"also different: ", []string{stats.RoleConfounder, stats.RoleOther}},
-		{despite, []string{stats.RoleDespite}},
-	} {
-		list := slices.DeleteFunc(slices.Clone(p.Differs), func(d stats.SettingDifference) bool {
-			return !slices.Contains(kind.roles, d.Role) || d.Effect == stats.EffectName || slices.Contains(shownKeys, d.Key)
-		})
-		if len(list) > 0 {
-			lines = append(lines, kind.lead+differenceList(list)+".")
-		}
+func Differences(p stats.Pair) (lines []string) {
+	lines = append(lines, differing("under study: ", p, stats.RoleStudy)...)
+	lines = append(lines, differing("also different: ", p, stats.RoleConfounder, stats.RoleOther)...)
+	return append(lines, despite(p)...)
+}
+
+// despite lists the settings that differ and were accepted.
+func despite(p stats.Pair) []string {
+	return differing("different, but compared anyway: ", p, stats.RoleDespite)
+}
+
+// differing lists the settings with some roles on a line. There is no line if there are none.
+func differing(lead string, p stats.Pair, roles ...string) []string {
+	list := slices.DeleteFunc(slices.Clone(p.Differs), func(d stats.SettingDifference) bool {
+		return !slices.Contains(roles, d.Role) || d.Effect == stats.EffectName || slices.Contains(shownKeys, d.Key)
+	})
+	if len(list) == 0 {
+		return nil
 	}
-	return lines
+	return []string{lead + differenceList(list) + "."}
 }
 
 // PairNotes explains the verdicts of a study's pairs below a table of them: why pairs are undecided or not comparable,
@@ -242,17 +245,12 @@ func PairNotes(pairs []stats.Pair) []string {
 		default:
 			add(who + verdict(p) + ".")
 		}
-		for _, line := range Differences(p) {
-			if strings.HasPrefix(line, despite) {
-				add(who + line)
-			}
+		for _, line := range despite(p) {
+			add(who + line)
 		}
 	}
 	return notes
 }
-
-// despite precedes settings that differ and were accepted.
-const despite = "different, but compared anyway: "
 
 // shownKeys are the settings that the column I/J shows.
 var shownKeys = []string{"num_train_samples", "num_transplant_trees"}

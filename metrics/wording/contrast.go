@@ -21,10 +21,9 @@ func plannedLead(list []stats.StudyContrast) string {
 		if c.Improvement != nil {
 			by = fmt.Sprintf("%+.1f %%", 100**c.Improvement)
 		}
-		switch c.Outcome {
-		case stats.OutcomeBetter, stats.OutcomeWorse:
+		if c.Decided() {
 			decided = append(decided, fmt.Sprintf("%s is %s than %s (%s)", c.A, c.Outcome, c.B, by))
-		default:
+		} else {
 			open = append(open, fmt.Sprintf("%s over %s (%s)", c.A, c.B, by))
 		}
 	}
