@@ -53,7 +53,7 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 func TestAStudyThatNeedsAModelCanBeRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, command := range map[string]string{
-		"teacher":     "swarm model save RUN NODE ./teacher",
+		"teacher":     "swarm up 8loc0ext --model nano --name teacher --nodes 1 --rounds 300 --seed 1000 && swarm model save teacher node_0 ./teacher",
 		"sparse-tags": "swarm pretrain --model nano --tag-share 0.02 --out ./sparse-tags",
 	} {
 		design, err := configs.LoadStudy(name)
