@@ -41,7 +41,7 @@ var imports = map[string]string{
 	"launcher/mps/fakemps":        "",
 	"launcher/notify":             "configs",
 	"launcher/plan":               "configs configs/resolve launcher/fit launcher/gpu launcher/job/queue launcher/mps metrics/event metrics/store node/exchange/membership node/model node/policy node/profile node/task",
-	"launcher/recorded":           "configs configs/resolve launcher/coordinator launcher/fit launcher/gpu launcher/lifecycle launcher/plan metrics/event metrics/stats metrics/store metrics/terminal node node/best node/evaluate node/model node/policy node/protocol node/tokenizer node/verify",
+	"launcher/recorded":           "configs configs/resolve launcher/coordinator launcher/fit launcher/gpu launcher/lifecycle launcher/plan metrics/event metrics/stats metrics/stats/evaluation metrics/store metrics/terminal node node/best node/evaluate node/model node/policy node/protocol node/tokenizer node/verify",
 	"launcher/runlog":             "",
 	"launcher/runs":               "configs launcher/commandline launcher/coordinator launcher/job launcher/lifecycle launcher/plan launcher/runlog launcher/supervise metrics/event metrics/query metrics/stats metrics/stats/jobstats metrics/store metrics/terminal",
 	"launcher/study":              "configs configs/resolve launcher/coordinator launcher/fit launcher/lifecycle launcher/plan metrics/event metrics/query metrics/stats metrics/stats/alarm metrics/stats/rates metrics/stats/sample metrics/stats/sweep metrics/store node node/model node/profile",

@@ -99,7 +99,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")
 	f.IntVar(&o.Top, "top", 0, "show only the `N` best rows, best first, below the baseline")
 	f.BoolVar(&o.Pairs, "pairs", false, "a verdict on every pair, not only against the baseline")
-	f.BoolVar(&o.Tasks, "tasks", false, "also show rewards by task")
+	f.BoolVar(&o.Tasks, "tasks", false, "also show rewards and held-out pass@1 by task")
 	f.StringSliceVar(&o.columns, "columns", nil, "`names` of the columns to show, or to write")
 	f.StringVar(&o.csv, "csv", "", "write the rows as CSV to a `file`, - for stdout, all columns unless --columns chooses")
 	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided or not comparable")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/node/evaluate"
 )
 
@@ -35,7 +35,7 @@ func promptedOf(t *testing.T, o outcome) evaluate.Answers {
 // testPrompt prompts nodes of TestEval's run, and the folder of node_0's newest checkpoint.
 func testPrompt(t *testing.T, home, saved string) {
 	drawn := promptedOf(t, swarm(t, home, "model", "prompt", "4loc4ext", "-n", "8", "-o", "json"))
-	require.Equal(t, []any{"4loc4ext-1", 3, stats.ByHeldOut, "none"}, []any{drawn.Run, drawn.Round, drawn.Choice, drawn.SystemPrompt})
+	require.Equal(t, []any{"4loc4ext-1", 3, evaluation.ByHeldOut, "none"}, []any{drawn.Run, drawn.Round, drawn.Choice, drawn.SystemPrompt})
 	require.Contains(t, drawn.Question, " mod 3, plus 1")
 	require.Regexp(t, `^node_[01]$`, drawn.Node)
 	require.Len(t, drawn.Completions, 8)

@@ -3,6 +3,7 @@ package recorded
 import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -10,7 +11,7 @@ import (
 // reward at the newest evaluated round. Round 0 does not count. Without such an evaluation it takes the node with the
 // highest mean reward in recent, else the first node. Ties go to the node that is earlier in among. Non-finite rewards
 // count as 0.
-func bestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) stats.Choice {
+func bestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) evaluation.Choice {
 	newest := 0
 	member := map[string]bool{}
 	for _, node := range among {
@@ -38,12 +39,12 @@ func bestNode(among []string, evals []store.NodeEval, recent []store.RoundReward
 		means[node] = sums[node] / float64(count)
 	}
 	if best, ok := highest(among, heldOut); ok {
-		return stats.Choice{Node: best, By: stats.ByHeldOut, Reward: heldOut[best], Round: newest}
+		return evaluation.Choice{Node: best, By: evaluation.ByHeldOut, Reward: heldOut[best], Round: newest}
 	}
 	if best, ok := highest(among, means); ok {
-		return stats.Choice{Node: best, By: stats.ByRecent, Reward: means[best], Round: last}
+		return evaluation.Choice{Node: best, By: evaluation.ByRecent, Reward: means[best], Round: last}
 	}
-	return stats.Choice{Node: among[0], By: stats.ByOrder}
+	return evaluation.Choice{Node: among[0], By: evaluation.ByOrder}
 }
 
 // highest returns the first name with the highest value; ok is false if no name has a value.

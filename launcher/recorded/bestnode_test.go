@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -27,16 +27,16 @@ func TestBestNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		evals  []store.NodeEval
 		recent []store.RoundReward
-		want   stats.Choice
+		want   evaluation.Choice
 	}{
-		"nothing is known":          {nil, nil, stats.Choice{Node: "node_0", By: stats.ByOrder}},
-		"recent rewards":            {[]store.NodeEval{untrained}, recent, stats.Choice{Node: "node_0", By: stats.ByRecent, Reward: 0.3, Round: 8}},
-		"held-out before recent":    {[]store.NodeEval{untrained, eval("node_10", 4, 0.5)}, recent, stats.Choice{Node: "node_10", By: stats.ByHeldOut, Reward: 0.25, Round: 4}},
-		"the newest round counts":   {[]store.NodeEval{eval("node_0", 4, 2), eval("node_0", 8, 0.5), eval("node_2", 8, 1)}, nil, stats.Choice{Node: "node_2", By: stats.ByHeldOut, Reward: 0.5, Round: 8}},
-		"another host's is no node": {[]store.NodeEval{eval("anna.node_0", 9, 2), eval("node_2", 8, 1)}, recent, stats.Choice{Node: "node_2", By: stats.ByHeldOut, Reward: 0.5, Round: 8}},
-		"the first of equals":       {[]store.NodeEval{eval("node_10", 8, 1), eval("node_2", 8, 1)}, nil, stats.Choice{Node: "node_2", By: stats.ByHeldOut, Reward: 0.5, Round: 8}},
-		"not finite is 0":           {[]store.NodeEval{eval("node_0", 8, math.NaN()), eval("node_2", 8, 0.1)}, nil, stats.Choice{Node: "node_2", By: stats.ByHeldOut, Reward: 0.05, Round: 8}},
-		"an evaluation of nothing":  {[]store.NodeEval{{Node: "node_2", Eval: event.Eval{Round: 9}}}, nil, stats.Choice{Node: "node_0", By: stats.ByOrder}},
+		"nothing is known":          {nil, nil, evaluation.Choice{Node: "node_0", By: evaluation.ByOrder}},
+		"recent rewards":            {[]store.NodeEval{untrained}, recent, evaluation.Choice{Node: "node_0", By: evaluation.ByRecent, Reward: 0.3, Round: 8}},
+		"held-out before recent":    {[]store.NodeEval{untrained, eval("node_10", 4, 0.5)}, recent, evaluation.Choice{Node: "node_10", By: evaluation.ByHeldOut, Reward: 0.25, Round: 4}},
+		"the newest round counts":   {[]store.NodeEval{eval("node_0", 4, 2), eval("node_0", 8, 0.5), eval("node_2", 8, 1)}, nil, evaluation.Choice{Node: "node_2", By: evaluation.ByHeldOut, Reward: 0.5, Round: 8}},
+		"another host's is no node": {[]store.NodeEval{eval("anna.node_0", 9, 2), eval("node_2", 8, 1)}, recent, evaluation.Choice{Node: "node_2", By: evaluation.ByHeldOut, Reward: 0.5, Round: 8}},
+		"the first of equals":       {[]store.NodeEval{eval("node_10", 8, 1), eval("node_2", 8, 1)}, nil, evaluation.Choice{Node: "node_2", By: evaluation.ByHeldOut, Reward: 0.5, Round: 8}},
+		"not finite is 0":           {[]store.NodeEval{eval("node_0", 8, math.NaN()), eval("node_2", 8, 0.1)}, nil, evaluation.Choice{Node: "node_2", By: evaluation.ByHeldOut, Reward: 0.05, Round: 8}},
+		"an evaluation of nothing":  {[]store.NodeEval{{Node: "node_2", Eval: event.Eval{Round: 9}}}, nil, evaluation.Choice{Node: "node_0", By: evaluation.ByOrder}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := bestNode(among, test.evals, test.recent)

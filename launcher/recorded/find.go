@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
 )
@@ -35,8 +35,8 @@ func (w Wanted) ofRun() string {
 
 // Find returns the model with that name: a folder, a run's node, or a model without a run. For a run's node it also
 // returns how the node was chosen.
-func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name string) (*Subject, stats.Choice, error) {
-	var choice stats.Choice
+func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name string) (*Subject, evaluation.Choice, error) {
+	var choice evaluation.Choice
 	ofRun := w.ofRun()
 	if model.NamesFolder(name) {
 		if ofRun != "" {
@@ -65,8 +65,8 @@ func (w Wanted) Find(ctx context.Context, h plan.Host, open OpenReader, name str
 }
 
 // trained returns the wanted node of a run, or its best node.
-func (w Wanted) trained(ctx context.Context, h plan.Host, open OpenReader, run store.Run) (*Subject, stats.Choice, error) {
-	var choice stats.Choice
+func (w Wanted) trained(ctx context.Context, h plan.Host, open OpenReader, run store.Run) (*Subject, evaluation.Choice, error) {
+	var choice evaluation.Choice
 	if w.Node != nil && *w.Node != "" {
 		choice.Node = *w.Node
 	} else {

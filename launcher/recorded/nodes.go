@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -41,29 +41,29 @@ func (open OpenReader) Run(ctx context.Context, name string) (store.Run, error) 
 }
 
 // BestNode chooses one of a run's nodes with a folder on this host.
-func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store.Run) (stats.Choice, error) {
+func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store.Run) (evaluation.Choice, error) {
 	if err := coordinator.ForeignNodes(run); err != nil {
-		return stats.Choice{}, err
+		return evaluation.Choice{}, err
 	}
 	known, err := NodeFolders(home, run)
 	if err != nil {
-		return stats.Choice{}, err
+		return evaluation.Choice{}, err
 	}
 	if len(known) == 0 {
-		return stats.Choice{}, fail.Hint(fmt.Errorf("run %s has no node on this host", run.Run), "swarm status "+run.Run)
+		return evaluation.Choice{}, fail.Hint(fmt.Errorf("run %s has no node on this host", run.Run), "swarm status "+run.Run)
 	}
 	reader, err := open(ctx)
 	if err != nil {
-		return stats.Choice{}, err
+		return evaluation.Choice{}, err
 	}
 	defer reader.Close()
 	evals, err := reader.Evals(ctx, run.Run)
 	if err != nil {
-		return stats.Choice{}, err
+		return evaluation.Choice{}, err
 	}
 	snapshot, err := reader.Snapshot(ctx, run.Run)
 	if err != nil {
-		return stats.Choice{}, err
+		return evaluation.Choice{}, err
 	}
 	untrained := func(node string) bool {
 		return slices.ContainsFunc(snapshot.Nodes, func(n store.Node) bool { return n.Node == node && n.GenerateOnly })

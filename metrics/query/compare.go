@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -188,24 +189,47 @@ func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs
 	return nil
 }
 
-// addQuestions reads the results by question of the compared evaluations.
+// addQuestions reads the results by question of the compared evaluations, and with Tasks those by the node that
+// answers.
 func addQuestions(ctx context.Context, reader *store.Reader, runs *stats.Runs, o stats.CompareOptions) error {
 	needed, err := stats.QuestionsNeeded(*runs, o)
 	if err != nil {
 		return err
 	}
-	runs.Questions = map[string]map[int][]store.QuestionTotal{}
+	runs.Questions, runs.Answered = map[string]map[int][]store.QuestionTotal{}, map[string]map[int]stats.AnswerCounts{}
 	for _, e := range needed {
 		totals, err := reader.QuestionTotals(ctx, e)
 		if err != nil {
 			return err
 		}
 		if runs.Questions[e.Run] == nil {
-			runs.Questions[e.Run] = map[int][]store.QuestionTotal{}
+			runs.Questions[e.Run], runs.Answered[e.Run] = map[int][]store.QuestionTotal{}, map[int]stats.AnswerCounts{}
 		}
 		runs.Questions[e.Run][e.Round] = totals
+		if !o.Tasks {
+			continue
+		}
+		if runs.Answered[e.Run][e.Round], err = answerCounts(ctx, reader, runs.Totals, e); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// answerCounts reads an evaluation's completions by task, and by whether the node that answered draws it.
+func answerCounts(ctx context.Context, reader *store.Reader, runs []store.Totals, e store.EvalTotal) (stats.AnswerCounts, error) {
+	var c configs.Config
+	i := slices.IndexFunc(runs, func(t store.Totals) bool { return t.Run.Run == e.Run })
+	if i < 0 || json.Unmarshal(runs[i].Config, &c) != nil {
+		c = configs.Config{} // of another trainer: its nodes draw all tasks
+	}
+	totals, err := reader.NodeTaskTotals(ctx, e)
+	counts := stats.AnswerCounts{}
+	for _, t := range totals {
+		tasks := c.TasksOf(t.Node)
+		counts.Add(t.Task, tasks == nil || slices.Contains(tasks, t.Task), t.Completions, t.Correct)
+	}
+	return counts, err
 }
 
 func reachOf(ctx context.Context, reader *store.Reader, run store.Run, o stats.CompareOptions) (stats.Reach, error) {

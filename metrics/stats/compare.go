@@ -35,7 +35,8 @@ type Comparison struct {
 	EvalSet string           `json:"eval_set"` // held-out questions that eval_reward is computed on; empty: none
 	Pairs   []Pair           `json:"pairs"`    // each row against the baseline, or every pair; in the order of rows
 	Tasks   []TaskComparison `json:"tasks,omitempty"`
-	Notes   []string         `json:"notes"` // Caveats as text, set by metrics/wording
+	Drawn   []DrawnPass      `json:"drawn_tasks,omitempty"` // by Rows; only if nodes draw different tasks
+	Notes   []string         `json:"notes"`                 // Caveats as text, set by metrics/wording
 
 	Study *Study `json:"study,omitempty"` // with CompareOptions.Study
 
@@ -59,6 +60,7 @@ type Runs struct {
 	HeldOut    map[string]HeldOutSeries              // with CompareOptions.Study: by run, for the runs in Needs.HeldOut
 
 	Questions map[string]map[int][]store.QuestionTotal // by run and round: of the evaluations that QuestionsNeeded lists
+	Answered  map[string]map[int]AnswerCounts          // of the same evaluations, with CompareOptions.Tasks
 }
 
 // Compare groups runs by experiment or configuration and compares each group with the baseline. An empty name selects
@@ -120,7 +122,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	}
 	c.choose(o)
 	if o.Tasks {
-		c.addTasks(f, spans, runs)
+		c.addTasks(f, spans, runs, o)
 	}
 	return c, f, nil
 }

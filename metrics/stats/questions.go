@@ -9,6 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
+// AnswerCounts holds an evaluation's completions by task, and by whether the node that answers draws the task itself.
+type AnswerCounts = heldout.Counts
+
 // QuestionInterval is the interval of a pair's difference over seeds and questions.
 type QuestionInterval = heldout.QuestionInterval
 

@@ -29,6 +29,10 @@ func (c Comparison) Shortened() Comparison {
 			c.Tasks[i].Rewards[k].Experiment = short.Replace(c.Tasks[i].Rewards[k].Experiment)
 		}
 	}
+	c.Drawn = slices.Clone(c.Drawn)
+	for i := range c.Drawn {
+		c.Drawn[i].Experiment = short.Replace(c.Drawn[i].Experiment)
+	}
 	for i, note := range c.Notes {
 		c.Notes[i] = short.Replace(note)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/heldout"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -18,8 +19,30 @@ type TaskComparison struct {
 type TaskReward struct {
 	Experiment  string   `json:"experiment"`
 	Reward      *float64 `json:"reward"`      // null: no completions
-	Improvement *float64 `json:"improvement"` // over the baseline
+	Improvement *float64 `json:"improvement"` // over the baseline; null, too, if rows draw different questions
 	Completions int      `json:"completions"` // sum over its runs
+	Pass        *float64 `json:"pass"`        // held-out pass@1 in the task, where runs are compared; null: no results by question
+}
+
+// DrawnPass is a row's held-out pass@1 by whether the node that answers draws questions of that task itself
+// (nodes.tasks): the mean over its seeds.
+type DrawnPass struct {
+	Experiment string   `json:"experiment"`
+	Own        *float64 `json:"own"`    // tasks that it draws
+	Others     *float64 `json:"others"` // tasks that it does not draw; null: it draws all
+}
+
+// passIn returns the mean over a group's seeds of pass@1 in the selected kinds of questions.
+func (g group) passIn(parts func(store.Totals) []evalPart, runs Runs, selected func(heldout.Asked) bool) *float64 {
+	return Optional(sample.Mean(g.perSeed(func(t store.Totals) (pass float64, known bool) {
+		for _, part := range parts(t) {
+			share, answered := runs.Answered[part.eval.Run][part.eval.Round].Share(selected)
+			if pass, known = pass+part.weight*share, answered; !known {
+				break
+			}
+		}
+		return pass, known
+	})))
 }
 
 // tasks returns a run's results by task over its first rounds.
@@ -35,9 +58,9 @@ func (r Runs) tasks(t store.Totals, rounds int) map[string]TaskRow {
 	return rows
 }
 
-// addTasks adds the rewards by task of the shown rows. Rewards cover the span of the row, improvements the span of its
-// pair.
-func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
+// addTasks adds the rewards and held-out pass@1 by task of the shown rows. Rewards cover the span of the row,
+// improvements the span of its pair.
+func (c *Comparison) addTasks(f frame, spans []span, runs Runs, o CompareOptions) {
 	names := map[string]bool{}
 	byRun := map[int]map[string]map[string]TaskRow{}
 	at := func(rounds int, r store.Totals, task string) TaskRow {
@@ -59,6 +82,7 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 			}
 		}
 	}
+	compared := len(c.drawn()) == 0
 	for _, task := range slices.Sorted(maps.Keys(names)) {
 		reward := func(rounds int) func(r store.Totals) (float64, bool) {
 			return func(r store.Totals) (float64, bool) {
@@ -72,14 +96,25 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 			g, rounds := f.groups[i], spans[i].rounds
 			mean := sample.Mean(g.perSeed(reward(rounds)))
 			cell := TaskReward{Experiment: g.name, Reward: Optional(mean)}
-			if f.base >= 0 && i != f.base && row.Improvement != nil {
+			if f.base >= 0 && i != f.base && row.Improvement != nil && compared {
 				cell.Improvement = Optional(Improvement(mean, sample.Mean(f.groups[f.base].perSeed(reward(rounds)))))
 			}
 			for _, r := range g.runs {
 				cell.Completions += at(rounds, r, task).Completions
 			}
+			cell.Pass = g.passIn(o.evalParts(runs, spans[i], f.set), runs, func(k heldout.Asked) bool { return k.Task == task })
 			x.Rewards = append(x.Rewards, cell)
 		}
 		c.Tasks = append(c.Tasks, x)
+	}
+	apart := false
+	for _, row := range c.Rows {
+		parts, g := o.evalParts(runs, spans[place[row.Name]], f.set), f.groups[place[row.Name]]
+		others := g.passIn(parts, runs, func(k heldout.Asked) bool { return !k.Own })
+		c.Drawn = append(c.Drawn, DrawnPass{row.Name, g.passIn(parts, runs, func(k heldout.Asked) bool { return k.Own }), others})
+		apart = apart || others != nil
+	}
+	if !apart {
+		c.Drawn = nil
 	}
 }

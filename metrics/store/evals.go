@@ -242,6 +242,31 @@ GROUP BY question, task, q.correct ORDER BY question, task, q.correct`, e.Run, e
 	return totals, nil
 }
 
+// NodeTaskTotal is one node's result in one task of an evaluation.
+type NodeTaskTotal struct {
+	Node, Task           string
+	Completions, Correct int
+}
+
+// NodeTaskTotals returns an evaluation's results by node and task.
+func (r *Reader) NodeTaskTotals(ctx context.Context, e EvalTotal) ([]NodeTaskTotal, error) {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	var totals []NodeTaskTotal
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+		var x NodeTaskTotal
+		err := rows.Scan(&x.Node, &x.Task, &x.Completions, &x.Correct)
+		totals = append(totals, x)
+		return err
+	}, `SELECT e.node, task, count(*) * generations, sum(q.correct) FROM evals AS e
+JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
+WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? AND `+trainedSQL(shared, "e")+`
+GROUP BY e.node, task ORDER BY e.node, task`, e.Run, e.Round, e.Set, e.Generations)
+	return totals, sqlite.Explain(r.path, err)
+}
+
 // evalSchema reports whether the schema has evaluations, and whether it has other hosts' nodes.
 func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error) {
 	if there, err = r.has(ctx, schemaEvals); err == nil {

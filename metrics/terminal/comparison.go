@@ -103,22 +103,40 @@ func printTasks(out *table.Page, c stats.Comparison) {
 	if len(c.Tasks) == 0 {
 		return
 	}
-	columns := []table.Column{{Title: "task"}}
-	for _, r := range c.Rows {
-		columns = append(columns, table.Column{Title: cellText(r.Name)})
+	byRow := func(title string) *table.Table {
+		columns := []table.Column{{Title: title}}
+		for _, r := range c.Rows {
+			columns = append(columns, table.Column{Title: cellText(r.Name)})
+		}
+		return table.New(columns...)
 	}
-	t := table.New(columns...)
+	rewards, passes, evaluated := byRow("reward in training"), byRow("held-out pass@1"), false
 	for _, task := range c.Tasks {
-		row := []string{cellText(task.Task)}
+		reward, pass := []string{cellText(task.Task)}, []string{cellText(task.Task)}
 		for _, cell := range task.Rewards {
 			text := optionalNumber(cell.Reward, "%.4f")
 			if cell.Improvement != nil {
 				text += " (" + signedPercent(cell.Improvement) + ")"
 			}
-			row = append(row, text)
+			reward, pass = append(reward, text), append(pass, optionalNumber(cell.Pass, "%.4f"))
+			evaluated = evaluated || cell.Pass != nil
 		}
-		t.Add(row...)
+		rewards.Add(reward...)
+		passes.Add(pass...)
 	}
 	out.Println()
-	out.Table(t)
+	out.Table(rewards)
+	if !evaluated {
+		return
+	}
+	if len(c.Drawn) > 0 {
+		own, others := []string{"tasks that a node draws"}, []string{"tasks that it does not draw"}
+		for _, d := range c.Drawn {
+			own, others = append(own, optionalNumber(d.Own, "%.4f")), append(others, optionalNumber(d.Others, "%.4f"))
+		}
+		passes.Add(own...)
+		passes.Add(others...)
+	}
+	out.Println()
+	out.Table(passes)
 }

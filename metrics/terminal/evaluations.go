@@ -8,7 +8,6 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
@@ -95,13 +94,13 @@ func known(format string, v *float64) string {
 }
 
 // ChosenBecause explains why a node was chosen. It is empty if the user named the node.
-func ChosenBecause(c stats.Choice) string {
+func ChosenBecause(c evaluation.Choice) string {
 	switch c.By {
-	case stats.ByHeldOut:
+	case evaluation.ByHeldOut:
 		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, units.Plural(c.Round, "round"))
-	case stats.ByRecent:
+	case evaluation.ByRecent:
 		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
-	case stats.ByOrder:
+	case evaluation.ByOrder:
 		return "the first; no reward is recorded"
 	}
 	return ""

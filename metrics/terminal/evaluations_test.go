@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/evaluation"
 )
 
 func TestChosenBecause(t *testing.T) {
-	for want, choice := range map[string]stats.Choice{
-		"best held-out reward, 0.250 after 1 round": {Node: "node_1", By: stats.ByHeldOut, Reward: 0.25, Round: 1},
-		"best recent reward, 0.500":                 {Node: "node_1", By: stats.ByRecent, Reward: 0.5, Round: 9},
-		"the first; no reward is recorded":          {Node: "node_0", By: stats.ByOrder},
+	for want, choice := range map[string]evaluation.Choice{
+		"best held-out reward, 0.250 after 1 round": {Node: "node_1", By: evaluation.ByHeldOut, Reward: 0.25, Round: 1},
+		"best recent reward, 0.500":                 {Node: "node_1", By: evaluation.ByRecent, Reward: 0.5, Round: 9},
+		"the first; no reward is recorded":          {Node: "node_0", By: evaluation.ByOrder},
 		"":                                          {Node: "node_0"},
 	} {
 		require.Equal(t, want, ChosenBecause(choice))

@@ -115,7 +115,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 	t.Parallel()
 	for study, alarms := range map[string]map[string][2][]int{
 		"paper": recordedAlarms, "corrected": recordedAlarms, "sparse": recordedAlarms, "control": recordedAlarms, "adaptive": recordedAlarms,
-		"alternatives": recordedAlarms, "teacher": recordedAlarms, "corrections": recordedAlarms,
+		"alternatives": recordedAlarms, "teacher": recordedAlarms, "corrections": recordedAlarms, "specialists": recordedAlarms,
 		"superseded/paper-before-00fc0d9": supersededAlarms,
 	} {
 		reader, runs := recordedStudy(t, study)

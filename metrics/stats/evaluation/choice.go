@@ -1,4 +1,4 @@
-package stats
+package evaluation
 
 // Criteria for a Choice.
 const (
