@@ -117,7 +117,7 @@ const (
 
 // measureHelp is the help of --measure.
 const measureHelp = "what decides: auto (pass where every seed of both sides has it, else reward), reward (while training),\n" +
-	"or on held-out questions: eval (mean reward), pass (pass@1), pass@K, swarm-pass@K (of all nodes' completions together)"
+	"or on held-out questions: eval (mean reward), pass (pass@1), pass@K, swarm-pass@K\n(of all nodes' completions together)"
 
 // checkMeasure checks the value of --measure, and replaces pass@1 by pass.
 func checkMeasure(measure *string) error {

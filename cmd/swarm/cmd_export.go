@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -29,9 +30,9 @@ func newExportCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [EXPERIMENT, RUN or JOB...]",
 		Short: "Export runs as CSV, JSON lines, TensorBoard files or a database",
-		Long: "export writes the recorded runs and jobs, all or those named, for other programs. csv and jsonl\n" +
-			"write one file for each table, with the columns and units of docs/METRICS.md and every digit: " + strings.Join(store.Tables(), ", ") + ". A\n" +
-			"value that is not a number is an empty cell, or null.\n\n" +
+		Long: strings.Join(table.Wrap("export writes the recorded runs and jobs, all or those named, for other programs. csv and jsonl "+
+			"write one file for each table, with the columns and units of docs/METRICS.md and every digit: "+strings.Join(store.Tables(), ", ")+". A "+
+			"value that is not a number is an empty cell, or null.", 100), "\n") + "\n\n" +
 			"In csv, text that begins with = + - @ ' a tab or CR is prefixed with ' so that spreadsheets do not\n" +
 			"evaluate it. Remove that ' to get the text.\n\n" +
 			"tensorboard writes a log folder for each node, RUN/NODE, and RUN/swarm for the mean over nodes and\n" +
