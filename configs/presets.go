@@ -123,8 +123,8 @@ func TaskSet(name string) ([]TaskSpec, error) {
 	return file.Tasks, nil
 }
 
-// taskNames returns the names of all tasks in the task sets, in alphabetical order.
-func taskNames() []string {
+// taskNames returns the names of all tasks in the task sets, in alphabetical order. Callers must not change them.
+var taskNames = sync.OnceValue(func() []string {
 	var names []string
 	for _, set := range TaskSets() {
 		specs, err := TaskSet(set)
@@ -137,7 +137,7 @@ func taskNames() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
+})
 
 // GPUTable returns guide 4's table, most memory first. A GPU belongs to the first row whose MemoryBytes it reaches.
 func GPUTable() ([]GPU, error) {

@@ -206,7 +206,7 @@ func addQuestions(ctx context.Context, reader *store.Reader, runs *stats.Runs, o
 			runs.Questions[e.Run], runs.Answered[e.Run] = map[int][]store.QuestionTotal{}, map[int]stats.AnswerCounts{}
 		}
 		runs.Questions[e.Run][e.Round] = totals
-		if !o.Tasks {
+		if !o.Tasks || totals == nil { // incomplete answers count nowhere
 			continue
 		}
 		if runs.Answered[e.Run][e.Round], err = answerCounts(ctx, reader, runs.Totals, e); err != nil {
@@ -225,8 +225,11 @@ func answerCounts(ctx context.Context, reader *store.Reader, runs []store.Totals
 	}
 	totals, err := reader.NodeTaskTotals(ctx, e)
 	counts := stats.AnswerCounts{}
-	for _, t := range totals {
-		tasks := c.TasksOf(t.Node)
+	var tasks []string
+	for i, t := range totals {
+		if i == 0 || t.Node != totals[i-1].Node {
+			tasks = c.TasksOf(t.Node)
+		}
 		counts.Add(t.Task, tasks == nil || slices.Contains(tasks, t.Task), t.Completions, t.Correct)
 	}
 	return counts, err

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"path/filepath"
 	"testing"
@@ -60,4 +61,16 @@ func TestHeldOutAnswersByTaskAndByWhoDrawsIt(t *testing.T) {
 	number := func(v float64) *float64 { return &v }
 	require.Equal(t, []stats.DrawnPass{{Experiment: "all", Own: number(12.0 / 24)},
 		{Experiment: "apart", Own: number(9.0 / 12), Others: number(2.0 / 12)}}, c.Drawn)
+
+	other, err := sql.Open("sqlite3", path)
+	require.NoError(t, err)
+	_, err = other.ExecContext(t.Context(), "DELETE FROM eval_questions WHERE run = 'apart-1' AND node = 'node_0' AND task = 'bf'")
+	require.NoError(t, err)
+	require.NoError(t, other.Close())
+	c = compare("all")
+	require.Nil(t, c.Drawn, "incomplete answers count nowhere")
+	for _, task := range c.Tasks {
+		require.NotNil(t, task.Rewards[0].Pass)
+		require.Nil(t, task.Rewards[1].Pass)
+	}
 }

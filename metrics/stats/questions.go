@@ -78,7 +78,7 @@ func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
 	for _, p := range f.pairs {
 		add(f.groups[p.a], f.groups[p.b])
 	}
-	if PassOf(o.Measure) > 1 { // rows without a pair show it, too
+	if PassOf(o.Measure) > 1 || o.Tasks { // rows without a pair show it, too
 		for _, g := range f.groups {
 			add(g)
 		}

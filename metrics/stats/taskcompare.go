@@ -19,7 +19,7 @@ type TaskComparison struct {
 type TaskReward struct {
 	Experiment  string   `json:"experiment"`
 	Reward      *float64 `json:"reward"`      // null: no completions
-	Improvement *float64 `json:"improvement"` // over the baseline; null, too, if rows draw different questions
+	Improvement *float64 `json:"improvement"` // over the baseline; null if the row draws other questions than it
 	Completions int      `json:"completions"` // sum over its runs
 	Pass        *float64 `json:"pass"`        // held-out pass@1 in the task, where runs are compared; null: no results by question
 }
@@ -82,7 +82,11 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs, o CompareOptions
 			}
 		}
 	}
-	compared := len(c.drawn()) == 0
+	drawsOther := func(row string) bool {
+		return slices.ContainsFunc(c.Pairs, func(p Pair) bool {
+			return p.A == row && p.B == c.Baseline && slices.ContainsFunc(p.Differs, func(d SettingDifference) bool { return d.Effect == EffectQuestions })
+		})
+	}
 	for _, task := range slices.Sorted(maps.Keys(names)) {
 		reward := func(rounds int) func(r store.Totals) (float64, bool) {
 			return func(r store.Totals) (float64, bool) {
@@ -96,7 +100,7 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs, o CompareOptions
 			g, rounds := f.groups[i], spans[i].rounds
 			mean := sample.Mean(g.perSeed(reward(rounds)))
 			cell := TaskReward{Experiment: g.name, Reward: Optional(mean)}
-			if f.base >= 0 && i != f.base && row.Improvement != nil && compared {
+			if f.base >= 0 && i != f.base && row.Improvement != nil && !drawsOther(row.Name) {
 				cell.Improvement = Optional(Improvement(mean, sample.Mean(f.groups[f.base].perSeed(reward(rounds)))))
 			}
 			for _, r := range g.runs {

@@ -110,7 +110,7 @@ func printTasks(out *table.Page, c stats.Comparison) {
 		}
 		return table.New(columns...)
 	}
-	rewards, passes, evaluated := byRow("reward in training"), byRow("held-out pass@1"), false
+	rewards, passes, evaluated := byRow("reward in training"), byRow("held-out pass@1, where compared"), false
 	for _, task := range c.Tasks {
 		reward, pass := []string{cellText(task.Task)}, []string{cellText(task.Task)}
 		for _, cell := range task.Rewards {
