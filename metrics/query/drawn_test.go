@@ -4,10 +4,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -72,5 +74,74 @@ func TestHeldOutAnswersByTaskAndByWhoDrawsIt(t *testing.T) {
 	for _, task := range c.Tasks {
 		require.NotNil(t, task.Rewards[0].Pass)
 		require.Nil(t, task.Rewards[1].Pass)
+	}
+}
+
+// The figures of the study specialists in docs/RESULTS.md that no command prints: every experiment's answers divided by
+// the two tasks that a node of the specialists draws, those of all-8loc0ext too, after round 150 and before the first.
+// And the groups with an advantage of an update.
+func TestSpecialistsByTheirTasks(t *testing.T) {
+	t.Parallel()
+	reader, err := store.OpenFile(t.Context(), "../../docs/study/specialists.db.gz")
+	require.NoError(t, err)
+	t.Cleanup(func() { reader.Close() })
+	runs, err := reader.Runs(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	var c configs.Config // of a specialist
+	at := slices.IndexFunc(runs, func(r store.Totals) bool { return r.Experiment == "specialists-8loc0ext" })
+	require.NoError(t, json.Unmarshal(runs[at].Config, &c))
+	require.NotEmpty(t, c.TasksOf("node_0"))
+
+	shares := map[string]map[int64][2]float64{} // by experiment and seed: of the node's two tasks, of the others
+	first, groups := [2]float64{}, map[string]float64{}
+	for _, run := range runs {
+		evals, err := reader.EvalTotals(t.Context(), run.Run.Run)
+		require.NoError(t, err)
+		divided := func(e store.EvalTotal) [2]float64 {
+			totals, err := reader.NodeTaskTotals(t.Context(), e)
+			require.NoError(t, err)
+			var completions, correct [2]int
+			for _, x := range totals {
+				side := 1
+				if slices.Contains(c.TasksOf(x.Node), x.Task) {
+					side = 0
+				}
+				completions[side], correct[side] = completions[side]+x.Completions, correct[side]+x.Correct
+			}
+			return [2]float64{float64(correct[0]) / float64(completions[0]), float64(correct[1]) / float64(completions[1])}
+		}
+		if shares[run.Experiment] == nil {
+			shares[run.Experiment] = map[int64][2]float64{}
+		}
+		require.Equal(t, []int{0, 150}, []int{evals[0].Round, evals[len(evals)-1].Round})
+		shares[run.Experiment][run.Seed], first = divided(evals[len(evals)-1]), divided(evals[0])
+
+		mean := func(metric string) (sum float64) {
+			bands, err := reader.RoundBands(t.Context(), run.Run.Run, metric, 0)
+			require.NoError(t, err)
+			for _, b := range bands {
+				sum += b.Mean / float64(len(bands))
+			}
+			return sum
+		}
+		groups[run.Experiment] += (mean("trained_own")*(1-mean("frac_reward_zero_std")) + mean("trained_external")) / 5
+	}
+	require.InDelta(t, 0.074, first[1], 0.0005)
+	for experiment, want := range map[string][3]float64{
+		"8loc0ext": {0.343, 0.271, 4.6}, "4loc4ext": {0.329, 0.331, 6.4}, "2loc6ext": {0.322, 0.326, 7.1}, "all-8loc0ext": {0.323, 0.328, 5.2},
+	} {
+		own, others := 0.0, 0.0
+		for _, s := range shares["specialists-"+experiment] {
+			own, others = own+s[0]/5, others+s[1]/5
+		}
+		require.Len(t, shares["specialists-"+experiment], 5)
+		require.InDelta(t, want[0], own, 0.0005, experiment)
+		require.InDelta(t, want[1], others, 0.0005, experiment)
+		require.InDelta(t, want[2], groups["specialists-"+experiment], 0.05, experiment)
+	}
+	for _, alone := range shares["specialists-8loc0ext"] {
+		for _, sharing := range shares["specialists-2loc6ext"] {
+			require.Greater(t, alone[0], sharing[0], "in its own tasks each seed of 8/0 is above each of 2/6")
+		}
 	}
 }

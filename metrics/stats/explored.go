@@ -29,9 +29,9 @@ func (c *Comparison) addExplored(s *Study, runs Runs, o CompareOptions) error {
 	return err
 }
 
-// drawn lists the settings that differ between rows and change the questions that they draw.
-func (c *Comparison) drawn() (keys []string) {
-	for _, p := range c.Pairs {
+// drawn lists the settings that differ within the pairs and change the questions that their sides draw.
+func drawn(pairs ...Pair) (keys []string) {
+	for _, p := range pairs {
 		for _, d := range p.Differs {
 			if d.Effect == EffectQuestions && !slices.Contains(keys, d.Key) {
 				keys = append(keys, d.Key)

@@ -251,7 +251,7 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	if s.ofModels(decided.Design) {
 		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models, decided.Design.modelPairs())
 	}
-	if s.Drawn = decided.Comparison.drawn(); s.Drawn == nil {
+	if s.Drawn = drawn(decided.Comparison.Pairs...); s.Drawn == nil {
 		s.Beside = newStudyBeside(rounds, beside)
 	} else {
 		for i := range s.Arms {

@@ -83,9 +83,11 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs, o CompareOptions
 		}
 	}
 	drawsOther := func(row string) bool {
-		return slices.ContainsFunc(c.Pairs, func(p Pair) bool {
-			return p.A == row && p.B == c.Baseline && slices.ContainsFunc(p.Differs, func(d SettingDifference) bool { return d.Effect == EffectQuestions })
-		})
+		return slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.A == row && p.B == c.Baseline && len(drawn(p)) > 0 })
+	}
+	pass := func(row string, selected func(heldout.Asked) bool) *float64 {
+		i := place[row]
+		return f.groups[i].passIn(o.evalParts(runs, spans[i], f.set), runs, selected)
 	}
 	for _, task := range slices.Sorted(maps.Keys(names)) {
 		reward := func(rounds int) func(r store.Totals) (float64, bool) {
@@ -106,19 +108,16 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs, o CompareOptions
 			for _, r := range g.runs {
 				cell.Completions += at(rounds, r, task).Completions
 			}
-			cell.Pass = g.passIn(o.evalParts(runs, spans[i], f.set), runs, func(k heldout.Asked) bool { return k.Task == task })
+			cell.Pass = pass(row.Name, func(k heldout.Asked) bool { return k.Task == task })
 			x.Rewards = append(x.Rewards, cell)
 		}
 		c.Tasks = append(c.Tasks, x)
 	}
-	apart := false
 	for _, row := range c.Rows {
-		parts, g := o.evalParts(runs, spans[place[row.Name]], f.set), f.groups[place[row.Name]]
-		others := g.passIn(parts, runs, func(k heldout.Asked) bool { return !k.Own })
-		c.Drawn = append(c.Drawn, DrawnPass{row.Name, g.passIn(parts, runs, func(k heldout.Asked) bool { return k.Own }), others})
-		apart = apart || others != nil
+		c.Drawn = append(c.Drawn, DrawnPass{row.Name,
+			pass(row.Name, func(k heldout.Asked) bool { return k.Own }), pass(row.Name, func(k heldout.Asked) bool { return !k.Own })})
 	}
-	if !apart {
+	if !slices.ContainsFunc(c.Drawn, func(d DrawnPass) bool { return d.Others != nil }) {
 		c.Drawn = nil
 	}
 }

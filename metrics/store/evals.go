@@ -225,9 +225,7 @@ func (r *Reader) QuestionTotals(ctx context.Context, e EvalTotal) ([]QuestionTot
 		x.Completions, x.Correct, x.Nodes = x.Completions+nodes.Nodes*e.Generations, x.Correct+nodes.Nodes*nodes.Right, append(x.Nodes, nodes)
 		correct, questions = correct+nodes.Nodes*nodes.Right, questions+nodes.Nodes
 		return err
-	}, `SELECT question, task, q.correct, count(*) FROM evals AS e
-JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
-WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? AND `+trainedSQL(shared, "e")+`
+	}, `SELECT question, task, q.correct, count(*)`+answersSQL(shared)+`
 GROUP BY question, task, q.correct ORDER BY question, task, q.correct`, e.Run, e.Round, e.Set, e.Generations)
 	if err != nil {
 		return nil, sqlite.Explain(r.path, err)
@@ -260,11 +258,16 @@ func (r *Reader) NodeTaskTotals(ctx context.Context, e EvalTotal) ([]NodeTaskTot
 		err := rows.Scan(&x.Node, &x.Task, &x.Completions, &x.Correct)
 		totals = append(totals, x)
 		return err
-	}, `SELECT e.node, task, count(*) * generations, sum(q.correct) FROM evals AS e
-JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
-WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? AND `+trainedSQL(shared, "e")+`
+	}, `SELECT e.node, task, count(*) * generations, sum(q.correct)`+answersSQL(shared)+`
 GROUP BY e.node, task ORDER BY e.node, task`, e.Run, e.Round, e.Set, e.Generations)
 	return totals, sqlite.Explain(r.path, err)
+}
+
+// answersSQL selects an evaluation's answers q, by run, round, set and generations.
+func answersSQL(shared bool) string {
+	return ` FROM evals AS e
+JOIN eval_questions AS q ON q.run = e.run AND q.round = e.round AND q.node = e.node
+WHERE e.run = ? AND e.round = ? AND question_set = ? AND generations = ? AND ` + trainedSQL(shared, "e")
 }
 
 // evalSchema reports whether the schema has evaluations, and whether it has other hosts' nodes.
