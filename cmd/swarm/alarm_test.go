@@ -63,7 +63,7 @@ func TestAnAlarmIsRecordedAndShown(t *testing.T) {
 		}
 	}
 	require.Len(t, alarms, 1)
-	require.Equal(t, &event.Alarm{Round: 112, Recent: 1.65, Reference: 1, Action: event.AlarmWarn}, alarms[0].Alarm)
+	require.Equal(t, &event.Alarm{Round: 112, Recent: 1.65, Reference: 1, ExpectedGrowth: 1, Action: event.AlarmWarn}, alarms[0].Alarm)
 	require.Equal(t, "a new run with a lower --learning-rate", alarms[0].Message)
 
 	x := status(t, home)
@@ -104,7 +104,7 @@ func TestAnAlarmStopsARunThatCanGoOn(t *testing.T) {
 	require.Len(t, recorded, 2)
 	require.Equal(t, event.AlarmWarn, recorded[0].Action)
 	require.Less(t, recorded[0].Round, 108, "a warning comes first")
-	require.Equal(t, event.Alarm{Round: 108, Recent: 2.35, Reference: 1, Action: event.AlarmStop}, recorded[1].Alarm)
+	require.Equal(t, event.Alarm{Round: 108, Recent: 2.35, Reference: 1, ExpectedGrowth: 1, Action: event.AlarmStop}, recorded[1].Alarm)
 }
 
 // A sweep leaves a run that the alarm stopped, says so, and continues it when such runs are not to stop.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
@@ -18,19 +17,20 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// alarmWatch judges the gradient norms that a run's nodes report. It judges each round once, when every awaited node
+// alarmWatch judges the gradients that a run's nodes report. It judges each round once, when every awaited node
 // has done it. It is not safe for concurrent use.
 type alarmWatch struct {
 	alarm  alarm.Collapse
-	stop   *alarm.Collapse   // of on_alarm stop: judges by a higher factor; nil: only warnings
-	newest map[string]int    // by node: the newest round that it has done, at first the round before it joined
-	absent map[string]bool   // nodes that are not awaited: given up, away or gone
-	norms  map[int][]float64 // of rounds that are not judged yet
+	stop   *alarm.Collapse // of on_alarm stop: judges by a higher factor; nil: only warnings
+	newest map[string]int  // by node: the newest round that it has done, at first the round before it joined
+	absent map[string]bool // nodes that are not awaited: given up, away or gone
+
+	waiting map[int][]event.Gradient // of rounds that are not judged yet
 }
 
 // newAlarmWatch watches a run whose own nodes have these names. Workers' nodes join later.
 func newAlarmWatch(nodes []string) *alarmWatch {
-	w := &alarmWatch{newest: map[string]int{}, absent: map[string]bool{}, norms: map[int][]float64{}}
+	w := &alarmWatch{newest: map[string]int{}, absent: map[string]bool{}, waiting: map[int][]event.Gradient{}}
 	for _, n := range nodes {
 		w.newest[n] = -1
 	}
@@ -44,12 +44,12 @@ type growth struct {
 }
 
 // judgeRound judges the next round. It returns nil, or the alarm that the round raises.
-func (w *alarmWatch) judgeRound(norms ...float64) (raised *growth) {
-	if g, now := w.alarm.Add(norms...); now {
+func (w *alarmWatch) judgeRound(gradients ...event.Gradient) (raised *growth) {
+	if g, now := w.alarm.Add(gradients...); now {
 		raised = &growth{Growth: g}
 	}
 	if w.stop != nil {
-		if g, now := w.stop.Add(norms...); now {
+		if g, now := w.stop.Add(gradients...); now {
 			raised = &growth{g, true}
 		}
 	}
@@ -80,16 +80,15 @@ func (w *alarmWatch) round(node string, r *event.Round) {
 		return
 	}
 	w.newest[node] = r.Round
-	if _, notFinite := r.NonFinite["grad_norm"]; notFinite || r.GenerateOnly {
-		return
+	if gradient, ok := r.Gradient(); ok {
+		w.add(r.Round, gradient)
 	}
-	w.add(r.Round, r.GradNorm)
 }
 
-// add records a gradient norm, unless its round has been judged.
-func (w *alarmWatch) add(round int, norm float64) {
-	if round >= w.alarm.Rounds() && units.Finite(norm) {
-		w.norms[round] = append(w.norms[round], norm)
+// add records a gradient, unless its round has been judged.
+func (w *alarmWatch) add(round int, gradient event.Gradient) {
+	if round >= w.alarm.Rounds() {
+		w.waiting[round] = append(w.waiting[round], gradient)
 	}
 }
 
@@ -105,13 +104,16 @@ func (w *alarmWatch) done() int {
 }
 
 // judge judges the rounds that are done and not yet judged.
-func (w *alarmWatch) judge() (raised []growth) {
-	for done := w.done(); w.alarm.Rounds() < done; {
+func (w *alarmWatch) judge() []growth { return w.judgeTo(w.done()) }
+
+// judgeTo judges the rounds before done that are not yet judged.
+func (w *alarmWatch) judgeTo(done int) (raised []growth) {
+	for w.alarm.Rounds() < done {
 		round := w.alarm.Rounds()
-		if g := w.judgeRound(w.norms[round]...); g != nil {
+		if g := w.judgeRound(w.waiting[round]...); g != nil {
 			raised = append(raised, *g)
 		}
-		delete(w.norms, round)
+		delete(w.waiting, round)
 	}
 	return raised
 }
@@ -133,27 +135,15 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 	if len(w.newest) == 0 {
 		done = store.RoundsDone(snapshot.Nodes)
 	}
-	bands, err := reader.RoundBands(ctx, run, "grad_norm", 0)
+	gradients, err := reader.Gradients(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, band := range bands {
-		for band.Round < done && w.alarm.Rounds() <= band.Round {
-			var norms []float64
-			if w.alarm.Rounds() == band.Round {
-				norms = append(norms, band.Mean)
-			}
-			if g := w.judgeRound(norms...); g != nil {
-				raised = g
-			}
-		}
+	for _, g := range gradients {
+		w.add(g.Round, g.Gradient)
 	}
-	values, err := reader.RoundValues(ctx, run, "grad_norm", w.alarm.Rounds())
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, v := range values {
-		w.add(v.Round, v.Value)
+	if all := w.judgeTo(done); all != nil {
+		raised = &all[len(all)-1]
 	}
 	if n := len(recorded); raised != nil && n > 0 && recorded[n-1].Round >= raised.Round {
 		raised = nil
@@ -279,7 +269,7 @@ func (r *recorder) watched(e event.Event) {
 // raise records an alarm and takes the action that the run's on_alarm sets. r.mu is held.
 func (r *recorder) raise(g growth) {
 	config := r.c.p.Config
-	a := event.Alarm{Round: g.Round, Recent: g.Recent, Reference: g.Reference, Action: event.AlarmWarn}
+	a := event.Alarm{Round: g.Round, Recent: g.Recent, Reference: g.Reference, ExpectedGrowth: g.Expected, Action: event.AlarmWarn}
 	switch {
 	case g.stops && g.Round < config.Rounds-1:
 		a.Action = event.AlarmStop

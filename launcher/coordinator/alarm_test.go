@@ -16,7 +16,7 @@ import (
 )
 
 func normOf(node string, round int, norm float64) event.Event {
-	return event.Event{Type: event.TypeRound, Run: "e-1", Node: node, Time: float64(1000 + round), Round: &event.Round{Round: round, GradNorm: norm}}
+	return event.Event{Type: event.TypeRound, Run: "e-1", Node: node, Time: float64(1000 + round), Round: &event.Round{Round: round, GradNorm: norm, TrainedOwn: 4}}
 }
 
 // grows doubles after 100 rounds: the alarm is raised in round 112.
@@ -58,7 +58,7 @@ func TestAnAlarmDoesNotDependOnTheOrderOfReports(t *testing.T) {
 		w := newAlarmWatch(nodes)
 		require.Equal(t, []int{112}, reportRounds(w, nodes, 0, 200, rand.New(rand.NewPCG(seed, 1))))
 		require.Equal(t, 200, w.alarm.Rounds())
-		require.Empty(t, w.norms, "what is judged is forgotten")
+		require.Empty(t, w.waiting, "what is judged is forgotten")
 	}
 }
 
@@ -77,6 +77,29 @@ func TestAnAlarmWarnsBeforeItStops(t *testing.T) {
 	}
 	require.Len(t, raised, 2)
 	require.Equal(t, []any{106, false, 112, true}, []any{raised[0].Round, raised[0].stops, raised[1].Round, raised[1].stops})
+}
+
+// Where most questions had no advantage at first, the norm may grow with those that have one.
+func TestAnAlarmExpectsGrowthFromMoreGroups(t *testing.T) {
+	t.Parallel()
+	reported := func(round int, zero, norm float64) event.Event {
+		e := normOf("node_0", round, norm)
+		e.Round.FracRewardZeroStd = zero
+		return e
+	}
+	w := newAlarmWatch([]string{"node_0"})
+	var raised []growth
+	for round := range 300 {
+		zero, norm := 0.75, 0.5
+		if round >= 100 {
+			zero, norm = 0.25, 1.5
+		}
+		if round >= 200 {
+			norm = 3
+		}
+		raised = append(raised, w.see(reported(round, zero, norm))...)
+	}
+	require.Equal(t, []growth{{Growth: alarm.Growth{Round: 212, Recent: (7*1.5 + 13*3) / 20, Reference: 0.5, Expected: 3}}}, raised)
 }
 
 // A round waits for every node that takes part, and for no other.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
 	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
@@ -131,11 +132,18 @@ func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, 
 		p := rates.Pilot{LearningRate: item.p.Config.LearningRate, Experiment: row.Experiment, Run: row.Run, Done: row.State == store.RunDone}
 		if row.Run != "" {
 			var err error
-			if p.Norms, err = s.byRound(ctx, row.Run, "grad_norm"); err != nil {
+			if p.Rewards, err = s.rewards(ctx, row.Run); err != nil {
 				return rates.Advice{}, err
 			}
-			if p.Rewards, err = s.byRound(ctx, row.Run, "reward"); err != nil {
+			gradients, err := s.reader.Gradients(ctx, row.Run)
+			if err != nil {
 				return rates.Advice{}, err
+			}
+			p.Gradients = make([][]event.Gradient, len(p.Rewards))
+			for _, g := range gradients {
+				if g.Round < len(p.Gradients) { // a running pilot's newest round may have come since
+					p.Gradients[g.Round] = append(p.Gradients[g.Round], g.Gradient)
+				}
 			}
 			if e := evals[row.Run]; e.Questions*e.Generations > 0 {
 				pass := float64(e.Correct) / float64(e.Questions*e.Generations)
@@ -147,9 +155,9 @@ func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, 
 	return rates.Judge(pilots), nil
 }
 
-// byRound returns a metric's means over a run's nodes, by round. NaN: no value.
-func (s *Sweep) byRound(ctx context.Context, run, metric string) ([]float64, error) {
-	bands, err := s.reader.RoundBands(ctx, run, metric, 0)
+// rewards returns the mean rewards over a run's nodes, by round. NaN: no value.
+func (s *Sweep) rewards(ctx context.Context, run string) ([]float64, error) {
+	bands, err := s.reader.RoundBands(ctx, run, "reward", 0)
 	var values []float64
 	for _, band := range bands {
 		for len(values) < band.Round {

@@ -66,6 +66,25 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 	return values, sqlite.Explain(r.path, err)
 }
 
+// RoundGradient is what the alarm judges of one node's round.
+type RoundGradient struct {
+	Round int
+	event.Gradient
+}
+
+// Gradients returns the gradients of a run's nodes that trained, by round. Those whose norm is not finite are missing.
+func (r *Reader) Gradients(ctx context.Context, run string) (gradients []RoundGradient, err error) {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+		var round int
+		var norm, zero, own, external number
+		err := rows.Scan(&round, &norm, &zero, &own, &external)
+		gradients = append(gradients, RoundGradient{round, event.GradientOf(float64(norm), float64(zero), float64(own), float64(external))})
+		return err
+	}, `SELECT round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds WHERE run = ? AND grad_norm IS NOT NULL
+ORDER BY round, node`, run)
+	return gradients, sqlite.Explain(r.path, err)
+}
+
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. An unknown metric is
 // ErrNotFound.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {

@@ -38,6 +38,32 @@ func seriesStore(t *testing.T) *Reader {
 	return readerOf(t, s)
 }
 
+// The alarm of a resumed run judges what that of the first attempt judged.
+func TestGradientsAreThoseOfTheEvents(t *testing.T) {
+	s := startedStore(t, Options{})
+	var want []RoundGradient
+	for i := range 3 {
+		for _, node := range []string{"node_0", "node_1", "node_2"} {
+			e := aRound(node, i, float64(200+i), 0.5)
+			e.Round.GradNorm, e.Round.FracRewardZeroStd, e.Round.TrainedOwn, e.Round.TrainedExternal = 0.1*float64(i+1), 1.0/3, i, 2
+			switch {
+			case node == "node_1" && i == 1:
+				e.Round.GenerateOnly = true
+			case node == "node_2":
+				e.Round.GradNorm = math.Inf(1)
+			}
+			record(t, s, e)
+			if g, ok := e.Round.Gradient(); ok {
+				want = append(want, RoundGradient{i, g})
+			}
+		}
+	}
+	require.Len(t, want, 5)
+	got, err := readerOf(t, s).Gradients(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
 func TestRoundValuesAndBandsAgree(t *testing.T) {
 	r := seriesStore(t)
 	for _, metric := range event.MetricNames() {

@@ -13,7 +13,11 @@ import (
 
 // Alarm describes the growth that an alarm has found.
 func Alarm(a event.Alarm) string {
-	return fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, alarm.From, alarm.To)
+	text := fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, alarm.From, alarm.To)
+	if a.ExpectedGrowth >= 1.005 {
+		text += fmt.Sprintf(", though only %.2f times as many groups have an advantage", a.ExpectedGrowth)
+	}
+	return text
 }
 
 // alarmLine describes an alarm event: the growth, the consequence and the remedy.

@@ -14,6 +14,11 @@ func TestAlarmLine(t *testing.T) {
 	e := event.Event{Type: event.TypeAlarm, Message: "a lower rate", Alarm: &event.Alarm{Round: 139, Recent: 0.51, Reference: 0.3, Action: event.AlarmWarn}}
 	const found = "alarm in round 139: the gradient norm has grown to 1.70 times that of rounds 20 to 60, training may collapse"
 	require.Equal(t, found+". Try: a lower rate", Event(e))
+	e.Alarm.ExpectedGrowth = 1
+	require.Equal(t, found+". Try: a lower rate", Event(e))
+	e.Alarm.ExpectedGrowth = 1.05
+	require.Equal(t, "the gradient norm has grown to 1.70 times that of rounds 20 to 60, though only 1.05 times as many groups have an advantage", Alarm(*e.Alarm))
+	e.Alarm.ExpectedGrowth = 1
 	e.Alarm.Action, e.Message = event.AlarmStop, ""
 	require.Equal(t, found+"; the run stops", Event(e))
 	e.Alarm.Action, e.Alarm.LowerFrom = event.AlarmLower, 159

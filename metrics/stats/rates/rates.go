@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
@@ -33,12 +34,12 @@ type Pilot struct {
 	Behind     *float64 `json:"behind"`           // the best pilot's reward minus this one's; null: it was not compared
 	BehindLow  *float64 `json:"behind_ci_low"`    // 95 % interval over rounds, see Judge
 	BehindHigh *float64 `json:"behind_ci_high"`   //
-	Growth     *float64 `json:"grad_norm_growth"` // mean of the newest alarm.Window rounds, divided by that of the alarm's reference
+	Growth     *float64 `json:"grad_norm_growth"` // alarm.Growth's Ratio in the newest round
 	AlarmRound *int     `json:"alarm_round"`      // first round in which the alarm was raised; null: none
 	Outcome    string   `json:"outcome"`
 
-	Norms   []float64 `json:"-"` // mean gradient norm over nodes by round; NaN: none
-	Rewards []float64 `json:"-"` // mean own reward over nodes by round; NaN: none
+	Gradients [][]event.Gradient `json:"-"` // of the nodes, by round
+	Rewards   []float64          `json:"-"` // mean own reward over nodes by round; NaN: none
 }
 
 // Advice is the learning rate that the pilots recommend, and the reasons.
@@ -87,15 +88,15 @@ func Judge(pilots []Pilot) Advice {
 func (p *Pilot) judge() {
 	var watch alarm.Collapse
 	var growth alarm.Growth
-	for _, norm := range p.Norms {
+	for _, gradients := range p.Gradients {
 		var raised bool
-		if growth, raised = watch.Add(norm); raised && p.AlarmRound == nil {
+		if growth, raised = watch.Add(gradients...); raised && p.AlarmRound == nil {
 			round := growth.Round
 			p.AlarmRound = &round
 		}
 	}
 	if watch.Rounds() >= alarm.First && growth.Reference > 0 {
-		p.Growth = stats.Optional(growth.Recent / growth.Reference)
+		p.Growth = stats.Optional(growth.Ratio())
 	}
 	p.Reward = stats.Optional(sample.Mean(newest(p.Rewards)))
 	switch {

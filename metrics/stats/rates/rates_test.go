@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -25,11 +26,19 @@ func norms(parts ...stretch) (list []float64) {
 	return list
 }
 
+// gradients are those of one node that trains on the same number of groups in every round.
+func gradients(norms []float64) (series [][]event.Gradient) {
+	for _, norm := range norms {
+		series = append(series, []event.Gradient{{Norm: norm, Groups: 6}})
+	}
+	return series
+}
+
 // pilot is one of 80 rounds at a rate. Its reward is that of all rounds, with noise that all pilots share and noise of
 // its own.
 func pilot(rate, reward, noise float64, norms []float64) Pilot {
 	shared, own := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, math.Float64bits(rate)))
-	p := Pilot{LearningRate: rate, Done: true, Norms: norms}
+	p := Pilot{LearningRate: rate, Done: true, Gradients: gradients(norms)}
 	for range norms {
 		p.Rewards = append(p.Rewards, reward+0.2*(shared.Float64()-0.5)+noise*(own.Float64()-0.5))
 	}
@@ -86,16 +95,19 @@ func TestTheAdviceIsTheHighestRateThatHolds(t *testing.T) {
 func TestWhatAPilotShows(t *testing.T) {
 	t.Parallel()
 	// An alarm in round 112 that has passed: the newest rounds are as the early ones.
-	passed := Pilot{LearningRate: 3, Done: true, Norms: norms(stretch{100, 1}, stretch{40, 2}, stretch{40, 1})}
+	passed := Pilot{LearningRate: 3, Done: true, Gradients: gradients(norms(stretch{100, 1}, stretch{40, 2}, stretch{40, 1}))}
 	passed.Rewards = norms(stretch{160, 0.5}, stretch{20, 0.25})
-	other := Pilot{LearningRate: 1, Done: true, Norms: norms(stretch{180, 2}), Rewards: norms(stretch{160, 0}, stretch{20, 0.5})}
+	other := Pilot{LearningRate: 1, Done: true, Gradients: gradients(norms(stretch{180, 2})), Rewards: norms(stretch{160, 0}, stretch{20, 0.5})}
 	third := other
 	third.LearningRate, third.Rewards = 2, norms(stretch{160, 0}, stretch{10, 0.3}, stretch{10, 0.4})
+	for _, round := range passed.Gradients[150:] {
+		round[0].Groups = 12
+	}
 	advice := Judge([]Pilot{passed, other, third})
 	require.Equal(t, []float64{1, 2, 3}, []float64{advice.Pilots[0].LearningRate, advice.Pilots[1].LearningRate, advice.Pilots[2].LearningRate})
 	a, b, c := advice.Pilots[0], advice.Pilots[1], advice.Pilots[2]
 	require.Equal(t, 112, *c.AlarmRound)
-	require.InDelta(t, 1, *c.Growth, 1e-12)
+	require.InDelta(t, 0.5, *c.Growth, 1e-12, "the norm is as at first, with twice as many groups")
 	require.InDelta(t, 0.25, *c.Reward, 1e-12)
 	require.Nil(t, c.Behind)
 	require.Nil(t, a.AlarmRound)
@@ -121,7 +133,7 @@ func TestWhatPilotsWouldHaveFound(t *testing.T) {
 			if study != "paper" && r.Experiment == "paper-8loc0ext" {
 				continue // counted already
 			}
-			bands, err := reader.RoundBands(t.Context(), r.Run.Run, "grad_norm", 0)
+			gradients, err := reader.Gradients(t.Context(), r.Run.Run)
 			require.NoError(t, err)
 			found := alarms[r.Experiment]
 			if found == nil {
@@ -130,9 +142,11 @@ func TestWhatPilotsWouldHaveFound(t *testing.T) {
 			}
 			found[0]++
 			for _, rounds := range []int{80, 140} {
-				p := Pilot{Done: true}
-				for _, b := range bands[:rounds] {
-					p.Norms, p.Rewards = append(p.Norms, b.Mean), append(p.Rewards, 1)
+				p := Pilot{Done: true, Gradients: make([][]event.Gradient, rounds), Rewards: slices.Repeat([]float64{1}, rounds)}
+				for _, g := range gradients {
+					if g.Round < rounds {
+						p.Gradients[g.Round] = append(p.Gradients[g.Round], g.Gradient)
+					}
 				}
 				if Judge([]Pilot{p}).Pilots[0].Outcome == Alarm {
 					found[rounds]++
