@@ -23,15 +23,15 @@ func loweredRun(rounds int, more ...string) []string {
 		"--checkpoint-every", "10")...), more...)
 }
 
-// forgeNorms makes gradient norms grow after 70 rounds, of as many groups, and forgets that the true ones may have
-// raised an alarm. It returns what undoes the former.
+// forgeNorms makes gradient norms grow after 70 rounds without a growth in active groups, and forgets that the true
+// ones may have raised an alarm. It returns what undoes the former.
 func forgeNorms(t *testing.T, home string) (undo []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
 	require.NoError(t, err)
 	defer db.Close()
-	rows, err := db.Query(`SELECT printf('UPDATE rounds SET grad_norm = %!.17g, trained_external = %d WHERE run = ''low-1'' AND node = ''%s'' AND round = %d',
-	grad_norm, trained_external, node, round)
+	rows, err := db.Query(`SELECT printf('UPDATE rounds SET grad_norm = %!.17g, frac_reward_zero_std = %!.17g WHERE run = ''low-1'' AND node = ''%s'' AND round = %d',
+	grad_norm, frac_reward_zero_std, node, round)
 FROM rounds WHERE run = 'low-1' AND grad_norm IS NOT NULL`)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -42,7 +42,7 @@ FROM rounds WHERE run = 'low-1' AND grad_norm IS NOT NULL`)
 	}
 	require.NoError(t, rows.Err())
 	require.NotEmpty(t, undo)
-	_, err = db.Exec(`UPDATE rounds SET grad_norm = CASE WHEN round < 70 THEN 1.0 ELSE 2.0 END, trained_external = 1000; DELETE FROM events WHERE type = 'alarm'`)
+	_, err = db.Exec(`UPDATE rounds SET grad_norm = CASE WHEN round < 70 THEN 1.0 ELSE 2.0 END, frac_reward_zero_std = 0; DELETE FROM events WHERE type = 'alarm'`)
 	require.NoError(t, err)
 	return undo
 }

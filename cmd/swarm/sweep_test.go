@@ -301,14 +301,14 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "150", "-o", "json")
+	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "30", "-o", "json")
 	s := startSweep(t, home, args)
 	awaitRounds(t, home, 0)
+	coordinator := status(t, home).PID
+	stopBetweenWrites(t, home, coordinator) // it must not finish before the next sweep has seen it
 	second := swarm(t, home, args...)
 	require.Equal(t, 1, second.code)
 	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext is already running")
-	coordinator := status(t, home).PID
-	stopBetweenWrites(t, home, coordinator) // it must not finish before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
 	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")

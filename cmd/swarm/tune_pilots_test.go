@@ -19,7 +19,7 @@ import (
 )
 
 // finishedPilots is a home with pilots of 80 rounds of nano at three rates. Gradients of the highest grow, and the
-// lowest learns less.
+// lowest learns less. Those of the middle one grow with the share of groups that have an advantage.
 func finishedPilots(t *testing.T) (home string, args []string) {
 	t.Helper()
 	var runs []finishedRun
@@ -33,8 +33,9 @@ func finishedPilots(t *testing.T) (home string, args []string) {
 	require.NoError(t, err)
 	defer db.Close()
 	for i, rate := range []string{"3.3e-5", "1e-4", "3e-4"} {
-		_, err := db.Exec(`UPDATE rounds SET grad_norm = CASE WHEN round < 60 THEN 1.0 ELSE ? END, reward = ? + 0.01 * (round % 2) WHERE run = ?`,
-			[]float64{1.1, 1.4, 2.5}[i], []float64{0.1, 0.2, 0.3}[i], fmt.Sprintf("tune-4loc4ext-lr%s-%d", rate, i+1))
+		_, err := db.Exec(`UPDATE rounds SET grad_norm = CASE WHEN round < 60 THEN 1.0 ELSE ? END, reward = ? + 0.01 * (round % 2),
+trained_own = 4, trained_external = 0, frac_reward_zero_std = CASE WHEN round < 60 THEN 0.75 ELSE ? END WHERE run = ?`,
+			[]float64{1.1, 1.75, 2.5}[i], []float64{0.1, 0.2, 0.3}[i], []float64{0.75, 0.6875, 0.75}[i], fmt.Sprintf("tune-4loc4ext-lr%s-%d", rate, i+1))
 		require.NoError(t, err)
 	}
 	return home, []string{"tune", "--workload", "sapo", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", "2",
@@ -57,8 +58,8 @@ learning rate  reward  behind                  norm growth  alarm     outcome
 
 reward       mean of a pilot's newest 20 rounds
 behind       the best reward minus this one, with its 95 % interval over these rounds. A lower reward has an interval above 0
-norm growth  mean gradient norm of these rounds, divided by that of rounds 20 to 60, and by the growth in the number
-             of groups that have an advantage, if it grew. The alarm is raised above 1.6
+norm growth  mean gradient norm of these rounds, divided by that of rounds 20 to 60, and by the growth in the share
+             of groups with an advantage, if it grew. The alarm is raised above 1.6
 
 Advice: learning rate 1e-4. It is the highest of these rates without an alarm whose reward is not below the best by more than noise.
 This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.

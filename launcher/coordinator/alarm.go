@@ -28,9 +28,14 @@ type alarmWatch struct {
 	waiting map[int][]event.Gradient // of rounds that are not judged yet
 }
 
+// AlarmRule returns the rule of warnings for a configuration.
+func AlarmRule(c configs.Config) alarm.Rule {
+	return alarm.Rule{AllActive: c.Beta > 0, Unfiltered: !c.ZeroAdvantageFilter}
+}
+
 // newAlarmWatch watches a run whose own nodes have these names. Workers' nodes join later.
-func newAlarmWatch(nodes []string) *alarmWatch {
-	w := &alarmWatch{newest: map[string]int{}, absent: map[string]bool{}, waiting: map[int][]event.Gradient{}}
+func newAlarmWatch(nodes []string, rule alarm.Rule) *alarmWatch {
+	w := &alarmWatch{alarm: alarm.Collapse{Rule: rule}, newest: map[string]int{}, absent: map[string]bool{}, waiting: map[int][]event.Gradient{}}
 	for _, n := range nodes {
 		w.newest[n] = -1
 	}
@@ -126,6 +131,14 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 		return nil, nil, err
 	}
 	recorded = snapshot.Alarms
+	for _, a := range recorded {
+		if a.ExpectedGrowth == 0 { // an older program raised it: another rule could raise the same growth once more
+			w.alarm.AllActive = true
+		}
+	}
+	if w.stop != nil {
+		w.stop.AllActive = w.alarm.AllActive
+	}
 	for _, n := range snapshot.Nodes {
 		if _, own := w.newest[n.Node]; own {
 			w.newest[n.Node] = n.LastRound
@@ -222,9 +235,11 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 		return nil
 	}
 	lowers := r.c.p.Config.OnAlarm == configs.AlarmLower
-	watch := newAlarmWatch(r.c.nodeIDs)
+	rule := AlarmRule(r.c.p.Config)
+	watch := newAlarmWatch(r.c.nodeIDs, rule)
 	if r.c.p.Config.OnAlarm == configs.AlarmStop {
-		watch.stop = &alarm.Collapse{Factor: alarm.StopFactor}
+		rule.Factor = alarm.StopFactor
+		watch.stop = &alarm.Collapse{Rule: rule}
 	}
 	raised, recorded, err := watch.restore(ctx, r.c.reader, r.c.run)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
@@ -129,7 +130,8 @@ func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, 
 	var pilots []rates.Pilot
 	for i, item := range s.items {
 		row := status.Rows[i]
-		p := rates.Pilot{LearningRate: item.p.Config.LearningRate, Experiment: row.Experiment, Run: row.Run, Done: row.State == store.RunDone}
+		p := rates.Pilot{LearningRate: item.p.Config.LearningRate, Experiment: row.Experiment, Run: row.Run, Done: row.State == store.RunDone,
+			Rule: coordinator.AlarmRule(item.p.Config)}
 		if row.Run != "" {
 			var err error
 			if p.Rewards, err = s.rewards(ctx, row.Run); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,8 +84,11 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 			if strings.HasSuffix(page.name, "-overview") {
 				widths = append(slices.Clone(widths), 1400) // the width at which cards are narrowest
 			}
-			for _, width := range widths {
+			for i, width := range widths {
 				for _, scheme := range walkSchemes {
+					if i > 0 && scheme == "dark" && os.Getenv("SWARM_SCREENSHOTS") == "" {
+						continue // dark changes colors only, and text that it makes unreadable is so at every width
+					}
 					look(t, ctx, width, scheme)
 					keepPicture(t, ctx, fmt.Sprintf("walk-%s-%d-%s.png", page.name, width, scheme))
 					wrong, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](layout))

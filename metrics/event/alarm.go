@@ -14,8 +14,9 @@ type Alarm struct {
 	Reference float64 `json:"reference"` // the same of the early rounds that Recent is compared with
 	Action    string  `json:"action"`    // what follows: one of Alarm*
 
-	// How many times Reference the norm may be, because so many times as many groups have an advantage. At least 1; 0:
-	// an older program recorded the alarm.
+	// ExpectedGrowth is the growth in the share of groups with an advantage, at least 1. The bound is a factor times
+	// ExpectedGrowth times Reference. 0: an older program recorded the alarm, whose bound was the factor times
+	// Reference.
 	ExpectedGrowth float64 `json:"expected_growth,omitempty"`
 
 	LowerFrom int `json:"lower_from,omitempty"` // with AlarmLower: the first round with a lower learning rate
@@ -28,17 +29,11 @@ const (
 	AlarmLower = "lower-rate" // the learning rate becomes lower
 )
 
-// Gradient is what the alarm judges of one node's round.
+// Gradient is what the alarm judges of one node's round. NaN: not known.
 type Gradient struct {
-	Norm   float64 // grad_norm
-	Groups float64 // groups of the training set that have an advantage; NaN: not known
-}
-
-// GradientOf returns the gradient of a round with these metrics. Own groups have no advantage if their rewards are all
-// equal. Others' groups without one are filtered out before training. A --node-command need not report numbers of
-// groups: then the share of its groups stands for them.
-func GradientOf(gradNorm, fracRewardZeroStd, trainedOwn, trainedExternal float64) Gradient {
-	return Gradient{Norm: gradNorm, Groups: max(1, trainedOwn)*(1-fracRewardZeroStd) + trainedExternal}
+	Norm          float64 // grad_norm
+	Flat          float64 // frac_reward_zero_std: share of own groups whose rewards are all equal
+	Own, External float64 // groups in the training set; both 0: a --node-command did not report them
 }
 
 // Gradient returns the round's gradient, or false if the node did not train or its norm is not finite.
@@ -46,9 +41,9 @@ func (r *Round) Gradient() (Gradient, bool) {
 	if _, notFinite := r.NonFinite["grad_norm"]; notFinite || r.GenerateOnly || !units.Finite(r.GradNorm) {
 		return Gradient{}, false
 	}
-	zero := r.FracRewardZeroStd
+	g := Gradient{r.GradNorm, r.FracRewardZeroStd, float64(r.TrainedOwn), float64(r.TrainedExternal)}
 	if _, notFinite := r.NonFinite["frac_reward_zero_std"]; notFinite {
-		zero = math.NaN()
+		g.Flat = math.NaN()
 	}
-	return GradientOf(r.GradNorm, zero, float64(r.TrainedOwn), float64(r.TrainedExternal)), true
+	return g, true
 }

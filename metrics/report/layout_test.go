@@ -37,6 +37,9 @@ func TestNothingLeavesItsPlaceInAReport(t *testing.T) {
 			var all []string
 			for _, width := range walkWidths {
 				for _, scheme := range []string{"light", "dark"} {
+					if width != 390 && scheme == "dark" {
+						continue // dark changes colors only
+					}
 					b.do(t, chromedp.EmulateViewport(int64(width), 900), media("", scheme), run(`window.drawn_ = 0,
 						requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn_ = 1 }))), undefined`))
 					_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](`window.drawn_ === 1`))

@@ -75,10 +75,9 @@ type RoundGradient struct {
 // Gradients returns the gradients of a run's nodes that trained, by round. Those whose norm is not finite are missing.
 func (r *Reader) Gradients(ctx context.Context, run string) (gradients []RoundGradient, err error) {
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
-		var round int
-		var norm, zero, own, external number
-		err := rows.Scan(&round, &norm, &zero, &own, &external)
-		gradients = append(gradients, RoundGradient{round, event.GradientOf(float64(norm), float64(zero), float64(own), float64(external))})
+		var g RoundGradient
+		err := rows.Scan(&g.Round, &g.Norm, (*number)(&g.Flat), (*number)(&g.Own), (*number)(&g.External))
+		gradients = append(gradients, g)
 		return err
 	}, `SELECT round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds WHERE run = ? AND grad_norm IS NOT NULL
 ORDER BY round, node`, run)

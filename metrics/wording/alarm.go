@@ -15,7 +15,7 @@ import (
 func Alarm(a event.Alarm) string {
 	text := fmt.Sprintf("the gradient norm has grown to %.2f times that of rounds %d to %d", a.Recent/a.Reference, alarm.From, alarm.To)
 	if a.ExpectedGrowth >= 1.005 {
-		text += fmt.Sprintf(", though only %.2f times as many groups have an advantage", a.ExpectedGrowth)
+		text += fmt.Sprintf(" (the share of groups with an advantage: to %.2f times)", a.ExpectedGrowth)
 	}
 	return text
 }

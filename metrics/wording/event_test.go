@@ -17,7 +17,7 @@ func TestAlarmLine(t *testing.T) {
 	e.Alarm.ExpectedGrowth = 1
 	require.Equal(t, found+". Try: a lower rate", Event(e))
 	e.Alarm.ExpectedGrowth = 1.05
-	require.Equal(t, "the gradient norm has grown to 1.70 times that of rounds 20 to 60, though only 1.05 times as many groups have an advantage", Alarm(*e.Alarm))
+	require.Equal(t, "the gradient norm has grown to 1.70 times that of rounds 20 to 60 (the share of groups with an advantage: to 1.05 times)", Alarm(*e.Alarm))
 	e.Alarm.ExpectedGrowth = 1
 	e.Alarm.Action, e.Message = event.AlarmStop, ""
 	require.Equal(t, found+"; the run stops", Event(e))

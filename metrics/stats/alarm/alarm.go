@@ -12,9 +12,9 @@ import (
 )
 
 // The collapse alarm's rule: the mean gradient norm of the newest Window rounds is above a factor times that of
-// the rounds from From to before To, counted from 0. If more groups have an advantage than in those rounds, the bound
-// is that many times higher. The rule and its factors were found afterwards in recorded runs. Five fresh runs of
-// uncorrected 4/4 that collapsed confirmed them (docs/RESULTS.md, "The alarm").
+// the rounds from From to before To, counted from 0. If a larger share of groups has an advantage than in those rounds,
+// the bound is that many times higher. The rule and its factors were found afterwards in recorded runs. Five fresh runs
+// of uncorrected 4/4 that collapsed confirmed the factors (docs/RESULTS.md, "The alarm").
 const (
 	WarnFactor = 1.6  // of a warning: early, and raised by some runs that do not collapse
 	StopFactor = 2.25 // of a stop: later, and reached by no recorded run that did not collapse
@@ -35,13 +35,14 @@ type Growth struct {
 	Round             int // the newest judged round, from 0
 	Recent, Reference float64
 
-	// How many times as many groups have an advantage in the newest rounds as in the early ones, at least 1. A group
-	// without one adds nothing to the gradient, so where right answers are rare at first, the norm grows as learning
-	// begins. It is 1 if a mean is missing or 0.
+	// Expected is the growth in the share of groups with an advantage, at least 1. A group without one adds only to the
+	// loss's denominator, so where right answers are rare at first, the norm grows as learning begins. It is 1 if no
+	// node reports a share, and NaN if there is none of one of the windows, or the early one is 0.
 	Expected float64
 }
 
-// Above reports whether the rule holds with a factor. It returns false if a mean is missing or the reference is 0.
+// Above reports whether the rule holds with a factor. It returns false if a mean is missing, the reference is 0 or
+// the expected growth is NaN.
 func (g Growth) Above(factor float64) bool {
 	return g.Reference > 0 && units.Finite(g.Recent) && g.Recent > factor*g.Expected*g.Reference
 }
@@ -49,14 +50,34 @@ func (g Growth) Above(factor float64) bool {
 // Ratio returns the growth that the rule compares with its factor: that of the norm, divided by the expected one.
 func (g Growth) Ratio() float64 { return g.Recent / (g.Expected * g.Reference) }
 
-// Collapse judges a run round by round. Its results depend only on Factor and the values passed to Add. The zero
-// value has judged no round.
-type Collapse struct {
+// Rule is how a run is judged.
+type Rule struct {
 	Factor float64 // 0: WarnFactor
+
+	AllActive  bool // every group counts as one with an advantage: with a KL penalty all have a gradient
+	Unfiltered bool // others' groups are drawn whether they have an advantage or not; as many have one as of the own
+}
+
+// active returns the share of a training set's groups that have an advantage, or NaN if it is not known.
+func (r Rule) active(g event.Gradient) float64 {
+	own := 1 - g.Flat
+	switch {
+	case r.AllActive:
+		return 1
+	case r.Unfiltered || g.Own+g.External == 0:
+		return own
+	}
+	return (g.Own*own + g.External) / (g.Own + g.External)
+}
+
+// Collapse judges a run round by round. Its results depend only on Rule and the values passed to Add. The zero value
+// has judged no round.
+type Collapse struct {
+	Rule
 
 	rounds int  // that were added
 	norms  pair // of gradients
-	groups pair // with an advantage
+	active pair // shares of groups with an advantage
 	raised bool // the alarm is raised, and the rule has not yet been false for Quiet rounds
 	quiet  int  // rounds for which the rule has been false
 }
@@ -80,20 +101,29 @@ func (p *pair) add(round int, values []float64) {
 	}
 }
 
+// growth returns the growth from the early to the newest rounds, but at least 1, as Growth.Expected.
+func (p *pair) growth() float64 {
+	early, recent := windowMean(p.early), windowMean(p.recent)
+	switch {
+	case math.IsNaN(early) && math.IsNaN(recent), recent <= early:
+		return 1
+	case early == 0:
+		return math.NaN()
+	}
+	return recent / early
+}
+
 // Add adds the gradients of the nodes that did the next round, in any order, and reports whether the alarm is
 // raised at this round. It is raised when the rule holds for the first time, and again only after the rule did not hold
 // for Quiet rounds.
 func (a *Collapse) Add(gradients ...event.Gradient) (g Growth, raised bool) {
-	var norms, groups []float64
+	var norms, active []float64
 	for _, gradient := range gradients {
-		norms, groups = append(norms, gradient.Norm), append(groups, gradient.Groups)
+		norms, active = append(norms, gradient.Norm), append(active, a.Rule.active(gradient))
 	}
 	a.norms.add(a.rounds, norms)
-	a.groups.add(a.rounds, groups)
-	g = Growth{Round: a.rounds, Recent: windowMean(a.norms.recent), Reference: windowMean(a.norms.early), Expected: 1}
-	if more := windowMean(a.groups.recent) / windowMean(a.groups.early); units.Finite(more) {
-		g.Expected = max(1, more)
-	}
+	a.active.add(a.rounds, active)
+	g = Growth{Round: a.rounds, Recent: windowMean(a.norms.recent), Reference: windowMean(a.norms.early), Expected: a.active.growth()}
 	if a.rounds++; a.rounds < First {
 		return g, false
 	}
@@ -111,10 +141,9 @@ func (a *Collapse) Add(gradients ...event.Gradient) (g Growth, raised bool) {
 // Rounds returns the number of added rounds.
 func (a *Collapse) Rounds() int { return a.rounds }
 
-// Raised returns the rounds of a series at which the alarm with a factor is raised. series has the nodes' gradients by
-// round.
-func Raised(series [][]event.Gradient, factor float64) (list []Growth) {
-	a := Collapse{Factor: factor}
+// Raised returns the rounds of a series at which a rule raises the alarm. series has the nodes' gradients by round.
+func Raised(series [][]event.Gradient, rule Rule) (list []Growth) {
+	a := Collapse{Rule: rule}
 	for _, gradients := range series {
 		if g, raised := a.Add(gradients...); raised {
 			list = append(list, g)

@@ -38,6 +38,7 @@ type Pilot struct {
 	AlarmRound *int     `json:"alarm_round"`      // first round in which the alarm was raised; null: none
 	Outcome    string   `json:"outcome"`
 
+	Rule      alarm.Rule         `json:"-"`
 	Gradients [][]event.Gradient `json:"-"` // of the nodes, by round
 	Rewards   []float64          `json:"-"` // mean own reward over nodes by round; NaN: none
 }
@@ -86,7 +87,7 @@ func Judge(pilots []Pilot) Advice {
 
 // judge sets the fields that depend on this pilot alone.
 func (p *Pilot) judge() {
-	var watch alarm.Collapse
+	watch := alarm.Collapse{Rule: p.Rule}
 	var growth alarm.Growth
 	for _, gradients := range p.Gradients {
 		var raised bool

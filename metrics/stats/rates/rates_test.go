@@ -29,7 +29,7 @@ func norms(parts ...stretch) (list []float64) {
 // gradients are those of one node that trains on the same number of groups in every round.
 func gradients(norms []float64) (series [][]event.Gradient) {
 	for _, norm := range norms {
-		series = append(series, []event.Gradient{{Norm: norm, Groups: 6}})
+		series = append(series, []event.Gradient{{Norm: norm, Flat: 0.5, Own: 4}})
 	}
 	return series
 }
@@ -101,13 +101,13 @@ func TestWhatAPilotShows(t *testing.T) {
 	third := other
 	third.LearningRate, third.Rewards = 2, norms(stretch{160, 0}, stretch{10, 0.3}, stretch{10, 0.4})
 	for _, round := range passed.Gradients[150:] {
-		round[0].Groups = 12
+		round[0].Flat = 0
 	}
 	advice := Judge([]Pilot{passed, other, third})
 	require.Equal(t, []float64{1, 2, 3}, []float64{advice.Pilots[0].LearningRate, advice.Pilots[1].LearningRate, advice.Pilots[2].LearningRate})
 	a, b, c := advice.Pilots[0], advice.Pilots[1], advice.Pilots[2]
 	require.Equal(t, 112, *c.AlarmRound)
-	require.InDelta(t, 0.5, *c.Growth, 1e-12, "the norm is as at first, with twice as many groups")
+	require.InDelta(t, 0.5, *c.Growth, 1e-12, "the norm is as at first, with twice the share of groups")
 	require.InDelta(t, 0.25, *c.Reward, 1e-12)
 	require.Nil(t, c.Behind)
 	require.Nil(t, a.AlarmRound)
