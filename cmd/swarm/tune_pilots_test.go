@@ -59,7 +59,7 @@ learning rate  reward  behind                  norm growth  alarm     outcome
 reward       mean of a pilot's newest 20 rounds
 behind       the best reward minus this one, with its 95 % interval over these rounds. A lower reward has an interval above 0
 norm growth  mean gradient norm of these rounds, divided by that of rounds 20 to 60, and by the growth in the share
-             of groups with an advantage, if it grew. The alarm is raised above 1.6
+             of groups with an advantage, if few had one. The alarm is raised above 1.6
 
 Advice: learning rate 1e-4. It is the highest of these rates without an alarm whose reward is not below the best by more than noise.
 This is a hint, not a verdict: each rate has one seed, and the noise is that between rounds. Another seed may give another order.

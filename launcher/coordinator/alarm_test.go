@@ -17,9 +17,9 @@ import (
 
 // normOf is a round with a norm. From round 100 on the share of groups with an advantage is a fifth higher.
 func normOf(node string, round int, norm float64) event.Event {
-	flat := 0.5
+	flat := 0.6
 	if round >= 100 {
-		flat = 0.4
+		flat = 0.52
 	}
 	return event.Event{Type: event.TypeRound, Run: "e-1", Node: node, Time: float64(1000 + round), Round: &event.Round{Round: round, GradNorm: norm, FracRewardZeroStd: flat, TrainedOwn: 4}}
 }

@@ -92,7 +92,7 @@ func (s *Sweep) tellAdvice(ctx context.Context, x Summary) error {
 		p.Printf("\nreward       mean of a pilot's newest %s\n"+
 			"behind       the best reward minus this one, with its 95 %% interval over these rounds. A lower reward has an interval above 0\n"+
 			"norm growth  mean gradient norm of these rounds, divided by that of rounds %d to %d, and by the growth in the share\n"+
-			"             of groups with an advantage, if it grew. The alarm is raised above %g\n\n",
+			"             of groups with an advantage, if few had one. The alarm is raised above %g\n\n",
 			units.Plural(alarm.Window, "round"), alarm.From, alarm.To, alarm.WarnFactor)
 		for _, line := range lines {
 			p.Println(line)

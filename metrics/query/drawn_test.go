@@ -145,3 +145,46 @@ func TestSpecialistsByTheirTasks(t *testing.T) {
 		}
 	}
 }
+
+// The figures of sparse-tags that no command prints (docs/RESULTS.md): means over seeds, nodes and rounds.
+func TestSparseTagsByRounds(t *testing.T) {
+	t.Parallel()
+	reader, err := store.OpenFile(t.Context(), "../../docs/study/sparse-tags.db.gz")
+	require.NoError(t, err)
+	t.Cleanup(func() { reader.Close() })
+	runs, err := reader.Runs(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	type figures struct{ tagsEarly, tagsLate, groups, groupsEarly float64 }
+	got, count := map[string]figures{}, map[string]float64{}
+	for _, run := range runs {
+		// mean returns the mean of a metric from a round to before another.
+		mean := func(metric string, from, to int) (sum float64) {
+			bands, err := reader.RoundBands(t.Context(), run.Run.Run, metric, 0)
+			require.NoError(t, err)
+			require.Len(t, bands, 150)
+			for _, b := range bands[from:to] {
+				sum += b.Mean / float64(to-from)
+			}
+			return sum
+		}
+		groups := func(from, to int) float64 {
+			return float64(run.Run.NumTrainSamples)*(1-mean("frac_reward_zero_std", from, to)) + mean("trained_external", from, to)
+		}
+		f := got[run.Experiment]
+		f.tagsEarly, f.tagsLate = f.tagsEarly+mean("format_rate", 0, 10), f.tagsLate+mean("format_rate", 70, 80)
+		f.groups, f.groupsEarly = f.groups+groups(0, 150), f.groupsEarly+groups(0, 10)
+		got[run.Experiment] = f
+		count[run.Experiment]++
+	}
+	for experiment, want := range map[string]figures{
+		"8loc0ext": {0.018, 0.183, 2.6, 0.5}, "4loc0ext": {0.017, 0.050, 0.7, 0.2}, "4loc4ext": {0.019, 0.798, 5.5, 2.0},
+		"4loc4ext-tapered": {0.019, 0.819, 5.5, 2.0}, "4loc4ext-uncorrected": {0.019, 0.737, 5.4, 2.0},
+	} {
+		f, n := got["sparse-tags-"+experiment], count["sparse-tags-"+experiment]
+		require.Equal(t, 5.0, n)
+		require.InDelta(t, want.tagsEarly, f.tagsEarly/n, 0.0005, experiment)
+		require.InDelta(t, want.tagsLate, f.tagsLate/n, 0.0005, experiment)
+		require.InDelta(t, want.groups, f.groups/n, 0.05, experiment)
+		require.InDelta(t, want.groupsEarly, f.groupsEarly/n, 0.05, experiment)
+	}
+}

@@ -29,7 +29,7 @@ func norms(parts ...stretch) (list []float64) {
 // gradients are those of one node that trains on the same number of groups in every round.
 func gradients(norms []float64) (series [][]event.Gradient) {
 	for _, norm := range norms {
-		series = append(series, []event.Gradient{{Norm: norm, Flat: 0.5, Own: 4}})
+		series = append(series, []event.Gradient{{Norm: norm, Flat: 0.75, Own: 4}})
 	}
 	return series
 }
@@ -101,7 +101,7 @@ func TestWhatAPilotShows(t *testing.T) {
 	third := other
 	third.LearningRate, third.Rewards = 2, norms(stretch{160, 0}, stretch{10, 0.3}, stretch{10, 0.4})
 	for _, round := range passed.Gradients[150:] {
-		round[0].Flat = 0
+		round[0].Flat = 0.5
 	}
 	advice := Judge([]Pilot{passed, other, third})
 	require.Equal(t, []float64{1, 2, 3}, []float64{advice.Pilots[0].LearningRate, advice.Pilots[1].LearningRate, advice.Pilots[2].LearningRate})
