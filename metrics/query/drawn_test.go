@@ -154,7 +154,11 @@ func TestSparseTagsByRounds(t *testing.T) {
 	t.Cleanup(func() { reader.Close() })
 	runs, err := reader.Runs(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	type figures struct{ tagsEarly, tagsLate, groups, groupsEarly float64 }
+	type figures struct {
+		groupsEarly, groups, stepped   float64    // groups with an advantage of a round; share of rounds with a step
+		earned                         [3]float64 // own reward after 100, 125 and 150 rounds
+		tagsFirst, tags, right, newest float64    // held-out completions in tags, first and last; those right of them; own reward of the last ten rounds
+	}
 	got, count := map[string]figures{}, map[string]float64{}
 	for _, run := range runs {
 		// mean returns the mean of a metric from a round to before another.
@@ -171,20 +175,45 @@ func TestSparseTagsByRounds(t *testing.T) {
 			return float64(run.Run.NumTrainSamples)*(1-mean("frac_reward_zero_std", from, to)) + mean("trained_external", from, to)
 		}
 		f := got[run.Experiment]
-		f.tagsEarly, f.tagsLate = f.tagsEarly+mean("format_rate", 0, 10), f.tagsLate+mean("format_rate", 70, 80)
-		f.groups, f.groupsEarly = f.groups+groups(0, 150), f.groupsEarly+groups(0, 10)
+		f.groupsEarly, f.groups = f.groupsEarly+groups(0, 10), f.groups+groups(0, 150)
+		steps, err := reader.RoundValues(t.Context(), run.Run.Run, "steps", 0)
+		require.NoError(t, err)
+		for _, v := range steps {
+			f.stepped += min(v.Value, 1) / float64(len(steps))
+		}
+		for i, rounds := range []int{100, 125, 150} {
+			f.earned[i] += 8 * float64(rounds) * mean("reward", 0, rounds)
+		}
+		f.newest += 8 * mean("reward", 140, 150)
+		evals, err := reader.Evals(t.Context(), run.Run.Run) // eight nodes each time
+		require.NoError(t, err)
+		require.Len(t, evals, 7*8)
+		for i := range 8 {
+			f.tagsFirst, f.tags = f.tagsFirst+evals[i].FormatRate/8, f.tags+evals[48+i].FormatRate/8
+		}
+		totals, err := reader.EvalTotals(t.Context(), run.Run.Run)
+		require.NoError(t, err)
+		last := totals[len(totals)-1]
+		f.right += float64(last.Correct) / float64(last.Questions*last.Generations)
 		got[run.Experiment] = f
 		count[run.Experiment]++
 	}
 	for experiment, want := range map[string]figures{
-		"8loc0ext": {0.018, 0.183, 2.6, 0.5}, "4loc0ext": {0.017, 0.050, 0.7, 0.2}, "4loc4ext": {0.019, 0.798, 5.5, 2.0},
-		"4loc4ext-tapered": {0.019, 0.819, 5.5, 2.0}, "4loc4ext-uncorrected": {0.019, 0.737, 5.4, 2.0},
+		"8loc0ext":             {0.5, 2.6, 0.81, [3]float64{39.2, 88.5, 149.7}, 0.022, 0.948, 0.310, 2.55},
+		"4loc0ext":             {0.2, 0.7, 0.49, [3]float64{11.8, 24.5, 49.6}, 0.022, 0.481, 0.320, 1.17},
+		"4loc4ext":             {2.0, 5.5, 0.99, [3]float64{112.8, 177.9, 246.6}, 0.022, 0.961, 0.329, 2.73},
+		"4loc4ext-tapered":     {2.0, 5.5, 0.99, [3]float64{113.6, 178.0, 246.7}, 0.022, 0.962, 0.327, 2.72},
+		"4loc4ext-uncorrected": {2.0, 5.4, 0.99, [3]float64{98.9, 150.3, 203.2}, 0.022, 0.877, 0.271, 2.08},
 	} {
 		f, n := got["sparse-tags-"+experiment], count["sparse-tags-"+experiment]
 		require.Equal(t, 5.0, n)
-		require.InDelta(t, want.tagsEarly, f.tagsEarly/n, 0.0005, experiment)
-		require.InDelta(t, want.tagsLate, f.tagsLate/n, 0.0005, experiment)
-		require.InDelta(t, want.groups, f.groups/n, 0.05, experiment)
-		require.InDelta(t, want.groupsEarly, f.groupsEarly/n, 0.05, experiment)
+		for what, pair := range map[string][3]float64{
+			"groups early": {want.groupsEarly, f.groupsEarly / n, 0.05}, "groups": {want.groups, f.groups / n, 0.05}, "steps": {want.stepped, f.stepped / n, 0.005},
+			"earned 100": {want.earned[0], f.earned[0] / n, 0.06}, "earned 125": {want.earned[1], f.earned[1] / n, 0.06}, "earned 150": {want.earned[2], f.earned[2] / n, 0.06},
+			"tags at first": {want.tagsFirst, f.tagsFirst / n, 0.0005}, "tags": {want.tags, f.tags / n, 0.0006}, "right in tags": {want.right, f.right / f.tags, 0.0006},
+			"newest": {want.newest, f.newest / n, 0.006},
+		} {
+			require.InDelta(t, pair[0], pair[1], pair[2], "%s of %s", what, experiment)
+		}
 	}
 }

@@ -217,7 +217,7 @@ func recordedGradients(t *testing.T, reader *store.Reader, run string) (series [
 func TestAlarmWhereRightAnswersAreRare(t *testing.T) {
 	t.Parallel()
 	reader, runs := recordedStudy(t, "sparse-tags")
-	var growths, ratios [3][]float64 // the highest of each run: without others' rollouts, with a correction, with none
+	var growths, ratios, early [3][]float64 // the highest of each run: without others' rollouts, with a correction, with none
 	for _, r := range runs {
 		series := recordedGradients(t, reader, r.Run.Run)
 		shares := 0
@@ -239,8 +239,13 @@ func TestAlarmWhereRightAnswersAreRare(t *testing.T) {
 			}
 		}
 		growths[shares], ratios[shares] = append(growths[shares], growth), append(ratios[shares], ratio)
+		early[shares] = append(early[shares], windowMean(a.active.early))
 	}
 	require.Len(t, growths[0], 10)
+	require.InDelta(t, 0.07, slices.Min(early[0]), 0.005)
+	require.InDelta(t, 0.14, slices.Max(early[0]), 0.005)
+	require.InDelta(t, 0.61, slices.Min(early[2]), 0.005)
+	require.InDelta(t, 0.66, slices.Max(early[2]), 0.005)
 	require.InDelta(t, 2.98, slices.Min(growths[0]), 0.005)
 	require.InDelta(t, 7.13, slices.Max(growths[0]), 0.005)
 	require.InDelta(t, 0.94, slices.Min(ratios[0]), 0.005)
