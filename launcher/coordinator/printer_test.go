@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,10 @@ import (
 )
 
 // Nodes never wait for the reader of stdout. If it is too slow, events are left out and counted.
-func TestPrinterLeavesOut(t *testing.T) {
+// Time stands still while they are added, so that the printer does not empty the queue between them.
+func TestPrinterLeavesOut(t *testing.T) { synctest.Test(t, printerLeavesOut) }
+
+func printerLeavesOut(t *testing.T) {
 	read, write := io.Pipe()
 	p := newPrinter(write)
 	const more = 10
