@@ -43,6 +43,7 @@ type Outbox struct {
 	lock   *os.File
 	limit  int64
 	kept   int64 // bytes of delivered segments to keep
+	full   int64 // bytes from which a segment is full
 
 	mu       sync.Mutex
 	state    outboxState
@@ -84,7 +85,7 @@ type front struct {
 
 // OpenOutbox opens the folder's outbox, or creates one.
 func OpenOutbox(dir string, logger *slog.Logger) (*Outbox, error) {
-	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes, kept: keptBytes}
+	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes, kept: keptBytes, full: segmentBytes}
 	if err := o.open(); err != nil {
 		if o.lock != nil {
 			_ = o.lock.Close()
@@ -262,7 +263,7 @@ func (o *Outbox) Append(e event.Event) error {
 
 func (o *Outbox) write(raw json.RawMessage) error {
 	s := o.last()
-	if s.bytes >= segmentBytes {
+	if s.bytes >= o.full {
 		if err := o.rotate(); err != nil {
 			return err
 		}

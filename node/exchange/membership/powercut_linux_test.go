@@ -23,16 +23,16 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 	fs := powercut.Mount(t)
 	dir := filepath.Join(fs.Dir, "runs", "run-1", "outbox")
 	o := outbox(t, dir)
-	o.kept = segmentBytes
+	const all, full = 120, 40_000 // events; bytes of a full segment, which has about 19 of them
+	o.kept, o.full = full, full
 	name := o.state.Name
 	synced, acked := []powercut.Promise{{Changes: fs.Now(t)}}, []powercut.Promise{{Changes: fs.Now(t)}}
 	note := func(to *[]powercut.Promise, value int64) {
 		*to = append(*to, powercut.Promise{Changes: fs.Now(t), Value: int(value)})
 	}
-	const all = 120
 	for n := 1; n <= all; n++ {
 		e := told(n)
-		e.Message = strings.Repeat("x", 50_000) // 20 of them fill a segment
+		e.Message = strings.Repeat("x", full/20)
 		require.NoError(t, o.Append(e))
 		if n == 28 || n == 84 { // in the middle of a segment
 			fs.FailSyncs(t, 1)
@@ -53,7 +53,7 @@ func TestPowerCutLosesNoSyncedEvent(t *testing.T) {
 		if n == 70 { // a new process
 			require.NoError(t, o.Close())
 			o = outbox(t, dir)
-			o.kept = segmentBytes
+			o.kept, o.full = full, full
 		}
 	}
 	require.NoError(t, o.Close())
