@@ -38,6 +38,7 @@ type Study struct {
 	Nodes       int                   `yaml:"nodes"`     // default of its experiments; 0: as many as fit
 	Contrasts   [][2]string           `yaml:"contrasts"` // planned comparisons: names of experiments, the first against the second
 	Explored    []int64               `yaml:"explored"`  // seeds whose results were looked at before the study was decided: they decide nothing
+	Paper       bool                  `yaml:"paper"`     // all experiments have PaperValues, except for keys that they, their presets or Set set
 	Set         map[string]any        `yaml:"set"`       // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"`    // overrides by model preset
 	Prepare     string                `yaml:"prepare"`   // the command that makes the model in Folders; the error for a missing one names it

@@ -75,8 +75,26 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	if rate, ok := below["learning_rate"].(float64); ok && e.LearningRateFactor > 0 {
 		own["learning_rate"] = round6(rate * e.LearningRateFactor)
 	}
-	values, err = stack(map[string]any{}, taught, preset, own, s.Set, e.Set)
+	values, err = stack(map[string]any{}, taught, s.algorithm(), preset, own, s.Set, e.Set)
 	return below, values, err
+}
+
+// algorithm returns PaperValues if the study has the paper's algorithm, else nothing. Recorded runs have auto, which is
+// the paper's uniform sampling at the barrier.
+func (s Study) algorithm() map[string]any {
+	if !s.Paper {
+		return map[string]any{}
+	}
+	values := PaperValues()
+	values["external_sampling"] = SamplingAuto
+	return values
+}
+
+// Fixed returns the values that the study sets in all experiments, unless an experiment or its preset sets another.
+func (s Study) Fixed() map[string]any {
+	fixed := s.algorithm()
+	maps.Copy(fixed, s.Set)
+	return fixed
 }
 
 // stack merges presets into values, which it changes. Later presets win.

@@ -54,17 +54,32 @@ func (s *Study) adopt() error {
 		}
 		s.Experiments[i], s.shared[e.Name] = adopted, sharedExperiment{other, name}
 		if !s.alike("", other) {
-			return s.refuse(e.Name+".as", e.As, fmt.Sprintf("an experiment of a study with the same rounds and set (%s has rounds %d and set %v)", study,
-				other.Rounds, strings.TrimPrefix(fmt.Sprint(other.Set), "map")))
+			return s.refuse(e.Name+".as", e.As, fmt.Sprintf("an experiment of a study with the same rounds, paper and set (%s has rounds %d, paper %v and set %v)", study,
+				other.Rounds, other.Paper, strings.TrimPrefix(fmt.Sprint(other.Set), "map")))
 		}
 	}
 	return nil
 }
 
-// alike tells whether two studies run an experiment with the same rounds and keys, for a model.
+// alike tells whether two studies run an experiment with the same rounds and keys, for a model. A study without Paper
+// may set the paper's values itself, or have them by default.
 func (s Study) alike(model string, other Study) bool {
 	ours, theirs := s.With(model), other.With(model)
-	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.Set, theirs.Set)
+	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.algorithmToo(), theirs.algorithmToo())
+}
+
+// algorithmToo returns Fixed, with the defaults of keys of the algorithm that it lacks.
+func (s Study) algorithmToo() map[string]any {
+	values := map[string]any{}
+	defaults := Values(Default())
+	for key := range PaperValues() {
+		values[key] = defaults[key]
+	}
+	values, err := stack(values, s.Fixed())
+	if err != nil { // check has refused it
+		return s.Fixed()
+	}
+	return values
 }
 
 // recordedAs returns the study and the experiment that an experiment of s is recorded under, if it belongs to another

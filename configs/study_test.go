@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestASharedExperimentIsAnothersAsItIs(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	_, err = parseStudy("mine", []byte(strings.Replace(text, "rounds: 300", "rounds: 100", 1)+"{name: a, as: paper-4loc4ext}"))
-	require.ErrorContains(t, err, "a study with the same rounds and set")
+	require.ErrorContains(t, err, "a study with the same rounds, paper and set")
 }
 
 func TestAStudysExperimentsAreNamedByModel(t *testing.T) {
@@ -126,10 +127,13 @@ func TestAStudysSettings(t *testing.T) {
 	require.NoError(t, err)
 	settings, err := paper.Settings("gpt2", gpt2)
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{
+	want := map[string]any{
 		"experiment": "paper-gpt2-6loc2ext", "model": "gpt2", "rounds": 2000, "eval_every": 100, "eval_questions": 108, "eval_generations": 4, "eval_draws": "shared",
-		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8, "external_correction": "none", "external_filter": "none",
-	}, settings[1], "the preset's keys, the study's over them, the model's over these")
+		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8,
+	}
+	maps.Copy(want, PaperValues())
+	want["external_sampling"] = SamplingAuto
+	require.Equal(t, want, settings[1], "the paper's keys, the preset's over them, the study's, the model's over these")
 	require.Equal(t, 50, paper.Set["eval_every"], "the study itself stays as it was")
 	require.Equal(t, []string{"num_train_samples", "num_transplant_trees"}, Compared(settings))
 	require.False(t, paper.ComparesNodes())

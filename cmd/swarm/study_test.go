@@ -169,6 +169,8 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 		`bad zero_advantage_filter "true" (--zero-advantage-filter)`:             {"plan", "--study", "filter", "--zero-advantage-filter"},
 		`bad external_correction "importance" (--external-correction): allowed: none: study paper sets none. For another value write a study of your own`: {
 			"sweep", "--study", "paper", "--external-correction", "importance"},
+		`bad epsilon "0.1" (--epsilon): allowed: none: study paper sets 0.2.`:  {"sweep", "--study", "paper", "--epsilon", "0.1"},
+		`bad beta "0.1" (--beta): allowed: none: study objective sets 0.`:      {"sweep", "--study", "objective", "--beta", "0.1"},
 		`bad num_generations "4" (--set): allowed: none: study sparse sets 2.`: {"sweep", "--study", "sparse", "--set", "num_generations=4"},
 		"--nodes conflicts with study swarm-size: remove it":                   {"sweep", "--study", "swarm-size", "--nodes", "4"},
 		"--nodes conflicts with study swarm-size":                              {"plan", "--study", "swarm-size", "--nodes", "auto"},
@@ -251,7 +253,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	require.Contains(t, done.stdout, " report --study filter --model "+tinyModel())
 	for want, changed := range map[string][]string{
 		"temperature 1 → 0.5":    {"--temperature", "0.5"},
-		"beta 0 → 0.1":           {"--beta", "0.1"},
+		"top_p 1 → 0.9":          {"--set", "top_p=0.9"},
 		"eval_generations 4 → 2": {"--eval-generations", "2"},
 	} {
 		o := swarm(t, home, args(rounds, changed...)...)

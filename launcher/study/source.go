@@ -176,7 +176,7 @@ func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 			}
 		}
 	}
-	set, err := configs.PresetValues(s.With(s.named).Set)
+	set, err := configs.PresetValues(s.With(s.named).Fixed())
 	if err != nil {
 		return err
 	}
