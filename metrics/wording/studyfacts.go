@@ -104,7 +104,7 @@ func besideLine(s stats.Study) []string {
 // settings. That does not contradict the paper, which used another model and learning rate.
 var paperWords = map[string]string{
 	stats.PaperConfirmed:    "confirmed",
-	stats.PaperContradicted: "not reproduced here (decided the other way)",
+	stats.PaperContradicted: "not reproduced with this model and learning rate (decided the other way)",
 	stats.PaperOpen:         "open",
 }
 
