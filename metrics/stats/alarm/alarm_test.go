@@ -179,6 +179,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 	studies := map[string]map[string][2][]int{
 		"paper": recordedAlarms, "corrected": recordedAlarms, "sparse": recordedAlarms, "control": recordedAlarms, "adaptive": recordedAlarms,
 		"alternatives": recordedAlarms, "teacher": recordedAlarms, "corrections": recordedAlarms, "specialists": recordedAlarms, "sparse-tags": recordedAlarms,
+		"collapse": recordedAlarms,
 		"superseded/paper-before-00fc0d9": supersededAlarms,
 	}
 	exports, err := filepath.Glob("../../../docs/study/*.db.gz")
@@ -281,6 +282,10 @@ var recordedAlarms = map[string][2][]int{
 	// The same with fresh seeds, after rule and factors were fixed: they confirm them.
 	"control-4loc4ext-uncorrected-1": {{85}, {140}}, "control-4loc4ext-uncorrected-2": {{103}, {161}}, "control-4loc4ext-uncorrected-3": {{105}, {164}},
 	"control-4loc4ext-uncorrected-4": {{97}, {164}}, "control-4loc4ext-uncorrected-5": {{90}, {131}},
+
+	// At a third of the rate, without a correction.
+	"collapse-4loc4ext-third-1": {{251}, nil}, "collapse-4loc4ext-third-2": {{219}, nil}, "collapse-4loc4ext-third-3": {{291}, nil},
+	"collapse-4loc4ext-third-4": {{277}, nil}, "collapse-4loc4ext-third-5": {{254}, nil},
 
 	// Where right answers are rare: 4/0, the best of its five, so a false one; and without a correction, three of the
 	// four that collapsed.
