@@ -179,7 +179,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 	studies := map[string]map[string][2][]int{
 		"paper": recordedAlarms, "corrected": recordedAlarms, "sparse": recordedAlarms, "control": recordedAlarms, "adaptive": recordedAlarms,
 		"alternatives": recordedAlarms, "teacher": recordedAlarms, "corrections": recordedAlarms, "specialists": recordedAlarms, "sparse-tags": recordedAlarms,
-		"collapse": recordedAlarms,
+		"collapse":                        recordedAlarms,
 		"superseded/paper-before-00fc0d9": supersededAlarms,
 	}
 	exports, err := filepath.Glob("../../../docs/study/*.db.gz")
