@@ -65,11 +65,11 @@ func (s *Study) adopt() error {
 // may set the paper's values itself, or have them by default.
 func (s Study) alike(model string, other Study) bool {
 	ours, theirs := s.With(model), other.With(model)
-	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.algorithmToo(), theirs.algorithmToo())
+	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.pinned(), theirs.pinned())
 }
 
-// algorithmToo returns Fixed, with the defaults of keys of the algorithm that it lacks.
-func (s Study) algorithmToo() map[string]any {
+// pinned returns Fixed, and the defaults of the keys of PaperValues that it lacks.
+func (s Study) pinned() map[string]any {
 	values := map[string]any{}
 	defaults := Values(Default())
 	for key := range PaperValues() {

@@ -148,12 +148,12 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 	if len(w.newest) == 0 {
 		done = store.RoundsDone(snapshot.Nodes)
 	}
-	gradients, err := reader.Gradients(ctx, run)
+	series, err := reader.Gradients(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, g := range gradients {
-		w.add(g.Round, g.Gradient)
+	for round, gradients := range series {
+		w.waiting[round] = gradients
 	}
 	if all := w.judgeTo(done); all != nil {
 		raised = &all[len(all)-1]

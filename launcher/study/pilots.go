@@ -12,7 +12,6 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats/alarm"
 	"github.com/sapo-swarm/swarm/metrics/stats/rates"
 	"github.com/sapo-swarm/swarm/metrics/stats/sweep"
@@ -137,15 +136,8 @@ func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, 
 			if p.Rewards, err = s.rewards(ctx, row.Run); err != nil {
 				return rates.Advice{}, err
 			}
-			gradients, err := s.reader.Gradients(ctx, row.Run)
-			if err != nil {
+			if p.Gradients, err = s.reader.Gradients(ctx, row.Run); err != nil {
 				return rates.Advice{}, err
-			}
-			p.Gradients = make([][]event.Gradient, len(p.Rewards))
-			for _, g := range gradients {
-				if g.Round < len(p.Gradients) { // a running pilot's newest round may have come since
-					p.Gradients[g.Round] = append(p.Gradients[g.Round], g.Gradient)
-				}
 			}
 			if e := evals[row.Run]; e.Questions*e.Generations > 0 {
 				pass := float64(e.Correct) / float64(e.Questions*e.Generations)

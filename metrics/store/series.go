@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
@@ -66,22 +67,24 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 	return values, sqlite.Explain(r.path, err)
 }
 
-// RoundGradient is what the alarm judges of one node's round.
-type RoundGradient struct {
-	Round int
-	event.Gradient
-}
-
-// Gradients returns the gradients of a run's nodes that trained, by round. Those whose norm is not finite are missing.
-func (r *Reader) Gradients(ctx context.Context, run string) (gradients []RoundGradient, err error) {
+// Gradients returns the gradients of a run's nodes by round, from 0, each round's by node as text. Those of nodes that
+// did not train, and those whose norm is not finite, are missing.
+func (r *Reader) Gradients(ctx context.Context, run string) (series [][]event.Gradient, err error) {
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
-		var g RoundGradient
-		err := rows.Scan(&g.Round, &g.Norm, (*number)(&g.Flat), (*number)(&g.Own), (*number)(&g.External))
-		gradients = append(gradients, g)
-		return err
-	}, `SELECT round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds WHERE run = ? AND grad_norm IS NOT NULL
-ORDER BY round, node`, run)
-	return gradients, sqlite.Explain(r.path, err)
+		var round int
+		var norm, flat, own, external number
+		if err := rows.Scan(&round, &norm, &flat, &own, &external); err != nil {
+			return err
+		}
+		for len(series) <= round {
+			series = append(series, nil)
+		}
+		if units.Finite(float64(norm)) {
+			series[round] = append(series[round], event.Gradient{Norm: float64(norm), Flat: float64(flat), Own: float64(own), External: float64(external)})
+		}
+		return nil
+	}, `SELECT round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds WHERE run = ? ORDER BY round, node`, run)
+	return series, sqlite.Explain(r.path, err)
 }
 
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. An unknown metric is

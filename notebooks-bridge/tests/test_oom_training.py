@@ -84,9 +84,8 @@ except RuntimeError as error:
 
 
 def train(script, *arguments):
-    env = dict(os.environ, PYTHON=sys.executable, PYTHONDONTWRITEBYTECODE="1")
-    command = ["bash", script] if script.endswith(".sh") else [sys.executable, script]
-    done = subprocess.run(command + list(arguments), cwd=str(TRAINING), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run([sys.executable, script] + list(arguments), cwd=str(TRAINING), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=300)
     return done.returncode, done.stdout, done.stderr
 
