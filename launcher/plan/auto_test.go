@@ -35,7 +35,12 @@ func TestAutoIsResolvedInPlanning(t *testing.T) {
 		p.resolveAuto(test.hosts)
 		require.Equal(t, []string{test.correction, test.filter}, []string{p.Config.ExternalCorrection, p.Config.ExternalFilter}, name)
 		require.Equal(t, configs.DrawsNode, p.Config.EvalDraws, name)
-		require.Equal(t, test.told, len(p.Notes) > 0, name)
+		if test.told {
+			require.Equal(t, []string{"Importance ratios weigh others' rollouts (external_correction " + test.correction +
+				"). --paper trains as published, without them."}, p.Notes, name)
+		} else {
+			require.Empty(t, p.Notes, name)
+		}
 		require.Equal(t, asked, p.Asked(), name)
 
 		run := configs.Default()
