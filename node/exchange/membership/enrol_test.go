@@ -103,6 +103,21 @@ func TestAnEnrolmentCannotBeForged(t *testing.T) {
 	require.NotContains(t, string(said), c.Secret)
 }
 
+// Requests without an invitation use up nobody's rate.
+func TestStrangersDoNotUseUpEnrolments(t *testing.T) {
+	registry := registry(t, t.TempDir())
+	d := newTestServer(t, func(o *AdmissionOptions) { o.Registry = registry })
+	token, err := registry.Invite("", false)
+	require.NoError(t, err)
+	stranger := Apply("a guess", "eve").Enrol
+	for range 2 * enrolBurst {
+		_, err := d.Enrol(t.Context(), stranger)
+		require.Equal(t, CodeToken, code(t, err))
+	}
+	_, err = d.Enrol(t.Context(), Apply(token, "ann").Enrol)
+	require.NoError(t, err)
+}
+
 // FuzzEnrol: a sender without the token is never admitted, and its answers never give credentials.
 func FuzzEnrol(f *testing.F) {
 	application := Apply("token", "ann")

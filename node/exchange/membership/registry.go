@@ -137,6 +137,23 @@ func spent(all []invited, now float64) []invited {
 	return kept
 }
 
+// invites refuses a request that does not prove an invitation's token. It costs no lock and mostly no reading.
+func (r *Registry) invites(e Enrol) *Refusal {
+	if refusal := e.check(); refusal != nil {
+		return refusal
+	}
+	b, err := r.read()
+	if err != nil {
+		return internal(err)
+	}
+	if b.invitation(e) == nil {
+		return errNotInvited
+	}
+	return nil
+}
+
+var errNotInvited = Refuse(CodeToken, "the coordinator does not know this invitation. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
+
 // Enrol adds a worker for a request that proves an invitation's token. A repeated request, from any sender, adds no
 // other worker. Its errors are *Refusal.
 func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
@@ -147,7 +164,7 @@ func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 	err := r.edit(func(b *book) error {
 		i := b.invitation(e)
 		if i == nil {
-			return Refuse(CodeToken, "the coordinator does not know this invitation. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
+			return errNotInvited
 		}
 		if w := b.enrolled(e); w != nil {
 			if refusal := w.standing(); refusal != nil {

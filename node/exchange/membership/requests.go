@@ -11,19 +11,23 @@ import (
 // Limits of enrolments: a rate per second and a burst, because a job array of a thousand starts together.
 const enrolRate, enrolBurst = 50, 500
 
-// Enrol creates a worker for a client with an invitation.
+// Enrol creates a worker for a client with an invitation. Requests without one are refused without counting, so they
+// cannot use up the rate.
 func (r *AdmissionServer) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 	if r.o.Registry == nil {
 		return Enrolled{}, Refuse(CodeToken, "this swarm has no invitations: access to its folder decides who may join. Try: swarm join --shared DIR")
+	}
+	if refusal := speaks(enrol.Protocol, r.o.Version, ""); refusal != nil {
+		return Enrolled{}, refusal
+	}
+	if refusal := r.o.Registry.invites(enrol); refusal != nil {
+		return Enrolled{}, refusal
 	}
 	r.mu.Lock()
 	wait := r.enrolled.take(r.o.Now(), 1)
 	r.mu.Unlock()
 	if wait > 0 {
 		return Enrolled{}, slower(wait)
-	}
-	if refusal := speaks(enrol.Protocol, r.o.Version, ""); refusal != nil {
-		return Enrolled{}, refusal
 	}
 	answer, err := r.o.Registry.Enrol(enrol)
 	if err != nil {

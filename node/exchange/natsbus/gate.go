@@ -22,6 +22,7 @@ const (
 	maxEnrolling   = 256              // such connections at a time
 	maxEnrollingOf = 16               // from one address
 	maxConnections = membership.MaxNodes + 8
+	maxOfWorkers   = maxClients / 2 // connections of all workers, so that the coordinator's own nodes always find a place
 
 	nonceDigits = 32
 )
@@ -89,32 +90,43 @@ func allow(publish, subscribe []string) *natsserver.Permissions {
 	}
 }
 
-// note records a worker's connection. It returns false if the worker has too many.
+// note records a worker's connection. It returns false if the worker has too many, or all workers together.
 func (g *gate) note(worker string, id uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	known := g.workers[worker]
-	if len(known) >= maxConnections {
-		open := known[:0]
-		for _, id := range known {
-			if g.alive(id) {
-				open = append(open, id)
-			}
-		}
-		if len(open) < len(known) {
-			if g.dropped == nil {
-				g.dropped = map[string]bool{}
-			}
-			g.dropped[worker] = true
-		}
-		g.workers[worker] = open
-		known = open
+	if len(g.workers[worker]) >= maxConnections {
+		g.prune(worker)
 	}
-	if len(known) >= maxConnections {
+	if g.ofWorkers() >= maxOfWorkers {
+		for each := range g.workers {
+			g.prune(each)
+		}
+	}
+	if len(g.workers[worker]) >= maxConnections || g.ofWorkers() >= maxOfWorkers {
 		return false
 	}
-	g.workers[worker] = append(known, id)
+	g.workers[worker] = append(g.workers[worker], id)
 	return true
+}
+
+func (g *gate) ofWorkers() (n int) {
+	for _, ids := range g.workers {
+		n += len(ids)
+	}
+	return n
+}
+
+// prune removes a worker's closed connections from the record.
+func (g *gate) prune(worker string) {
+	known := len(g.workers[worker])
+	open := slices.DeleteFunc(g.workers[worker], func(id uint64) bool { return !g.alive(id) })
+	if len(open) < known {
+		if g.dropped == nil {
+			g.dropped = map[string]bool{}
+		}
+		g.dropped[worker] = true
+	}
+	g.workers[worker] = open
 }
 
 // forget removes a worker's connections from the record and returns them.

@@ -354,6 +354,24 @@ func TestConnectionsOfOneWorkerAreBounded(t *testing.T) {
 	}
 }
 
+// All workers together can't use up the connections either: the coordinator's own nodes need some.
+func TestConnectionsOfAllWorkersAreBounded(t *testing.T) {
+	open := true
+	g := &gate{workers: map[string][]uint64{}, alive: func(uint64) bool { return open }}
+	taken := 0
+	for id := range uint64(maxClients) {
+		if g.note(strconv.Itoa(int(id)/maxConnections), id) {
+			taken++
+		}
+	}
+	if taken != maxOfWorkers {
+		t.Errorf("%d connections of workers are open, at most %d are allowed", taken, maxOfWorkers)
+	}
+	if open = false; !g.note("ada", 0) {
+		t.Error("closed connections take a place")
+	}
+}
+
 // Newcomers are limited per address and in total. A closed connection frees its place at once, an open one after a
 // while.
 func TestNewcomersAreBounded(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -232,7 +233,10 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
-	log := &serverLog{logger: s.logger, trouble: s.poke}
+	log := &serverLog{
+		logger: s.logger, trouble: func() { s.poke("the broker reported an error") },
+		errors: rate.Sometimes{First: 10, Interval: time.Second},
+	}
 	broker.SetLoggerV2(log, false, false, false)
 	broker.Start()
 	for start := time.Now(); !broker.ReadyForConnections(100 * time.Millisecond); {

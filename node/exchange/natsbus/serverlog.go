@@ -8,14 +8,16 @@ import (
 	"sync"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
 )
 
 // serverLog is the broker's logger. The broker's notices become debug lines, because they are many. The broker reports
 // a failed start only by a fatal line, so serverLog keeps the first one.
 type serverLog struct {
 	logger  *slog.Logger
-	trouble func(reason string) // receives every error
+	trouble func() // called after some errors
 
+	errors    rate.Sometimes // which of the errors, because anyone who reaches the port can cause them
 	mu        sync.Mutex
 	firstFail error
 }
@@ -26,9 +28,13 @@ func (l *serverLog) Noticef(format string, args ...any) { l.log(slog.LevelDebug,
 func (l *serverLog) Debugf(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
 func (l *serverLog) Tracef(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
 
+// Errorf passes on that there was an error, but not its text: a client chooses part of it, for example the name of an
+// unknown user.
 func (l *serverLog) Errorf(format string, args ...any) {
-	l.log(slog.LevelWarn, format, args)
-	l.trouble(fmt.Sprintf(format, args...))
+	l.errors.Do(func() {
+		l.log(slog.LevelWarn, format, args)
+		l.trouble()
+	})
 }
 
 // Warnf logs at debug level. The broker repairs what it warns about, for example when it recovers its files after a

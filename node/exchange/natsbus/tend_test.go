@@ -3,6 +3,7 @@ package natsbus
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -222,6 +223,32 @@ func TestFullDisk(t *testing.T) {
 	}
 	if got := shared(t, b, 0, "a") + shared(t, b, 1, "a"); got != "before"+meanwhile {
 		t.Errorf("found %.20q", got)
+	}
+}
+
+// The broker logs the name of a user that it does not know. Such a name can look like an error of the stream.
+func TestStrangersCannotReportADamage(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	server := startServer(t, ServerOptions{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	createRun(t, server, "run")
+	var j journals
+	tend(t, server, "run", &j, "a")
+	j.share(t, join(t, server, "run", "a"), batch("a", 0, "a0"))
+	for range 20 {
+		for _, user := range []string{"maximum messages per subject", "maximum bytes", unreadable + "x"} {
+			if _, err := nats.Connect(server.URL(), nats.UserInfo(user, "x"), nats.NoReconnect()); !errors.Is(err, nats.ErrAuthorization) {
+				t.Fatal(err)
+			}
+		}
+	}
+	await(t, "the broker's line", func() bool { return strings.Contains(log.String(), "authentication error") })
+	time.Sleep(complainEvery) // a check comes within half of it
+	if text := log.String(); strings.Contains(text, "creating it again") || strings.Contains(text, "is full") {
+		t.Errorf("a stranger's name counts as an error:\n%s", text)
+	}
+	if lines := strings.Count(log.String(), "authentication error"); lines > 20 {
+		t.Errorf("60 failed logins make %d lines", lines)
 	}
 }
 
