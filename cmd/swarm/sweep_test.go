@@ -256,7 +256,7 @@ func awaitRounds(t *testing.T, home string, rounds int) stats.Status {
 	require.Eventually(t, func() bool {
 		o := swarm(t, home, "status", "-o", "json")
 		return o.code == 0 && json.Unmarshal([]byte(o.stdout), &s) == nil && s.Round >= rounds
-	}, patience, 50*time.Millisecond, "no round %d", rounds)
+	}, patience, 200*time.Millisecond, "no round %d", rounds)
 	return s
 }
 

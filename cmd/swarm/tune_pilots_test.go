@@ -184,7 +184,7 @@ func TestTheRatesAreThoseOfTheConfiguration(t *testing.T) {
 func TestPilotsStopInOrderAndGoOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	args := []string{"tune", "--workload", "sapo", "4loc4ext", "--rates", "1e-3,2e-3", "--model", tinyModel(), "--device", "cpu", "--nodes", "2", "--rounds", "80"}
+	args := []string{"tune", "--workload", "sapo", "4loc4ext", "--rates", "1e-3,2e-3", "--model", tinyModel(), "--device", "cpu", "--nodes", "1", "--rounds", "80"}
 	for _, set := range []string{"tasks.file=" + items(), "num_train_samples=2", "num_transplant_trees=2", "num_generations=4", "max_prompt_length=32",
 		"max_completion_length=24", "barrier_deadline=60", "eval_questions=3", "eval_every=0"} {
 		args = append(args, "--set", set)
@@ -195,7 +195,7 @@ func TestPilotsStopInOrderAndGoOn(t *testing.T) {
 	require.Equal(t, 130, waitFor(t, s.cmd), s.stderr.String())
 	require.Contains(t, s.stderr.String(), "Stopping after a checkpoint of the pilot. Repeat to stop now.\n")
 	out := <-s.stdout
-	require.Contains(t, out, "tune: 2 pilots of 80 rounds each, learning rates 0.001 and 0.002: 4loc4ext, tiny, 2 nodes, seed 42\n")
+	require.Contains(t, out, "tune: 2 pilots of 80 rounds each, learning rates 0.001 and 0.002: 4loc4ext, tiny, 1 node, seed 42\n")
 	require.Contains(t, out, "tune: run 1 of 2: tune-tiny-4loc4ext-lr0.001 seed 42; done 0, failed 0")
 	require.Contains(t, out, "tune stopped: 0 of 2 pilots done")
 	require.Contains(t, out, "No advice yet: 2 of 2 pilots are not finished. The same command continues.\n")

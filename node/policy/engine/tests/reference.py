@@ -28,6 +28,13 @@ def forward(weights, config, ids):
     return {"gpt2": forward_gpt2, "llama": forward_llama, "qwen2": forward_llama, "qwen3": forward_llama}[config.architecture](weights, config, ids)
 
 
+def attend(q, k, v):
+    """One head's causal attention."""
+    scores = q @ k.t() / math.sqrt(q.shape[1])
+    later = torch.ones(scores.shape, dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(later, -math.inf), 1) @ v
+
+
 def forward_gpt2(weights, config, ids):
     get = lambda name: weights["transformer." + name]  # noqa: E731
     x = torch.stack([get("wte.weight")[token] + get("wpe.weight")[i] for i, token in enumerate(ids)])
@@ -39,11 +46,7 @@ def forward_gpt2(weights, config, ids):
         heads = []
         for head in range(config.heads):
             q, k, v = (qkv[:, j * config.width + head * size :][:, :size] for j in range(3))
-            rows = []
-            for t in range(len(ids)):
-                scores = torch.stack([q[t] @ k[s] for s in range(t + 1)]) / math.sqrt(size)
-                rows.append(torch.softmax(scores, 0) @ v[: t + 1])
-            heads.append(torch.stack(rows))
+            heads.append(attend(q, k, v))
         x = x + torch.cat(heads, 1) @ get(h + "attn.c_proj.weight") + get(h + "attn.c_proj.bias")
         y = layer_norm(x, get(h + "ln_2.weight"), get(h + "ln_2.bias"), config.norm_epsilon)
         y = gelu(y @ get(h + "mlp.c_fc.weight") + get(h + "mlp.c_fc.bias"))
@@ -70,14 +73,14 @@ def frequency(i, size, config):
     return (1 - smooth) * found / scaling.factor + smooth * found
 
 
-def rope(x, position, config):
-    """One head's vector [h] rotated for its position: the halves are the real and imaginary parts of h/2
+def rope(x, config):
+    """One head's vectors [T, h], each rotated for its position: the halves are the real and imaginary parts of h/2
     numbers.
     """
-    half = len(x) // 2
-    turns = torch.tensor([position * frequency(i, len(x), config) for i in range(half)], dtype=x.dtype)
-    turned = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(turns), turns)
-    return torch.cat((turned.real, turned.imag))
+    half = x.shape[1] // 2
+    turns = torch.tensor([[t * frequency(i, x.shape[1], config) for i in range(half)] for t in range(len(x))], dtype=x.dtype)
+    turned = torch.complex(x[:, :half], x[:, half:]) * torch.polar(torch.ones_like(turns), turns)
+    return torch.cat((turned.real, turned.imag), 1)
 
 
 def forward_llama(weights, config, ids):
@@ -99,13 +102,7 @@ def forward_llama(weights, config, ids):
         for head in range(config.heads):
             group = head * config.kv_heads // config.heads
             mine, theirs = slice(head * size, head * size + size), slice(group * size, group * size + size)
-            queries = [rope(q[t, mine], t, config) for t in range(len(ids))]
-            keys = [rope(k[t, theirs], t, config) for t in range(len(ids))]
-            rows = []
-            for t in range(len(ids)):
-                scores = torch.stack([queries[t] @ keys[s] for s in range(t + 1)]) / math.sqrt(size)
-                rows.append(torch.softmax(scores, 0) @ v[: t + 1, theirs])
-            heads.append(torch.stack(rows))
+            heads.append(attend(rope(q[:, mine], config), rope(k[:, theirs], config), v[:, theirs]))
         x = x + linear(torch.cat(heads, 1), h + "self_attn.o_proj")
         y = rms_norm(x, get(h + "post_attention_layernorm.weight"), config.norm_epsilon)
         gate = linear(y, h + "mlp.gate_proj")
