@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -30,6 +31,7 @@ type upOptions struct {
 	typed     func(flag string) bool
 	fresh     bool
 	onlyRun   string // from swarm resume: the only run that may be resumed
+	service   bool   // systemd runs the command
 	detach    bool
 	yes       bool
 	output    string
@@ -70,6 +72,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
 	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "continue this `run` and no other")
 	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // only swarm resume passes it
+	addServiceFlag(cmd.Flags(), &o.service)
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }
@@ -90,7 +93,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	}
 	o.plan.Hosts = admission != nil
-	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun}
+	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun, Service: o.service}
 	o.plan.Resume = r
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
@@ -107,6 +110,12 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		}
 		interrupts.Close()
 		return o.finishDue(context.WithoutCancel(ctx), g, *r.Run)
+	}
+	var declined *coordinator.DeclinedError
+	if errors.As(err, &declined) {
+		told := g.tellDeclined(r.Run.Run, declined)
+		interrupts.Close()
+		return cmp.Or(o.finishDue(context.WithoutCancel(ctx), g, *r.Run), told)
 	}
 	if err != nil {
 		return interrupt.Exit(ctx, err)
