@@ -74,11 +74,13 @@ func TestAnAlarmIsRecordedAndShown(t *testing.T) {
 	require.Contains(t, swarm(t, home, "report", "--out", "-").stdout, grown)
 }
 
-// With --on-alarm stop the run stops cleanly. A resumed run is not stopped by the same alarm again.
+// With --on-alarm stop the run stops cleanly. A service does not continue it. A resumed run is not stopped by the same
+// alarm again.
 func TestAnAlarmStopsARunThatCanGoOn(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	o := swarm(t, home, growingRun(t, "ended", "hold", "--rounds", "200", "--on-alarm", "stop")...)
+	up := growingRun(t, "ended", "hold", "--rounds", "200", "--on-alarm", "stop", "--service")
+	o := swarm(t, home, up...)
 	require.Equal(t, 1, o.code, o.stderr)
 	const why = " in round 108: the gradient norm has grown to 2.35 times that of rounds 20 to 60"
 	require.Contains(t, o.stdout, "alarm"+why+", training may collapse; the run stops. Try: a new run with a lower --learning-rate")
@@ -91,6 +93,12 @@ func TestAnAlarmStopsARunThatCanGoOn(t *testing.T) {
 	for _, n := range x.Nodes {
 		require.Equal(t, "stopped", n.State)
 	}
+
+	o = swarm(t, home, up...)
+	require.Equal(t, 0, o.code, "systemd would start another exit code again")
+	require.Empty(t, o.stdout)
+	require.Equal(t, "ended-1: "+store.AlarmStop+why+". The service does not continue it. To continue it: swarm --home "+home+" resume ended-1\n", o.stderr)
+	require.Equal(t, x, status(t, home))
 
 	o = swarm(t, home, "resume", "ended-1")
 	require.Equal(t, 0, o.code, o.stderr)

@@ -29,6 +29,8 @@ type joinOptions struct {
 	detach bool
 	yes    bool
 	output string
+
+	service bool // systemd runs the command
 }
 
 // hostKeys are the configuration keys that a worker sets itself: its model, and how it uses its host. The coordinator
@@ -92,6 +94,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.BoolVar(&o.fresh, "fresh", false, "start over on this host, even if it has already joined the run")
 	f.BoolVar(&o.detach, "detach", false, "return once the nodes have started; they continue in the background")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
+	addServiceFlag(f, &o.service)
 	addLinesFlag(f, &o.output, "one event")
 	return cmd
 }
@@ -149,7 +152,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return interrupt.Exit(ctx, workers.Refused(err))
 	}
 	defer j.Close()
-	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh}
+	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Service: o.service}
 	o.plan.Resume = r
 	o.plan.Base, o.plan.OnlyGenerate = func() (resolve.Layer, error) {
 		c, err := j.Config()
@@ -159,6 +162,10 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return err
 	}
 	p, err := o.plan.Resolve(ctx, g.planHost())
+	var declined *coordinator.DeclinedError
+	if errors.As(err, &declined) {
+		return g.tellDeclined(r.Run.Run, declined)
+	}
 	finished := errors.Is(err, coordinator.ErrFinished)
 	if err != nil && !finished {
 		return interrupt.Exit(ctx, err)

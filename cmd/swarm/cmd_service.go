@@ -24,7 +24,8 @@ func newServiceCommand(g *globals) *cobra.Command {
 		Short: "Keep a run going over reboots and crashes, as a systemd service",
 		Long: "service makes `swarm up` a systemd service, of this user, or of the machine as root with --system.\n" +
 			"It starts at boot and again after a crash, and continues the run it finds. A run that is done stays\n" +
-			"done.",
+			"done. It does not continue a run that the alarm stopped (--on-alarm stop), nor one that failed three\n" +
+			"times without a new round because all nodes gave up. swarm resume continues these.",
 		Args: usage.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}

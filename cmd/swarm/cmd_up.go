@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/workers"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type upOptions struct {
@@ -28,6 +31,7 @@ type upOptions struct {
 	typed     func(flag string) bool
 	fresh     bool
 	onlyRun   string // from swarm resume: the only run that may be resumed
+	service   bool   // systemd runs the command
 	detach    bool
 	yes       bool
 	output    string
@@ -68,6 +72,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
 	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "continue this `run` and no other")
 	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // only swarm resume passes it
+	addServiceFlag(cmd.Flags(), &o.service)
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }
@@ -88,7 +93,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	}
 	o.plan.Hosts = admission != nil
-	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun}
+	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun, Service: o.service}
 	o.plan.Resume = r
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
@@ -100,7 +105,17 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		if err := r.SameDone(ctx, p); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return g.viewer().Done(ctx, *r.Run, p, o.output == "json")
+		if err := g.viewer().Done(ctx, *r.Run, p, o.output == "json"); err != nil {
+			return err
+		}
+		interrupts.Close()
+		return o.finishDue(context.WithoutCancel(ctx), g, *r.Run)
+	}
+	var declined *coordinator.DeclinedError
+	if errors.As(err, &declined) {
+		told := g.tellDeclined(r.Run.Run, declined)
+		interrupts.Close()
+		return cmp.Or(o.finishDue(context.WithoutCancel(ctx), g, *r.Run), told)
 	}
 	if err != nil {
 		return interrupt.Exit(ctx, err)
@@ -124,6 +139,9 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		c.Close()
 		return err
 	}
+	if err := o.hooks.MarkDue(c.Dir()); err != nil {
+		g.logger.Warn("if the host dies at the end of the run, --on-complete and --webhook do not run", "error", err)
+	}
 	err = c.Train(ctx, interrupts, o.output == "json" && g.console == nil)
 	c.Close()
 	code := fail.ExitDone
@@ -131,9 +149,36 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		code = exitCode(err)
 	}
 	// Everything is on disk: the command may shut the machine down.
-	o.hooks.Finish(context.WithoutCancel(ctx), g.hookProcess(), notify.Ending{
-		Run: c.Name(), Experiment: p.Config.Experiment, State: c.Summary().State, ExitCode: code, Summary: c.Summary(), Folder: c.Dir(),
-		Log: runlog.Path(c.Dir(), runlog.Coordinator),
-	})
+	o.finish(context.WithoutCancel(ctx), g, c.Name(), p.Config.Experiment, c.Summary(), code)
 	return err
+}
+
+// finish runs the hooks at the end of a run.
+func (o *upOptions) finish(ctx context.Context, g *globals, run, experiment string, summary stats.Summary, code int) {
+	dir := g.home.Run(run)
+	o.hooks.Finish(ctx, g.hookProcess(), notify.Ending{
+		Run: run, Experiment: experiment, State: summary.State, ExitCode: code, Summary: summary, Folder: dir,
+		Log: runlog.Path(dir, runlog.Coordinator),
+	})
+}
+
+// finishDue runs the hooks of a run that ended earlier, if the host died before they ran.
+func (o *upOptions) finishDue(ctx context.Context, g *globals, run store.Run) error {
+	if !notify.Due(g.home.Run(run.Run)) {
+		return nil
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	summary, err := coordinator.Summary(ctx, reader, run.Run)
+	if err := errors.Join(err, reader.Close()); err != nil {
+		return err
+	}
+	code := fail.ExitFailed
+	if run.State == store.RunDone {
+		code = fail.ExitDone
+	}
+	o.finish(ctx, g, run.Run, run.Experiment, summary, code)
+	return nil
 }

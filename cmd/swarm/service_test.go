@@ -57,7 +57,7 @@ func TestServiceOfAUser(t *testing.T) {
 	exe, err := filepath.EvalSymlinks(func() string { p, _ := exec.LookPath("swarm"); return p }())
 	require.NoError(t, err)
 	// launcher/systemd tests how systemd reads the line.
-	want, err := systemd.Unit{Directory: "/", Exe: exe, Args: append([]string{"--home", home, "up"}, up[1:]...)}.Text()
+	want, err := systemd.Unit{Directory: "/", Exe: exe, Args: append([]string{"--home", home, "up", "--service"}, up[1:]...)}.Text()
 	require.NoError(t, err)
 	require.Equal(t, execStart(t, want), execStart(t, string(text)))
 
@@ -78,6 +78,25 @@ func TestServiceOfAUser(t *testing.T) {
 	require.NoFileExists(t, path)
 	require.Equal(t, fail.ExitUsage, service(t, config, home, "remove", "n").code)
 	require.NoDirExists(t, home, "installing begins no run")
+}
+
+// A service does not start a run for ever whose nodes all give up at once. A person can.
+func TestAServiceLeavesARunThatCannotGoOn(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	up := []string{"up", "--service", "--node-command", "false", "--name", "vain", "--device", "cpu", "--nodes", "2", "--max-restarts", "0"}
+	for range 3 {
+		o := swarm(t, home, up...)
+		require.Equal(t, fail.ExitFailed, o.code, o.stderr)
+		require.Contains(t, o.stderr, "Error: 2 of 2 nodes given up")
+	}
+	o := swarm(t, home, up...)
+	require.Equal(t, fail.ExitLost, o.code, "systemd does not start it again")
+	require.Equal(t, "vain-1: all of its nodes gave up, and its newest 3 attempts recorded no round. The service does not try again before the next boot. "+
+		"To continue it: swarm --home "+home+" resume vain-1\n", o.stderr)
+	require.Equal(t, 3, status(t, home).Attempts)
+	require.Equal(t, fail.ExitFailed, swarm(t, home, "resume", "vain-1").code)
+	require.Equal(t, 4, status(t, home).Attempts)
 }
 
 // Arguments that swarm up would refuse at 3 in the morning are refused at once, and nothing is written.
@@ -133,7 +152,7 @@ func TestServiceOfAWorker(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(config, "systemd", "user", "swarm-w.service"))
 	require.NoError(t, err)
 	require.Contains(t, execStart(t, string(text)), file)
-	require.Contains(t, execStart(t, string(text)), "join")
+	require.Contains(t, execStart(t, string(text)), `"join" "--service"`)
 	require.NotContains(t, string(text), "#secret")
 	for _, bad := range [][]string{{"tls://127.0.0.1:4222#secret"}, {"--nodes", "1"}, {"--url-file", file, "--detach"}, {"--url-file", config + "/none"}} {
 		o := service(t, config, home, append([]string{"install", "w2", "--", "join"}, bad...)...)

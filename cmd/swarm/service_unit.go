@@ -14,6 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/usage"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
@@ -41,9 +43,22 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	if err != nil {
 		return u, nil, err
 	}
+	c.Args = append([]string{"--" + commandline.ServiceFlag}, c.Args...)
 	u, left, err = systemd.NewUnit(name, system, c)
 	u.Secrets = secrets
 	return u, left, err
+}
+
+// addServiceFlag adds the flag of a unit's command. It is no flag for users.
+func addServiceFlag(f *pflag.FlagSet, into *bool) {
+	f.BoolVar(into, commandline.ServiceFlag, false, "this is a service")
+	f.Lookup(commandline.ServiceFlag).Hidden = true
+}
+
+// tellDeclined prints why a service does not continue a run, and how to continue it.
+func (g *globals) tellDeclined(run string, d *coordinator.DeclinedError) error {
+	fmt.Fprintf(g.stderr, "%s: %s To continue it: %s resume %s\n", run, d.Why, g.invocation(), run)
+	return fail.Exit(d.Code)
 }
 
 // takeSecrets returns the arguments of swarm up with secrets replaced by the files that hold them.

@@ -312,7 +312,8 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
 	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")
-	again := startSweep(t, home, args)
+	mark := filepath.Join(t.TempDir(), "mark")
+	again := startSweep(t, home, append(args, "--on-complete", "echo $SWARM_STATE >"+mark))
 	require.Eventually(t, func() bool {
 		return strings.Contains(again.stderr.String(), "experiment 8loc0ext is running already")
 	}, patience, 20*time.Millisecond, "the next sweep doesn't wait: %s", again.stderr)
@@ -322,6 +323,9 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	out := parseSweep(t, <-again.stdout)
 	require.Equal(t, 1, out.summary.Done)
 	require.Empty(t, out.order(), "the run that went on was started again")
+	said, err := os.ReadFile(mark)
+	require.NoError(t, err, "a sweep that waited for its last run has worked")
+	require.Equal(t, "done\n", string(said))
 	requireNoProcess(t, home)
 }
 

@@ -25,6 +25,9 @@ var otherVariables = []string{
 // OnlyRunFlag is the flag with which swarm resume names the run for swarm up to continue.
 const OnlyRunFlag = "only-run"
 
+// ServiceFlag is the flag by which swarm up and join know that they are a service.
+const ServiceFlag = "service"
+
 // Typed returns the command that started this process without its secrets, and the secrets. args are as typed,
 // without the program's name.
 func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
@@ -35,7 +38,7 @@ func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
 	environ := os.Environ()
 	words := grammar.words(args)
 	c, secrets := store.Command{Folder: folder}, Secrets{Arguments: map[int]string{}, Environment: map[string]string{}}
-	for i, w := range withoutFlags(words, OnlyRunFlag) {
+	for i, w := range withoutFlags(words, OnlyRunFlag, ServiceFlag) {
 		text := maskWord(w)
 		c.Arguments = append(c.Arguments, text)
 		if text != w.text {

@@ -37,11 +37,14 @@ type Resume struct {
 	Sweep bool   // for a sweep: if this home has no such run, an imported finished run counts
 	Busy  bool   // for a sweep: decide even if another process is running the experiment
 
-	asked bool
-	Run   *store.Run // set by Take; nil: start a new run
-	Fixed configs.Config
-	Plan  fit.Plan     // of Run
-	Nodes []store.Node // of Run, unless it is imported
+	Service bool // for a service: Take may return a *DeclinedError
+
+	asked    bool
+	declined *DeclinedError
+	Run      *store.Run // set by Take; nil: start a new run
+	Fixed    configs.Config
+	Plan     fit.Plan     // of Run
+	Nodes    []store.Node // of Run, unless it is imported
 }
 
 // decide finds the run to continue. It must run after the configuration is resolved and before planning, because a
@@ -136,6 +139,9 @@ func (r *Resume) read(ctx context.Context, reader *store.Reader, c configs.Confi
 	}
 	snapshot, err := reader.Snapshot(ctx, r.Run.Run)
 	r.Nodes = snapshot.Nodes
+	if err == nil && r.Service {
+		r.declined = decline(snapshot, c)
+	}
 	return err
 }
 
@@ -148,7 +154,8 @@ func (r *Resume) finished(c configs.Config) bool {
 }
 
 // Take decides for a configuration. It returns the number of nodes to plan for: asked, or the run's. The error is
-// ErrFinished if nothing is left to do. Take rejects different settings, even for a finished run.
+// ErrFinished if nothing is left to do, and a *DeclinedError if a service is to leave the run. Take rejects different
+// settings, even for a finished run.
 func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
 	if err := r.decide(ctx, c); err != nil || r.Run == nil {
 		return asked, err
@@ -168,6 +175,9 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 	}
 	if r.finished(c) {
 		return "", ErrFinished
+	}
+	if r.declined != nil {
+		return "", r.declined
 	}
 	return strconv.Itoa(r.Run.Nodes), nil
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -92,9 +93,35 @@ const (
 	stoppedLimit    = 3 * time.Second  // for the webhook after a stop by signal
 )
 
-// Finish calls the webhook, then runs the command unless a signal stopped the run. Call it after everything is
-// recorded and closed, because the command may shut down the machine. A failure is only a warning: the run's exit
-// code stays the same. A signal ends the webhook call or the command.
+// dueName is a file in a run's folder. It exists from the start of an attempt until the hooks of its end have run.
+const dueName = "hooks-due"
+
+// MarkDue records in a run's folder that the hooks are to run at the end of an attempt. Without hooks, it removes the
+// record of an earlier attempt. Finish removes the record.
+func (c *Hooks) MarkDue(folder string) error {
+	if c.Webhook == "" && c.Command == "" {
+		return clearDue(folder)
+	}
+	return files.Write(filepath.Join(folder, dueName), nil)
+}
+
+// Due reports whether the hooks of a run that has ended have not run, because the host died before.
+func Due(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, dueName))
+	return err == nil
+}
+
+func clearDue(folder string) error {
+	err := os.Remove(filepath.Join(folder, dueName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, files.SyncFolder(folder))
+}
+
+// Finish calls the webhook, then runs the command unless a signal stopped the run. The webhook is first because the
+// command may shut down the machine. So call Finish after everything is recorded and closed. A failure is only a
+// warning: the run's exit code stays the same. A signal ends the webhook call or the command.
 func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return
@@ -108,6 +135,14 @@ func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	}
 	if c.Webhook != "" {
 		c.tell(ctx, p, e, document)
+	}
+	var stopped *interrupt.Error
+	if errors.As(context.Cause(ctx), &stopped) && stopped.Signal != syscall.SIGINT {
+		return // the host may be shutting down: the hooks stay due
+	}
+	// Before the command, which may shut down the machine: the next boot must not run it again.
+	if err := clearDue(e.Folder); err != nil {
+		p.Logger.Warn("the next start of this command may run --on-complete again", "error", err)
 	}
 	if c.Command != "" && !e.bySignal() && ctx.Err() == nil {
 		c.runCommand(ctx, p, e, document)

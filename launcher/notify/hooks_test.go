@@ -84,6 +84,48 @@ func TestOnCompleteIsNotRunAfterASignal(t *testing.T) {
 	}
 }
 
+// The record that hooks are due is gone before the command runs: the command may shut down the machine, and the next
+// boot must not do so again.
+func TestHooksAreDueUntilTheCommandRuns(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, (&Hooks{}).MarkDue(folder))
+	require.False(t, Due(folder))
+	g, said := teller()
+	c := Hooks{Command: "ls -a " + folder}
+	require.NoError(t, c.MarkDue(folder))
+	require.True(t, Due(folder))
+	c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: folder})
+	require.Contains(t, said.String(), "\nsummary.json\n")
+	require.NotContains(t, said.String(), dueName)
+	require.False(t, Due(folder))
+
+	require.NoError(t, c.MarkDue(folder))
+	require.NoError(t, (&Hooks{}).MarkDue(folder))
+	require.False(t, Due(folder), "an attempt without hooks owes none")
+}
+
+// A host that shuts down sends SIGTERM. Hooks that it interrupts stay due. Ctrl-C skips them for good. The test is not
+// parallel, because it sends signals to this process.
+func TestHooksStayDueIfTheHostShutsDown(t *testing.T) {
+	for signal, due := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = syscall.Kill(os.Getpid(), signal)
+			<-r.Context().Done()
+		}))
+		g, said := teller()
+		folder := t.TempDir()
+		c := Hooks{Command: "echo never", Webhook: server.URL}
+		require.NoError(t, c.MarkDue(folder))
+		c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: folder})
+		server.Close()
+		require.Contains(t, said.String(), "Skipping --webhook and --on-complete.")
+		require.NotContains(t, said.String(), "never")
+		require.Equal(t, due, Due(folder), signal)
+	}
+}
+
 func TestAFailingWebhookIsAWarningWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())

@@ -32,6 +32,7 @@ type Item struct {
 	// runs Resume.Take, and returns the run's inputs
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error)
 	tried   int    // number of times that this sweep ran it
+	waited  bool   // another process ran it meanwhile, and this sweep waited for that
 	code    int    // exit code of the last time
 	why     string // why a process was killed, or a run refused
 	refused bool   // its run is done but does not count: another process ran it with other settings

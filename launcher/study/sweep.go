@@ -96,6 +96,7 @@ func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
 			return nil
 		}
 		waited, err := s.awaitOther(ctx, item)
+		item.waited = item.waited || waited
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
 	if ctx.Err() != nil {
 		return interrupt.Exit(ctx, ctx.Err())
 	}
-	item.code = fail.ExitDone
+	item.code, item.waited = fail.ExitDone, true
 	if err == nil {
 		item.done = true
 		return nil
@@ -177,11 +178,12 @@ func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err er
 	}
 }
 
-// End prints the summary, calls finish if the sweep ran anything, and returns the command's error. err is Serve's.
+// End prints the summary, calls finish if the sweep worked, and returns the command's error. err is Serve's. If the
+// database cannot be read, it prints no summary, and finish gets one without runs.
 func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 	status, readErr := s.Status(ctx)
 	if readErr != nil {
-		return errors.Join(err, readErr)
+		err, status = errors.Join(err, readErr), sweep.New(nil, s.price.PerHour, s.price.Currency)
 	}
 	var stopped *fail.ExitError
 	state, code := store.RunDone, fail.ExitDone
@@ -195,8 +197,12 @@ func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
 	case status.Done+status.StoppedByAlarm < status.Runs:
 		state, code = store.RunLost, fail.ExitLost
 	}
-	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, Status: status, Study: s.verdict(ctx)}
-	shown := s.tellSummary(ctx, summary)
+	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, Status: status}
+	var shown error
+	if readErr == nil {
+		summary.Study = s.verdict(ctx)
+		shown = s.tellSummary(ctx, summary)
+	}
 	if errors.Is(shown, syscall.EPIPE) {
 		shown = nil // swarm sweep | head
 	}
@@ -224,9 +230,10 @@ func (s *Sweep) ending(summary Summary) Ending {
 	return Ending{Experiments: strings.Join(s.Experiments(), " "), Folder: s.folder, Summary: summary}
 }
 
-// worked reports whether the sweep ran anything. If everything was done already, there is nothing to report.
+// worked reports whether the sweep ran anything, or waited for another process's run. If everything was done already,
+// there is nothing to report.
 func (s *Sweep) worked() bool {
-	return slices.ContainsFunc(s.items, func(i *Item) bool { return i.tried > 0 })
+	return slices.ContainsFunc(s.items, func(i *Item) bool { return i.tried > 0 || i.waited })
 }
 
 // Status returns the sweep's progress as recorded in the database.

@@ -2,6 +2,8 @@ package study
 
 import (
 	"encoding/json"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -126,4 +129,34 @@ func TestASweepTellsOfPlannedComparisons(t *testing.T) {
 		s.printOutcome(p, &stats.Study{Verdict: "Undecided.", Contrasts: []stats.StudyContrast{{Verdict: "Planned: a over b: better."}, {Verdict: "Planned: c over d: undecided."}}})
 	}))
 	require.True(t, strings.HasPrefix(out.String(), "Undecided.\nPlanned: a over b: better.\nPlanned: c over d: undecided.\n\nswarm compare --study control "), out.String())
+}
+
+// The end of a sweep is reported if it ran something or waited for a run, also if the database can't be read then. The
+// hook may be what ends a machine that costs money.
+func TestTheEndOfASweepIsReportedIfItWorked(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "swarm.db"), store.Options{})
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	for _, x := range []struct {
+		tried            int
+		waited, readable bool
+		reported         string
+	}{{0, false, true, ""}, {0, false, false, ""}, {1, false, true, "failed"}, {0, true, true, "failed"}, {1, false, false, "failed"}, {0, true, false, "failed"}} {
+		item := &Item{Source: Source{Config: "8loc0ext"}, tried: x.tried, waited: x.waited}
+		item.p.Config = configs.Config{Experiment: "8loc0ext", Rounds: 2}
+		reader, err := store.OpenReader(t.Context(), db.Path())
+		require.NoError(t, err)
+		if !x.readable {
+			require.NoError(t, reader.Close())
+		}
+		s := &Sweep{items: []*Item{item}, reader: reader, lines: &lines{out: io.Discard}}
+		got := ""
+		err = s.End(t.Context(), nil, func(e Ending) {
+			got = e.Summary.State
+			require.Equal(t, fail.ExitFailed, e.Summary.ExitCode)
+		})
+		require.Error(t, err)
+		require.Equal(t, x.reported, got, "%+v", x)
+	}
 }

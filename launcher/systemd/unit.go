@@ -95,8 +95,8 @@ func absoluteProgram(name string) (string, error) {
 // The exit code decides whether systemd starts the service again:
 //   - 0 and a stop by signal (130, 143; 129 when the terminal hangs up) are an orderly end. The service stays down
 //     until the next boot or start.
-//   - 2 is a permanent mistake, and 4 is an end: swarm gave up some nodes and the others are done. The service
-//     stays down.
+//   - 2 is a permanent mistake, and 4 is an end: swarm gave up some nodes and the others are done, or it gave up all
+//     again and again. The service stays down.
 //   - 1 and 3 may be temporary (a full disk, a GPU in use, a driver that is not up yet), and so is a kill. systemd
 //     starts the service again, at most burst times an hour.
 func (u Unit) Text() (string, error) {
