@@ -16,7 +16,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
-	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // recorder handles every event of a run. It records the event in the database, and passes it to the displays and to
@@ -117,7 +116,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 			continue
 		}
 		r.c.o.Admission.OnDelivered(e)
-		r.keep.seeMember(e, r.members)
+		r.keep.seeMember(e, r.c.o.Admission.Nodes)
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
@@ -126,12 +125,6 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		r.watched(e)
 	}
 	return nil
-}
-
-// members returns the workers' nodes.
-func (r *recorder) members() []protocol.Member {
-	members, _ := r.c.o.Admission.Others()
-	return members
 }
 
 // chronicle logs events of the run and its nodes, except for rounds and measurements.
