@@ -17,15 +17,28 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// alarmWatch judges the gradients that a run's nodes report. It judges each round once, when every awaited node
-// has done it. It is not safe for concurrent use.
+// alarmWatch judges the gradients that a run's nodes report. If this host has nodes, it watches only them, because a
+// worker can invent its rounds. Else it judges each worker by itself, and raises an alarm when the rule holds for more
+// than half of the workers that are present and train. It is not safe for concurrent use.
 type alarmWatch struct {
-	alarm  alarm.Collapse
-	stop   *alarm.Collapse // of on_alarm stop: judges by a higher factor; nil: only warnings
-	newest map[string]int  // by node: the newest round that it has done, at first the round before it joined
-	absent map[string]bool // nodes that are not awaited: given up, away or gone
+	rules  []alarm.Rule           // of warnings, then with on_alarm stop that of stops
+	raised []bool                 // by rule: an alarm was raised, and the growth has not ended since
+	groups map[string]*alarmGroup // by worker; "": this host's nodes
+}
 
-	waiting map[int][]event.Gradient // of rounds that are not judged yet
+// alarmGroup holds the nodes of this host or of one worker, which are judged together. A round is judged once, when
+// every awaited node has done it.
+type alarmGroup struct {
+	judges  []alarm.Collapse // by rule
+	next    int              // the next round to judge, at first that at which the first node joined
+	nodes   map[string]*alarmNode
+	waiting map[int][]event.Gradient // by round, of rounds that are not judged yet
+}
+
+type alarmNode struct {
+	newest    int  // the newest round that it has done, at first the round before it joined
+	absent    bool // not awaited: given up, away or gone
+	generates bool // its newest round did not train
 }
 
 // AlarmRule returns the rule of warnings for a configuration.
@@ -33,13 +46,37 @@ func AlarmRule(c configs.Config) alarm.Rule {
 	return alarm.Rule{AllActive: c.Beta > 0, Unfiltered: !c.ZeroAdvantageFilter}
 }
 
-// newAlarmWatch watches a run whose own nodes have these names. Workers' nodes join later.
-func newAlarmWatch(nodes []string, rule alarm.Rule) *alarmWatch {
-	w := &alarmWatch{alarm: alarm.Collapse{Rule: rule}, newest: map[string]int{}, absent: map[string]bool{}, waiting: map[int][]event.Gradient{}}
+// newAlarmWatch watches a run whose own nodes have these names. The first rule warns, a second one stops.
+func newAlarmWatch(nodes []string, rules ...alarm.Rule) *alarmWatch {
+	w := &alarmWatch{rules: rules, raised: make([]bool, len(rules)), groups: map[string]*alarmGroup{}}
 	for _, n := range nodes {
-		w.newest[n] = -1
+		w.group("", 0).nodes[n] = &alarmNode{newest: -1}
 	}
 	return w
+}
+
+// group returns the nodes of a worker. A new worker is judged from a round on.
+func (w *alarmWatch) group(worker string, from int) *alarmGroup {
+	g := w.groups[worker]
+	if g == nil {
+		g = &alarmGroup{next: from, nodes: map[string]*alarmNode{}, waiting: map[int][]event.Gradient{}}
+		for _, rule := range w.rules {
+			g.judges = append(g.judges, alarm.Collapse{Rule: rule})
+		}
+		w.groups[worker] = g
+	}
+	return g
+}
+
+// own returns this host's nodes, or nil if it has none.
+func (w *alarmWatch) own() *alarmGroup { return w.groups[""] }
+
+// judged returns how many rounds of this host's nodes were judged.
+func (w *alarmWatch) judged() int {
+	if g := w.own(); g != nil {
+		return g.next
+	}
+	return 0
 }
 
 // growth is an alarm that was raised.
@@ -48,79 +85,105 @@ type growth struct {
 	stops bool // by the higher factor
 }
 
-// judgeRound judges the next round. It returns nil, or the alarm that the round raises.
-func (w *alarmWatch) judgeRound(gradients ...event.Gradient) (raised *growth) {
-	if g, now := w.alarm.Add(gradients...); now {
-		raised = &growth{Growth: g}
-	}
-	if w.stop != nil {
-		if g, now := w.stop.Add(gradients...); now {
-			raised = &growth{g, true}
-		}
-	}
-	return raised
-}
-
 // see processes an event and returns the alarms that it raises, usually none.
 func (w *alarmWatch) see(e event.Event) []growth {
+	if e.Node == "" || e.Worker != "" && w.own() != nil {
+		return nil
+	}
+	if e.Type == event.TypeJoin {
+		w.group(e.Worker, e.RoundIndex).join(e.Node, e.RoundIndex)
+	}
+	g := w.groups[e.Worker]
+	if g == nil || g.nodes[e.Node] == nil {
+		return nil
+	}
 	switch {
-	case e.Type == event.TypeRound && e.Round != nil:
-		w.round(e.Node, e.Round)
 	case e.Type == event.TypeJoin:
-		if _, known := w.newest[e.Node]; !known {
-			w.newest[e.Node] = e.RoundIndex - 1
-		}
-		delete(w.absent, e.Node)
+	case e.Type == event.TypeRound && e.Round != nil:
+		g.round(g.nodes[e.Node], e.Round)
 	case e.Type == event.TypeLeave, e.Type == event.TypeGiveUp:
-		w.absent[e.Node] = true
+		g.nodes[e.Node].absent = true
 	default:
 		return nil
 	}
-	return w.judge()
+	return w.judge(g, g.done())
+}
+
+// join awaits a node, which may be back.
+func (g *alarmGroup) join(node string, from int) {
+	if g.nodes[node] == nil {
+		g.nodes[node] = &alarmNode{newest: from - 1}
+	}
+	g.nodes[node].absent = false
 }
 
 // round processes a node's round. A repeated round changes nothing.
-func (w *alarmWatch) round(node string, r *event.Round) {
-	if newest, known := w.newest[node]; known && r.Round <= newest {
+func (g *alarmGroup) round(n *alarmNode, r *event.Round) {
+	if r.Round <= n.newest {
 		return
 	}
-	w.newest[node] = r.Round
-	if gradient, ok := r.Gradient(); ok {
-		w.add(r.Round, gradient)
-	}
-}
-
-// add records a gradient, unless its round has been judged.
-func (w *alarmWatch) add(round int, gradient event.Gradient) {
-	if round >= w.alarm.Rounds() {
-		w.waiting[round] = append(w.waiting[round], gradient)
+	n.newest, n.generates = r.Round, r.GenerateOnly
+	if gradient, ok := r.Gradient(); ok && r.Round >= g.next {
+		g.waiting[r.Round] = append(g.waiting[r.Round], gradient)
 	}
 }
 
 // done returns how many rounds every awaited node has done, or 0 if none is awaited.
-func (w *alarmWatch) done() int {
+func (g *alarmGroup) done() int {
 	done, waited := 0, false
-	for node, newest := range w.newest {
-		if !w.absent[node] && (!waited || newest+1 < done) {
-			done, waited = newest+1, true
+	for _, n := range g.nodes {
+		if !n.absent && (!waited || n.newest+1 < done) {
+			done, waited = n.newest+1, true
 		}
 	}
 	return done
 }
 
-// judge judges the rounds that are done and not yet judged.
-func (w *alarmWatch) judge() []growth { return w.judgeTo(w.done()) }
-
-// judgeTo judges the rounds before done that are not yet judged.
-func (w *alarmWatch) judgeTo(done int) (raised []growth) {
-	for w.alarm.Rounds() < done {
-		round := w.alarm.Rounds()
-		if g := w.judgeRound(w.waiting[round]...); g != nil {
-			raised = append(raised, *g)
+// trains reports whether a node is present and trains.
+func (g *alarmGroup) trains() bool {
+	for _, n := range g.nodes {
+		if !n.absent && !n.generates {
+			return true
 		}
-		delete(w.waiting, round)
+	}
+	return false
+}
+
+// judge judges the rounds of a group before done that are not yet judged.
+func (w *alarmWatch) judge(g *alarmGroup, done int) (raised []growth) {
+	for ; g.next < done; g.next++ {
+		var newest *growth
+		for i := range g.judges {
+			before := g.judges[i].Stands()
+			found, _ := g.judges[i].Add(g.waiting[g.next]...)
+			switch stands := g.judges[i].Stands(); {
+			case stands && !w.raised[i] && w.agree(i):
+				found.Round = g.next
+				newest, w.raised[i] = &growth{found, i > 0}, true
+			case before && !stands && !w.agree(i):
+				w.raised[i] = false
+			}
+		}
+		if newest != nil {
+			raised = append(raised, *newest)
+		}
+		delete(g.waiting, g.next)
 	}
 	return raised
+}
+
+// agree reports whether a rule's alarm stands for more than half of those that take part.
+func (w *alarmWatch) agree(rule int) bool {
+	stand, all := 0, 0
+	for _, g := range w.groups {
+		if g.trains() {
+			all++
+			if g.judges[rule].Stands() {
+				stand++
+			}
+		}
+	}
+	return 2*stand > all
 }
 
 // restore processes the recorded rounds of a resumed run. raised is the newest alarm that they raise, if a killed
@@ -131,37 +194,69 @@ func (w *alarmWatch) restore(ctx context.Context, reader *store.Reader, run stri
 		return nil, nil, err
 	}
 	recorded = snapshot.Alarms
-	for _, a := range recorded {
-		if a.ExpectedGrowth == 0 { // an older program raised it: another rule could raise the same growth once more
-			w.alarm.AllActive = true
+	if slices.ContainsFunc(recorded, func(a store.Alarm) bool { return a.ExpectedGrowth == 0 }) {
+		// An older program raised it: another rule could raise the same growth once more.
+		for i := range w.rules {
+			w.rules[i].AllActive = true
 		}
-	}
-	if w.stop != nil {
-		w.stop.AllActive = w.alarm.AllActive
-	}
-	for _, n := range snapshot.Nodes {
-		if _, own := w.newest[n.Node]; own {
-			w.newest[n.Node] = n.LastRound
+		if g := w.own(); g != nil {
+			for i := range g.judges {
+				g.judges[i].AllActive = true
+			}
 		}
-	}
-	done := w.done()
-	if len(w.newest) == 0 {
-		done = store.RoundsDone(snapshot.Nodes)
 	}
 	series, err := reader.Gradients(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
-	for round, gradients := range series {
-		w.waiting[round] = gradients
+	if own := w.own(); own != nil {
+		for _, n := range snapshot.Nodes {
+			if known := own.nodes[n.Node]; known != nil {
+				known.newest = n.LastRound
+			}
+		}
+		for round, gradients := range series[""] {
+			own.waiting[round] = gradients
+		}
+		if all := w.judge(own, own.done()); all != nil {
+			raised = &all[len(all)-1]
+		}
+		if n := len(recorded); raised != nil && n > 0 && recorded[n-1].Round >= raised.Round {
+			raised = nil
+		}
+		return raised, recorded, nil
 	}
-	if all := w.judgeTo(done); all != nil {
-		raised = &all[len(all)-1]
+	w.restoreWorkers(snapshot.Nodes, series, recorded)
+	return nil, recorded, nil
+}
+
+// restoreWorkers processes what the database has of workers, which count as absent until they are back. The order in
+// which they did their rounds is not known. So an alarm that was recorded counts as raised if the growth of any worker
+// has not ended.
+func (w *alarmWatch) restoreWorkers(nodes []store.Node, series map[string][][]event.Gradient, recorded []store.Alarm) {
+	done := map[string]int{}
+	for _, n := range nodes {
+		if n.Worker != "" {
+			g := w.group(n.Worker, n.From)
+			g.next = min(g.next, n.From)
+			g.nodes[n.Node] = &alarmNode{newest: n.Position() - 1, absent: true, generates: n.GenerateOnly}
+			done[n.Worker] = max(done[n.Worker], n.Position())
+		}
 	}
-	if n := len(recorded); raised != nil && n > 0 && recorded[n-1].Round >= raised.Round {
-		raised = nil
+	for worker, g := range w.groups {
+		for round, gradients := range series[worker] {
+			if round >= g.next {
+				g.waiting[round] = gradients
+			}
+		}
+		w.judge(g, done[worker])
 	}
-	return raised, recorded, nil
+	for i := range w.rules {
+		was := slices.ContainsFunc(recorded, func(a store.Alarm) bool { return i == 0 || a.Action == event.AlarmStop })
+		for _, g := range w.groups {
+			w.raised[i] = w.raised[i] || was && g.judges[i].Stands()
+		}
+	}
 }
 
 // verdicts holds the alarm's decisions for the nodes. It is safe for concurrent use.
@@ -235,12 +330,12 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 		return nil
 	}
 	lowers := r.c.p.Config.OnAlarm == configs.AlarmLower
-	rule := AlarmRule(r.c.p.Config)
-	watch := newAlarmWatch(r.c.nodeIDs, rule)
+	rules := []alarm.Rule{AlarmRule(r.c.p.Config)}
 	if r.c.p.Config.OnAlarm == configs.AlarmStop {
-		rule.Factor = alarm.StopFactor
-		watch.stop = &alarm.Collapse{Rule: rule}
+		rules = append(rules, rules[0])
+		rules[1].Factor = alarm.StopFactor
 	}
+	watch := newAlarmWatch(r.c.nodeIDs, rules...)
 	raised, recorded, err := watch.restore(ctx, r.c.reader, r.c.run)
 	if err != nil {
 		if lowers {
@@ -262,7 +357,7 @@ func (r *recorder) watchAlarm(ctx context.Context) error {
 		r.raise(*raised)
 	}
 	if lowers {
-		r.verdicts.set(watch.alarm.Rounds(), 0)
+		r.verdicts.set(watch.judged(), 0)
 	}
 	return nil
 }
@@ -272,11 +367,11 @@ func (r *recorder) watched(e event.Event) {
 	if r.alarm == nil {
 		return
 	}
-	before := r.alarm.alarm.Rounds()
+	before := r.alarm.judged()
 	for _, g := range r.alarm.see(e) {
 		r.raise(g)
 	}
-	if judged := r.alarm.alarm.Rounds(); r.verdicts != nil && judged > before {
+	if judged := r.alarm.judged(); r.verdicts != nil && judged > before {
 		r.verdicts.set(judged, 0)
 	}
 }

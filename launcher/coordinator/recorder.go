@@ -16,7 +16,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
-	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // recorder handles every event of a run. It records the event in the database, and passes it to the displays and to
@@ -38,7 +37,7 @@ type recorder struct {
 	mu      sync.Mutex // the launcher and the watches emit events concurrently
 	keep    *retention
 	seen    peaks
-	loading map[string]bool // nodes that have not loaded yet
+	loading map[string]bool // nodes that have neither loaded nor been given up
 	alarm   *alarmWatch     // nil: nobody judges the gradient norms
 
 	verdicts *verdicts // nil: the alarm does not lower the learning rate
@@ -80,6 +79,8 @@ func (r *recorder) record(e event.Event) {
 	switch {
 	case e.Type == event.TypeLoaded:
 		r.loaded(e)
+	case e.Type == event.TypeGiveUp:
+		r.settled(e.Node)
 	case e.Type == event.TypeFailure && e.Cause == event.CauseDisk:
 		// Other nodes would fail too. Their journals restore all of them once there is free space.
 		r.fail(&diskError{home: r.c.h.Home})
@@ -115,7 +116,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 			continue
 		}
 		r.c.o.Admission.OnDelivered(e)
-		r.keep.seeMember(e, r.members)
+		r.keep.seeMember(e, r.c.o.Admission.Nodes)
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
@@ -124,12 +125,6 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		r.watched(e)
 	}
 	return nil
-}
-
-// members returns the workers' nodes.
-func (r *recorder) members() []protocol.Member {
-	members, _ := r.c.o.Admission.Others()
-	return members
 }
 
 // chronicle logs events of the run and its nodes, except for rounds and measurements.
@@ -166,14 +161,20 @@ func (r *recorder) loaded(e event.Event) {
 	if r.answer != nil && slices.Contains(r.c.nodeIDs, e.Node) {
 		r.answer(StopSaved)
 	}
-	if delete(r.loading, e.Node); len(r.loading) == 0 {
-		r.c.p.Turn.Release() // the nodes' memory now shows on the GPUs
-		if r.ctx.Err() == nil {
-			r.group.Go(debug.FreeOSMemory) // release the memory used for planning
-		}
-	}
+	r.settled(e.Node)
 	if r.mps != nil && r.ctx.Err() == nil {
 		r.group.Go(func() { r.mps.verify(r.ctx, e, slices.Index(r.c.nodeIDs, e.Node), r.Record) })
+	}
+}
+
+// settled records that a node of this host has loaded, or was given up, so that no other process waits for it.
+func (r *recorder) settled(node string) {
+	if delete(r.loading, node); len(r.loading) > 0 {
+		return
+	}
+	r.c.p.Turn.Release() // the nodes' memory now shows on the GPUs
+	if r.ctx.Err() == nil {
+		r.group.Go(debug.FreeOSMemory) // release the memory used for planning
 	}
 }
 

@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/journal"
-	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const (
 	returnRounds = 64               // kept at most for a returning worker's node: the maximum age of external rollouts
-	strayRounds  = 2 * returnRounds // distance to the median of the workers' nodes from which a node no longer counts
+	strayRounds  = 2 * returnRounds // distance to the worker in the middle from which a node no longer counts
 )
 
 // retention drops shared rollouts that no node can need again. These are older than every node's second newest
 // checkpoint (the newest may be damaged) by more than the maximum age at which nodes draw external rollouts. If
-// this host has nodes, only they count, else the workers' nodes that are present and in step.
+// this host has nodes, only they count, else the workers' nodes that are present and in step. A worker can invent
+// rounds and checkpoints: they count only up to the round that it has shared.
 type retention struct {
 	transport workers.Transport
 	own       bool
@@ -29,7 +32,6 @@ type retention struct {
 	logger    *slog.Logger
 
 	checkpoints map[string][2]int // by node: rounds of its second newest and newest checkpoint
-	rounds      map[string]int    // rounds done by workers' nodes
 	purged      int
 	work        chan int
 	done        sync.WaitGroup
@@ -38,7 +40,7 @@ type retention struct {
 func newRetention(ctx context.Context, transport workers.Transport, nodes []string, lag int, logger *slog.Logger) *retention {
 	r := &retention{
 		transport: transport, own: len(nodes) > 0, lag: lag, logger: logger,
-		checkpoints: map[string][2]int{}, rounds: map[string]int{}, work: make(chan int, 1),
+		checkpoints: map[string][2]int{}, work: make(chan int, 1),
 	}
 	for _, n := range nodes {
 		r.checkpoints[n] = [2]int{}
@@ -87,31 +89,30 @@ func (r *retention) saved(e event.Event) bool {
 	return true
 }
 
-// seeMember handles an event that a worker delivered. members returns the current members of the swarm.
-func (r *retention) seeMember(e event.Event, members func() []protocol.Member) {
+// seeMember handles an event that a worker delivered. nodes returns the states of the workers' nodes.
+func (r *retention) seeMember(e event.Event, nodes func() []membership.NodeStatus) {
 	switch {
 	case r.own:
 		return
 	case e.Type == event.TypeCheckpoint && e.Checkpoint != nil:
 		r.saved(e)
-	case e.Type == event.TypeRound && e.Round != nil && e.Round.Round >= r.rounds[e.Node]:
-		r.rounds[e.Node] = e.Round.Round + 1
-	default:
+	case e.Type != event.TypeRound:
 		return
 	}
-	var needs, rounds []int
-	for _, m := range members() {
-		if m.Absent {
+	furthest := map[string]int{} // by worker: many nodes of one count once
+	oldest := math.MaxInt
+	for _, n := range nodes() {
+		if n.Absent || n.Gone {
 			continue
 		}
-		rounds = append(rounds, max(m.From, r.rounds[m.Node]))
-		needs = append(needs, max(m.From, r.checkpoints[m.Node][0], r.rounds[m.Node]-returnRounds))
+		furthest[n.Worker] = max(furthest[n.Worker], n.Trusted)
+		oldest = min(oldest, max(n.From, min(r.checkpoints[n.Node][0], n.Trusted), n.Trusted-returnRounds))
 	}
-	if len(needs) == 0 {
+	if len(furthest) == 0 {
 		return
 	}
-	slices.Sort(rounds)
-	r.purge(max(slices.Min(needs), rounds[len(rounds)/2]-strayRounds))
+	rounds := slices.Sorted(maps.Values(furthest))
+	r.purge(max(oldest, rounds[(len(rounds)-1)/2]-strayRounds))
 }
 
 // purge requests the removal of rollouts shared before a round, minus the maximum age of external rollouts.

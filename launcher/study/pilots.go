@@ -136,9 +136,11 @@ func (s *Sweep) advice(ctx context.Context, status sweep.Status) (rates.Advice, 
 			if p.Rewards, err = s.rewards(ctx, row.Run); err != nil {
 				return rates.Advice{}, err
 			}
-			if p.Gradients, err = s.reader.Gradients(ctx, row.Run); err != nil {
+			gradients, err := s.reader.Gradients(ctx, row.Run)
+			if err != nil {
 				return rates.Advice{}, err
 			}
+			p.Gradients = gradients[""]
 			if e := evals[row.Run]; e.Questions*e.Generations > 0 {
 				pass := float64(e.Correct) / float64(e.Questions*e.Generations)
 				p.Pass = &pass

@@ -129,6 +129,9 @@ func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
+// Nodes returns the states of all workers' nodes that have taken part in the run.
+func (a *Admission) Nodes() []membership.NodeStatus { return a.server.Nodes() }
+
 // OnDelivered follows the events that workers deliver. They only make the coordinator check its database.
 func (a *Admission) OnDelivered(e event.Event) {
 	last := e.Type == event.TypeRound && e.Round != nil && e.Round.Round >= a.run.Config.Rounds-1

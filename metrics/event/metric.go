@@ -66,7 +66,7 @@ type Bound int
 const (
 	BoundNone           Bound = iota // any finite number
 	BoundRatio                       // 0 to 1
-	BoundLength                      // a duration or length: at least 0
+	BoundLength                      // a duration, a length or a norm: at least 0
 	BoundDifference                  // of log-probabilities: at least 0
 	BoundCount                       // at least 0
 	BoundCompletions                 // a count, at most a round's own completions
@@ -122,7 +122,7 @@ var metrics = []Metric{
 	{Name: "kl", Unit: UnitNats, Axis: AxisNumber, TRL: "kl", Training: true, Repeat: RepeatLearned,
 		Meaning: "to the reference policy; 0 without one",
 		field:   func(r *Round) any { return &r.KL }},
-	{Name: "grad_norm", Unit: UnitNone, Axis: AxisNumber, TRL: "grad_norm", Training: true, Repeat: RepeatLearned,
+	{Name: "grad_norm", Unit: UnitNone, Axis: AxisNumber, TRL: "grad_norm", Training: true, Bound: BoundLength, Repeat: RepeatLearned,
 		Meaning: "norm of the gradient before clipping",
 		field:   func(r *Round) any { return &r.GradNorm }},
 	{Name: "entropy", Unit: UnitNatsPerToken, Axis: AxisNumber, TRL: "entropy", Training: true, Repeat: RepeatOwn,

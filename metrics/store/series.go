@@ -67,24 +67,37 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 	return values, sqlite.Explain(r.path, err)
 }
 
-// Gradients returns the gradients of a run's nodes by round, from 0, each round's by node as text. Those of nodes that
-// did not train, and those whose norm is not finite, are missing.
-func (r *Reader) Gradients(ctx context.Context, run string) (series [][]event.Gradient, err error) {
+// Gradients returns the gradients of a run's nodes by worker, "" for the coordinator's host, and by round, from 0, each
+// round's by node as text. Those of nodes that did not train, and those whose norm is not finite, are missing.
+func (r *Reader) Gradients(ctx context.Context, run string) (map[string][][]event.Gradient, error) {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	owner := "''"
+	if shared {
+		owner = "worker"
+	}
+	byWorker := map[string][][]event.Gradient{}
 	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
+		var worker string
 		var round int
 		var norm, flat, own, external number
-		if err := rows.Scan(&round, &norm, &flat, &own, &external); err != nil {
+		if err := rows.Scan(&worker, &round, &norm, &flat, &own, &external); err != nil {
 			return err
 		}
+		series := byWorker[worker]
 		for len(series) <= round {
 			series = append(series, nil)
 		}
 		if units.Finite(float64(norm)) {
 			series[round] = append(series[round], event.Gradient{Norm: float64(norm), Flat: float64(flat), Own: float64(own), External: float64(external)})
 		}
+		byWorker[worker] = series
 		return nil
-	}, `SELECT round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds WHERE run = ? ORDER BY round, node`, run)
-	return series, sqlite.Explain(r.path, err)
+	}, `SELECT `+owner+`, round, grad_norm, frac_reward_zero_std, trained_own, trained_external FROM rounds JOIN nodes USING (run, node)
+WHERE run = ? ORDER BY round, node`, run)
+	return byWorker, sqlite.Explain(r.path, err)
 }
 
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. An unknown metric is

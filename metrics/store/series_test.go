@@ -60,10 +60,18 @@ func TestGradientsAreThoseOfTheEvents(t *testing.T) {
 			}
 		}
 	}
+	record(t, s, event.Event{Type: event.TypeJoin, Run: testRun, Node: "anna_0", Worker: "anna", Time: 200, RoundIndex: 1})
+	e := aRound("anna_0", 1, 201, 0.5)
+	e.Worker, e.Round.GradNorm = "anna", 7
+	record(t, s, e)
 	require.Equal(t, []int{2, 1, 2}, []int{len(want[0]), len(want[1]), len(want[2])})
-	got, err := readerOf(t, s).Gradients(t.Context(), testRun)
+	all, err := readerOf(t, s).Gradients(t.Context(), testRun)
+	got := all[""]
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint(want), fmt.Sprint(got), "every digit, NaN too")
+	require.Len(t, all, 2)
+	require.Empty(t, all["anna"][0])
+	require.Equal(t, 7.0, all["anna"][1][0].Norm)
 }
 
 func TestRoundValuesAndBandsAgree(t *testing.T) {

@@ -148,6 +148,9 @@ func (a *Collapse) Add(gradients ...event.Gradient) (g Growth, raised bool) {
 // Rounds returns the number of added rounds.
 func (a *Collapse) Rounds() int { return a.rounds }
 
+// Stands reports whether the alarm was raised and the rule has not been false for Quiet rounds since.
+func (a *Collapse) Stands() bool { return a.raised }
+
 // Raised returns the rounds of a series at which a rule raises the alarm. series has the nodes' gradients by round.
 func Raised(series [][]event.Gradient, rule Rule) (list []Growth) {
 	a := Collapse{Rule: rule}

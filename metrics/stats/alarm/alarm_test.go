@@ -201,8 +201,10 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 // recordedGradients returns the gradients of a run's nodes, by round. Every round has some.
 func recordedGradients(t *testing.T, reader *store.Reader, run string) [][]event.Gradient {
 	t.Helper()
-	series, err := reader.Gradients(t.Context(), run)
+	byWorker, err := reader.Gradients(t.Context(), run)
 	require.NoError(t, err)
+	series := byWorker[""]
+	require.NotEmpty(t, series)
 	for _, gradients := range series {
 		require.NotEmpty(t, gradients)
 	}

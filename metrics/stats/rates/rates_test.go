@@ -142,7 +142,7 @@ func TestWhatPilotsWouldHaveFound(t *testing.T) {
 			}
 			found[0]++
 			for _, rounds := range []int{80, 140} {
-				p := Pilot{Done: true, Gradients: gradients[:rounds], Rewards: slices.Repeat([]float64{1}, rounds)}
+				p := Pilot{Done: true, Gradients: gradients[""][:rounds], Rewards: slices.Repeat([]float64{1}, rounds)}
 				if Judge([]Pilot{p}).Pilots[0].Outcome == Alarm {
 					found[rounds]++
 				}

@@ -84,14 +84,16 @@ type WorkerStatus struct {
 
 // NodeStatus is the state of a worker's node.
 type NodeStatus struct {
-	Node   string
-	From   int
-	Round  int
-	State  event.State
-	Absent bool
-	Shared int  // newest round with rollouts at the coordinator; -1: none. Not counted through a folder
-	Here   bool // its worker is connected, and the node has not left
-	Gone   bool // the node has left or was given up
+	Node    string
+	Worker  string
+	From    int
+	Round   int // that it claims to work on
+	Trusted int // the same, but at most the one after Shared; as claimed through a folder
+	State   event.State
+	Absent  bool
+	Shared  int  // newest round with rollouts at the coordinator; -1: none. Not counted through a folder
+	Here    bool // its worker is connected, and the node has not left
+	Gone    bool // the node has left or was given up
 }
 
 // AdmissionServer is the Admission of one run. It keeps the state of every member and worker, and decides which of
@@ -276,7 +278,7 @@ func (r *AdmissionServer) Workers() []WorkerStatus {
 			w.LastSeen = unix(s.observed)
 		}
 		for _, n := range s.present() {
-			w.Nodes = append(w.Nodes, s.status(n))
+			w.Nodes = append(w.Nodes, r.status(s, n))
 		}
 		list = append(list, w)
 	}
@@ -291,17 +293,17 @@ func (r *AdmissionServer) Nodes() (list []NodeStatus) {
 	defer r.mu.Unlock()
 	for _, a := range r.lineup.assignments {
 		if s := r.sessions[a.worker]; s != nil {
-			list = append(list, s.status(a))
+			list = append(list, r.status(s, a))
 		}
 	}
 	return list
 }
 
-// status returns the state of one of the worker's nodes.
-func (s *session) status(a *assignment) NodeStatus {
+// status returns the state of one of a worker's nodes. The caller holds mu.
+func (r *AdmissionServer) status(s *session, a *assignment) NodeStatus {
 	return NodeStatus{
-		Node: a.Node, From: a.From, Round: a.round, State: a.state, Absent: a.Absent, Shared: a.offered, Gone: a.gone != "",
-		Here: a.gone == "" && s.state == event.WorkerConnected,
+		Node: a.Node, Worker: a.worker, From: a.From, Round: a.round, Trusted: r.lineup.effective(a), State: a.state, Absent: a.Absent,
+		Shared: a.offered, Gone: a.gone != "", Here: a.gone == "" && s.state == event.WorkerConnected,
 	}
 }
 

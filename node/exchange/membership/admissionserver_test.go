@@ -202,6 +202,23 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 	require.Empty(t, d.said(), "a beat that comes late doesn't bring it back")
 }
 
+// A node may claim any round. It is trusted up to the one after the newest that it shared.
+func TestANodeIsTrustedWithWhatItShared(t *testing.T) {
+	d := newTestServer(t, func(o *AdmissionOptions) { o.Local = nil })
+	require.NoError(t, d.hello("w", "desk", ""))
+	_, err := d.join("w", NodeInfo{})
+	require.NoError(t, err)
+	for shared := -1; shared < 4; shared++ {
+		if shared >= 2 {
+			require.NoError(t, d.Offer(t.Context(), "w", d.batch("w_0", shared, 2, 4)))
+		}
+		_, err = d.beat("w", at("w_0", 99))
+		require.NoError(t, err)
+		n := d.Nodes()[0]
+		require.Equal(t, []any{"w", 2, 99, max(2, shared+1)}, []any{n.Worker, n.From, n.Round, n.Trusted})
+	}
+}
+
 func TestAWorkerComesBackToItsPlace(t *testing.T) {
 	d := newTestServer(t, nil, KnownMember{Node: "w_0", Worker: "w", From: 10})
 	d.Progress("node_0", 20)

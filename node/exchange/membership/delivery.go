@@ -184,7 +184,7 @@ func (x examiner) metrics(r *event.Round) error {
 		case m.Bound == event.BoundRatio && (v < 0 || v > 1):
 			return fmt.Errorf("%v is outside 0 to 1", v)
 		case m.Bound == event.BoundLength && v < 0:
-			return fmt.Errorf("a duration or length of %v", v)
+			return fmt.Errorf("a duration, length or norm of %v", v)
 		case m.Bound == event.BoundDifference && v < 0:
 			return fmt.Errorf("a difference of log-probabilities of %v", v)
 		}

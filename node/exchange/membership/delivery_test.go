@@ -100,6 +100,7 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		`{"type":"round","time":1,"node":"w_0","round":{"split_own":99}}`:                                                              "more completions or groups",
 		`{"type":"round","time":1,"node":"w_0","round":{"split_external":3}}`:                                                          "more completions or groups",
 		`{"type":"round","time":1,"node":"w_0","round":{"steps":-1}}`:                                                                  "count of -1",
+		`{"type":"round","time":1,"node":"w_0","round":{"grad_norm":-1e12}}`:                                                           "norm of -1e+12",
 		`{"type":"round","time":1,"node":"w_0","round":{"step_time":-1}}`:                                                              "duration",
 		`{"type":"round","time":1,"node":"w_0","round":{"sampling_logp_difference_max":-1e-9}}`:                                        "difference of log-probabilities of -1e-09",
 		`{"type":"round","time":1,"node":"w_0","round":{"sampling_logp_difference_mean":1e200}}`:                                       "a number of",
