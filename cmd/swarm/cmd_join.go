@@ -145,6 +145,9 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
+	if !o.detach {
+		g.neverWait(o.output == "json")
+	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, coordinator.StopEarly)
 	defer interrupts.Close()
 	j, err := o.Connect(ctx, g.home, version, g.stderr, g.logger)

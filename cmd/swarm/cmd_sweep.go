@@ -122,6 +122,9 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		return err
 	}
 	inBack := o.detach && inBackground(g)
+	if !o.detach && !o.dryRun {
+		g.neverWait(o.output == "json")
+	}
 	signals, stopSignals := study.Signals()
 	defer stopSignals()
 	notice := "Stopping the sweep after a checkpoint of its run. Repeat to stop now."

@@ -93,6 +93,9 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	}
 	o.plan.Hosts = admission != nil
+	if !o.detach {
+		g.neverWait(o.output == "json")
+	}
 	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun, Service: o.service}
 	o.plan.Resume = r
 	if o.detach && !inBackground(g) {

@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/plainlog"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/commandline"
@@ -83,13 +84,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	// A closed stdout (swarm … | head) must not end a run.
 	signal.Ignore(syscall.SIGPIPE)
 	err := root.ExecuteContext(context.Background())
+	defer func() { _ = screen.Flush(g.stderr) }()
+	if late := screen.Flush(g.stdout); err == nil && !errors.Is(late, syscall.EPIPE) {
+		err = late
+	}
 	if err == nil {
 		return fail.ExitDone
 	}
 	if errors.Is(err, syscall.EPIPE) {
 		return fail.ExitFailed // stdout's reader has closed it
 	}
-	report(stderr, err)
+	report(g.stderr, err)
 	return exitCode(err)
 }
 

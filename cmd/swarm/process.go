@@ -11,7 +11,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/plainlog"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
@@ -22,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/web"
 	"github.com/sapo-swarm/swarm/launcher/workers"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
@@ -104,6 +107,27 @@ func configSources(environ []string, hasCUDA bool) resolve.Sources {
 		Environ: environ, HasCUDA: hasCUDA, FindModel: model.Find,
 		Known: []string{"SWARM_HOME", "SWARM_PYTHON", resolve.PriceVariable, resolve.InvitationVariable, resolve.DashboardTokenVariable, gpu.LibraryVariable, policy.HostVariable},
 	}
+}
+
+// neverWait keeps this process from waiting for readers of its output, such as a terminal after Ctrl-S: nodes that
+// stand still cost as much as nodes that train. With asJSON stdout has one event a line. run flushes the output.
+func (g *globals) neverWait(asJSON bool) {
+	dropped := func(lines int) string { return units.Plural(lines, "line") + " dropped: the reader is too slow" }
+	asText := func(lines int) string { return "Warning: " + dropped(lines) + "\n" }
+	notice := asText
+	if asJSON {
+		notice = func(lines int) string {
+			var line strings.Builder
+			_ = event.NewWriter(&line).Write(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: dropped(lines)})
+			return line.String()
+		}
+	}
+	together := screen.Same(g.stdout, g.stderr)
+	g.stdout, g.stderr = screen.NewOutput(g.stdout, notice), screen.NewOutput(g.stderr, asText)
+	if together {
+		g.stderr = g.stdout // keeps the order of the lines
+	}
+	g.logger = plainlog.New(g.stderr, g.logLevel())
 }
 
 // planHost returns what planning needs of this process.

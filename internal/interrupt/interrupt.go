@@ -44,6 +44,9 @@ type Watch struct {
 	notice atomic.Pointer[string] // printed at the first signal
 }
 
+// noticeLimit bounds how long a stop waits for the reader of its notice.
+const noticeLimit = time.Second
+
 // Notify returns a context that ends at the first signal, with an *Error as its cause. Watch prints notice on
 // stderr then.
 func Notify(ctx context.Context, stderr io.Writer, notice string) (context.Context, *Watch) {
@@ -64,7 +67,15 @@ func Notify(ctx context.Context, stderr io.Writer, notice string) (context.Conte
 				switch {
 				case !again:
 					first = time.Now()
-					fmt.Fprintln(stderr, *w.notice.Load())
+					printed := make(chan struct{})
+					go func() {
+						defer close(printed)
+						fmt.Fprintln(stderr, *w.notice.Load())
+					}()
+					select {
+					case <-printed:
+					case <-time.After(noticeLimit): // a terminal after Ctrl-S
+					}
 				case time.Since(first) < Echo:
 					continue
 				}

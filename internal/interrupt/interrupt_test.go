@@ -33,3 +33,16 @@ func TestAnEchoedSignalStopsInOrder(t *testing.T) {
 	var stopped *Error
 	require.ErrorAs(t, context.Cause(ctx), &stopped)
 }
+
+// A terminal that shows nothing after Ctrl-S must not keep a run from its stop, at the first signal or at the second.
+func TestANoticeThatNobodyReadsDoesNotKeepTheStop(t *testing.T) {
+	t.Parallel()
+	unread, stderr := io.Pipe()
+	defer unread.Close()
+	ctx, i := Notify(t.Context(), stderr, "Stopping.")
+	defer i.Close()
+	i.signals <- syscall.SIGTERM
+	<-ctx.Done()
+	i.signals <- syscall.SIGTERM
+	<-i.Now
+}

@@ -1,4 +1,5 @@
-// Package screen detects the kind of an output: a terminal with a width, or a pipe or file without one.
+// Package screen detects the kind of an output: a terminal with a width, or a pipe or file without one. It also writes
+// to outputs whose readers may stop.
 package screen
 
 import (
@@ -15,8 +16,11 @@ import (
 // usualWidth is the assumed width of a terminal that does not report its width.
 const usualWidth = 80
 
-// IsTerminal reports whether v is a file that is a terminal.
+// IsTerminal reports whether v is a file that is a terminal, or an Output to one.
 func IsTerminal(v any) bool {
+	if o, ok := v.(*Output); ok {
+		v = o.to
+	}
 	file, ok := v.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
@@ -33,7 +37,7 @@ func Of(out io.Writer, environ []string) table.Screen {
 		return s
 	}
 	s.Width = usualWidth
-	if width, _, err := term.GetSize(int(out.(*os.File).Fd())); err == nil && width > 0 {
+	if width, _, err := term.GetSize(int(Stream(out).(*os.File).Fd())); err == nil && width > 0 {
 		s.Width = width
 	}
 	return s

@@ -56,7 +56,7 @@ func (s *StatusLine) Clear() {
 
 // oneRow cuts text to the terminal's width, because a line that wraps cannot be rewritten.
 func oneRow(text string, out io.Writer) string {
-	file, ok := out.(*os.File)
+	file, ok := Stream(out).(*os.File)
 	if !ok {
 		return text
 	}

@@ -26,7 +26,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Host has the process's settings and streams for a run.
+// Host has the process's settings and streams for a run. Writes to Stdout, Stderr and Logger must not wait for a reader
+// (screen.Output): all nodes would wait with it.
 type Host struct {
 	plan.Host
 	Version     string // of this program

@@ -24,7 +24,7 @@ type recorder struct {
 	ctx     context.Context // of the run; ends after the nodes have ended
 	c       *Run
 	feed    *terminal.Feed
-	lines   *printer // nil: no output of events
+	lines   *event.Writer // of up -o json; nil: no output of events
 	logger  *slog.Logger
 	past    *slog.Logger    // the run's chronicle for swarm logs
 	fail    func(error)     // stops the run cleanly
@@ -43,7 +43,7 @@ type recorder struct {
 	verdicts *verdicts // nil: the alarm does not lower the learning rate
 }
 
-func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
+func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *event.Writer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
 	r := &recorder{
 		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, now: now, loading: map[string]bool{},
 		keep: newRetention(context.WithoutCancel(ctx), c.transport, c.nodeIDs, c.p.Config.ExternalLag, logger),
@@ -100,7 +100,7 @@ func (r *recorder) take(e event.Event) {
 		r.logger.Error("event not recorded", "type", e.Type, "node", e.Node, "error", err)
 	}
 	if r.lines != nil {
-		r.lines.add(e)
+		_ = r.lines.Write(e) // a closed stdout must not end a run of several days
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
-			r.lines.add(e)
+			_ = r.lines.Write(e)
 		}
 		r.watched(e)
 	}

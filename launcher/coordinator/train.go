@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"sync"
 	"syscall"
 	"time"
 
@@ -41,6 +40,9 @@ const memoryLimit = 48 << 20
 // garbage collector: a few workers need a few MB. In bytes.
 const workersMemory = 512 << 20
 
+// showLimit bounds how long the end of a run waits for the end of its view.
+const showLimit = 10 * time.Second
+
 // Train runs the nodes until the rounds are done or the run is stopped. It displays the running run, and prints its
 // summary at the end.
 func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
@@ -62,26 +64,31 @@ func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON boo
 
 	feed := terminal.NewFeed()
 	shown, stopShow := context.WithCancel(context.WithoutCancel(ctx))
-	var showing sync.WaitGroup
-	var lines *printer
+	showing := make(chan struct{})
+	var lines *event.Writer
 	if asJSON {
-		lines = newPrinter(c.h.Stdout)
+		close(showing)
+		lines = event.NewWriter(c.h.Stdout)
 		if c.o.Admission != nil {
 			c.o.Admission.Print(c.h.Stderr, c.h.Program, !screen.IsTerminal(c.h.Stderr))
 		}
 	} else {
 		printStart(c)
-		showing.Go(func() { c.show(shown, feed, interactive, interrupts.Interrupt) })
+		go func() {
+			defer close(showing)
+			c.show(shown, feed, interactive, interrupts.Interrupt)
+		}()
 	}
 	result, err := c.launch(ctx, interrupts, feed, lines, logger, chronicle)
 	c.end(result, err, lines)
 	// Everything is recorded: from here on Ctrl-C ends the program at once, in case stdout's reader hangs.
 	interrupts.Close()
 	stopShow()
-	showing.Wait()
-	if lines != nil {
-		lines.close()
+	select {
+	case <-showing:
+	case <-time.After(showLimit): // the live view's terminal hangs
 	}
+	_ = screen.Flush(c.h.Stdout) // makes room for the summary
 	shownErr := c.summarise(asJSON)
 	if errors.Is(shownErr, syscall.EPIPE) {
 		shownErr = nil // swarm up | head: the run's result counts
@@ -90,7 +97,7 @@ func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON boo
 }
 
 // launch runs the nodes and the watches to the end.
-func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launch.Result, error) {
+func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *event.Writer, logger, chronicle *slog.Logger) (launch.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launch.Result{}, fmt.Errorf("own program: %w", err)
@@ -179,7 +186,10 @@ func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, i
 		view.Join = c.o.Admission.Hint(c.h.Program)
 	}
 	if interactive {
-		if err := terminal.Live(ctx, view); err == nil {
+		_ = screen.Flush(c.h.Stdout)
+		live := view
+		live.Out = screen.Stream(c.h.Stdout)
+		if err := terminal.Live(ctx, live); err == nil {
 			return
 		}
 	}
@@ -188,7 +198,7 @@ func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, i
 }
 
 // end records how the run ended. It also prints the event if lines is set.
-func (c *Run) end(result launch.Result, err error, lines *printer) {
+func (c *Run) end(result launch.Result, err error, lines *event.Writer) {
 	state, message := final(result, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -197,7 +207,7 @@ func (c *Run) end(result launch.Result, err error, lines *printer) {
 		c.h.Logger.Error("the run's end was not recorded", "error", err)
 	}
 	if lines != nil {
-		lines.add(end)
+		_ = lines.Write(end)
 	}
 }
 

@@ -2,8 +2,9 @@ package job
 
 import (
 	"io"
-	"os"
 	"sync/atomic"
+
+	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
 // liner is a writer that records whether its last output ended with a newline. A progress bar's output does not.
@@ -33,19 +34,8 @@ func (l *liner) say(line string) {
 // outputLines returns stdout and stderr, and whether both are one terminal or one file.
 func outputLines(s Session) (stdout, stderr *liner, together bool) {
 	stdout, stderr = newLiner(s.Stdout), newLiner(s.Stderr)
-	if together = s.Announce != nil || sameFile(s.Stdout, s.Stderr); together { // in the background both are the log
+	if together = s.Announce != nil || screen.Same(s.Stdout, s.Stderr); together { // in the background both are the log
 		stdout.open = stderr.open
 	}
 	return stdout, stderr, together
-}
-
-func sameFile(a, b io.Writer) bool {
-	one, ok := a.(*os.File)
-	other, also := b.(*os.File)
-	if !ok || !also {
-		return false
-	}
-	first, err := one.Stat()
-	second, otherErr := other.Stat()
-	return err == nil && otherErr == nil && os.SameFile(first, second)
 }

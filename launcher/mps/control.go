@@ -36,7 +36,8 @@ type pace struct {
 	kill     time.Duration // for them to end after SIGKILL
 	canary   time.Duration // a cold driver takes seconds to open a GPU
 	listed   time.Duration // from a client's first allocation to its entry in the client list
-	look     time.Duration // between two polls of a daemon; well within launch.Spec.FaultSettle
+	look     time.Duration // between two looks at a daemon's processes and log; well within launch.Spec.FaultSettle
+	rest     time.Duration // between two polls of a daemon whose processes and log do not change; it logs every command
 	patience time.Duration // from a fault until the server recovers without help; then the daemon is restarted
 	regroup  time.Duration // from the loss of a daemon to its restart; its clients are stopped meanwhile
 }
@@ -44,7 +45,7 @@ type pace struct {
 var normalPace = pace{
 	ask: 5 * time.Second, start: 15 * time.Second, quit: 8 * time.Second, kill: 3 * time.Second,
 	canary: time.Minute, listed: 10 * time.Second,
-	look: time.Second, patience: 20 * time.Second, regroup: 10 * time.Second,
+	look: time.Second, rest: 10 * time.Second, patience: 20 * time.Second, regroup: 10 * time.Second,
 }
 
 // errDown reports that no daemon serves the pipe directory.

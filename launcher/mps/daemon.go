@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,7 @@ type daemon struct {
 	control control
 	device  string // UUID of the GPU
 	pipe    string // private directory for sockets; short path
-	logs    string // directory of control.log, server.log, start.log
+	logs    string // directory of control.log (bounded by trimLog), server.log, start.log
 	path    string // of the record that Sweep reads
 	id      supervise.Identity
 }
@@ -131,13 +132,48 @@ func (d *daemon) readPID() (int, error) {
 
 // lastWords returns the last line of the daemon's logs, for an error message.
 func (d *daemon) lastWords() string {
-	for _, name := range []string{"server.log", "control.log", "start.log"} {
-		if text, err := os.ReadFile(filepath.Join(d.logs, name)); err == nil && strings.TrimSpace(string(text)) != "" {
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			return lines[len(lines)-1]
+	for _, name := range []string{"server.log", controlLog, "start.log"} {
+		if line := lastLine(filepath.Join(d.logs, name)); line != "" {
+			return line
 		}
 	}
 	return ""
+}
+
+// lastLine returns the last line of a log, or its end if the line is long.
+func lastLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	const most = 4096
+	text, _ := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-most), most))
+	lines := strings.Split(strings.Trim(string(text), "\x00\n "), "\n") // trimLog can leave zero bytes at the start
+	return lines[len(lines)-1]
+}
+
+const (
+	controlLog      = "control.log"
+	controlLogBytes = 8 << 20
+)
+
+// trimLog empties control.log once it takes more than controlLogBytes on the disk. The daemon logs every command and
+// its answer there, and never truncates it. If the daemon does not append but writes at its own offset, which NVIDIA
+// does not document, the file's size stays and its start is a hole, which takes no space.
+func (d *daemon) trimLog() {
+	path := filepath.Join(d.logs, controlLog)
+	info, err := os.Stat(path)
+	if err != nil {
+		return
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Blocks*512 > controlLogBytes {
+		_ = os.Truncate(path, 0) // tried again after the next poll
+	}
 }
 
 // stop ends the daemon and its servers in any state, and removes the pipe directory and the record. End the clients

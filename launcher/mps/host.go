@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,10 +142,14 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// watch polls a daemon and announces faults until ctx ends or MPS can't recover.
+// watch looks at a daemon and announces faults until ctx ends or MPS can't recover. It polls the daemon when the
+// server's log has grown, when one of its processes has ended, during a fault, and else once per pace.rest: each
+// command is a process here, and lines in control.log.
 func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 	m, log := monitor{pace: d.control.pace}, newTail(filepath.Join(d.logs, "server.log"))
-	var over chan struct{} // recovery channel of the announced fault
+	var over chan struct{}             // recovery channel of the announced fault
+	var polled time.Time               // the last poll
+	var processes []supervise.Identity // of the daemon and its servers, at the last poll
 	announce := func(f Fault) {
 		select {
 		case h.faults <- f:
@@ -152,11 +157,23 @@ func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 		}
 	}
 	for pause(ctx, d.control.pace.look) == nil {
+		read := log.seen
+		logged := log.tells(fatalLine)
+		ended := slices.ContainsFunc(processes, func(id supervise.Identity) bool { return !id.Alive() })
+		if m.calm() && log.seen == read && !ended && time.Since(polled) < d.control.pace.rest {
+			continue
+		}
 		servers, err := d.control.servers(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		what, why := m.see(observation{at: time.Now(), err: err, servers: servers, logged: log.tells(fatalLine)})
+		polled, processes = time.Now(), []supervise.Identity{d.id}
+		for _, s := range servers {
+			id, _ := supervise.Identify(s.pid) // of an ended process: not alive at the next look
+			processes = append(processes, id)
+		}
+		d.trimLog()
+		what, why := m.see(observation{at: polled, err: err, servers: servers, logged: logged})
 		switch what {
 		case faulted:
 			over = make(chan struct{})

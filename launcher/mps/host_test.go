@@ -2,6 +2,7 @@ package mps
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -244,5 +245,66 @@ func TestAFaultWithoutEndIsFatal(t *testing.T) {
 	}
 	if f := nextFault(t, h); !f.Fatal || !strings.HasSuffix(f.Message, ". Try: --share lease") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// controlLines returns the lines of a daemon's control.log.
+func controlLines(t *testing.T, d *daemon) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.logs, controlLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.Trim(string(text), "\x00\n"), "\n")
+}
+
+// A daemon logs every command. A healthy one gets few.
+func TestAHealthyDaemonIsLeftAlone(t *testing.T) {
+	w := newWorld(t, "")
+	o := w.options(card)
+	o.Place = []int{0}
+	h := openHost(t, w, o)
+	client := w.client(t, h.ClientEnv(0, 0))
+	before := len(controlLines(t, h.daemons[0]))
+	time.Sleep(20 * quick.look)
+	// One poll may have begun before the client came, and another one follows. Each has three commands.
+	if after := controlLines(t, h.daemons[0]); len(after)-before > 2*2*3 {
+		t.Errorf("%d lines in %s: %q", len(after)-before, 20*quick.look, after[before:])
+	}
+	die(client)
+}
+
+// control.log is bounded, also if the daemon does not append to it.
+func TestTheControlLogIsBounded(t *testing.T) {
+	for _, how := range []string{"", "offset"} {
+		t.Run("daemon "+how, func(t *testing.T) {
+			w := newWorld(t, how)
+			logs := filepath.Join(w.dir, "mps", "gpu0")
+			if err := os.MkdirAll(logs, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(logs, controlLog)
+			if err := os.WriteFile(path, []byte(strings.Repeat("[old] a line\n", controlLogBytes/12)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := w.options(card)
+			o.Place = []int{0}
+			h := openHost(t, w, o)
+			client := w.client(t, h.ClientEnv(0, 0))
+			eventually(t, "the log is emptied", func() bool { return !strings.Contains(strings.Join(controlLines(t, h.daemons[0]), "\n"), "[old]") })
+			if err := h.Verify(t.Context(), 0, client.Process.Pid); err != nil {
+				t.Error(err)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := info.Sys().(*syscall.Stat_t).Blocks * 512; took > 1<<20 || (info.Size() > controlLogBytes) != (how == "offset") {
+				t.Errorf("%d bytes of size %d", took, info.Size())
+			}
+			h.daemons[0].trimLog()
+			eventually(t, "what is new stays", func() bool { return strings.HasSuffix(lastLine(path), fmt.Sprint("Answer:", client.Process.Pid)) })
+			die(client)
+		})
 	}
 }

@@ -56,7 +56,7 @@ func playClient() int {
 var quick = pace{
 	ask: 2 * time.Second, start: 5 * time.Second, quit: time.Second, kill: 2 * time.Second,
 	canary: 5 * time.Second, listed: 300 * time.Millisecond,
-	look: 20 * time.Millisecond, patience: 300 * time.Millisecond, regroup: 100 * time.Millisecond,
+	look: 20 * time.Millisecond, rest: time.Minute, patience: 300 * time.Millisecond, regroup: 100 * time.Millisecond,
 }
 
 // world is a folder with the programs. Its processes must be gone at the end of the test.

@@ -80,6 +80,9 @@ func (m *monitor) seeNothing(o observation) (change, string) {
 	return m.wait(o.at, m.pace.regroup, why)
 }
 
+// calm reports whether the last poll was answered and found no fault.
+func (m *monitor) calm() bool { return !m.inFault && m.misses == 0 }
+
 func (m *monitor) begin(at time.Time) { m.inFault, m.since, m.restarts = true, at, 0 }
 
 // wait returns nothing until patience ends, then restart, and fatal after mostRestarts restarts.

@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
@@ -205,20 +206,9 @@ func (e Ending) output(p Process) (io.Writer, func()) {
 	if err != nil {
 		return stderr, func() {}
 	}
-	if writesTo(stderr, log) {
+	if screen.Same(stderr, log) {
 		log.Close()
 		return stderr, func() {}
 	}
 	return io.MultiWriter(stderr, log), func() { log.Close() }
-}
-
-// writesTo reports whether a writer writes to that file.
-func writesTo(w io.Writer, file *os.File) bool {
-	other, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	its, err := other.Stat()
-	info, err2 := file.Stat()
-	return err == nil && err2 == nil && os.SameFile(its, info)
 }

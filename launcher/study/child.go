@@ -16,6 +16,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
 // Times of the escalation if a run continues after the sweep was told to stop. childTerm is longer than an orderly
@@ -59,7 +60,8 @@ func startChild(h Host, args []string, quiet bool) (*child, error) {
 	if stdin, ok := h.Stdin.(*os.File); ok {
 		c.cmd.Stdin = stdin
 	}
-	c.cmd.Stdout, c.cmd.Stderr = h.Stdout, h.Stderr
+	_ = screen.Flush(h.Stdout, h.Stderr) // the run writes to the same files
+	c.cmd.Stdout, c.cmd.Stderr = screen.Stream(h.Stdout), screen.Stream(h.Stderr)
 	if quiet {
 		c.cmd.Stdout = io.Discard
 	}

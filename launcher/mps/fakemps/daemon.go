@@ -3,6 +3,7 @@ package fakemps
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ const cardBytes = 79_999_000_432
 // state is the daemon's state. There is one server, started for the first client.
 type state struct {
 	mu      sync.Mutex
+	logs    map[string]*os.File // by name
 	server  *exec.Cmd
 	fault   bool
 	clients map[net.Conn]*client
@@ -39,7 +41,7 @@ func serve() {
 		os.Exit(1)
 	}
 	os.WriteFile(filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), pidFile), fmt.Appendln(nil, os.Getpid()), 0o600)
-	s := &state{clients: map[net.Conn]*client{}}
+	s := &state{logs: map[string]*os.File{}, clients: map[net.Conn]*client{}}
 	s.log("control.log", "Starting control daemon using socket "+socket())
 	if misbehaves("doomed") {
 		s.startServer()
@@ -72,11 +74,18 @@ func (s *state) handle(conn net.Conn) {
 	fmt.Fprint(conn, s.answer(words))
 }
 
-// answer returns the answer to a command, as documented.
+// answer logs a command and its answer.
 func (s *state) answer(words []string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log("control.log", "Cmd:"+strings.Join(words, " "))
+	answer := s.obey(words)
+	s.log("control.log", "Answer:"+strings.TrimSpace(answer))
+	return answer
+}
+
+// obey returns the answer to a command, as documented.
+func (s *state) obey(words []string) string {
 	switch words[0] {
 	case "get_server_list":
 		if s.server == nil {
@@ -237,12 +246,21 @@ func (s *state) heal() {
 	}
 }
 
+// log adds a line to a log, which stays open.
 func (s *state) log(name, text string) {
-	file, err := os.OpenFile(filepath.Join(os.Getenv("CUDA_MPS_LOG_DIRECTORY"), name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return
+	file := s.logs[name]
+	if file == nil {
+		flags := os.O_CREATE | os.O_WRONLY
+		if !misbehaves("offset") {
+			flags |= os.O_APPEND
+		}
+		var err error
+		if file, err = os.OpenFile(filepath.Join(os.Getenv("CUDA_MPS_LOG_DIRECTORY"), name), flags, 0o600); err != nil {
+			return
+		}
+		file.Seek(0, io.SeekEnd)
+		s.logs[name] = file
 	}
-	defer file.Close()
 	fmt.Fprintf(file, "[%s Other %d] %s\n", time.Now().Format("2006-01-02 15:04:05.000"), os.Getpid(), text)
 }
 

@@ -13,6 +13,7 @@
 //   - "stubborn": quit is ignored
 //   - "fragile": a client that ends while busy faults the server
 //   - "doomed": its server is in FAULT from the start and never recovers
+//   - "offset": it writes its logs where its last line ended, even if they are shorter now
 package fakemps
 
 import (
