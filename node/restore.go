@@ -129,6 +129,22 @@ func (c *checkpoints) foreign(name, difference string) error {
 		"checkpoint %s: %s. Try: continue the run with its original settings, or begin a new one with --fresh", filepath.Join(c.dir, name), difference)}
 }
 
+// CheckFiles checks the files of the checkpoints in a node's folder against the checksums of their manifests. It returns
+// what is damaged, oldest first, nil if nothing is. A folder without checkpoints is not damaged. The node must not run.
+func CheckFiles(dir string) (damaged []string) {
+	c := &checkpoints{dir: dir}
+	list, unreadable := c.list()
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		damaged = append(damaged, fmt.Sprintf("%s: %v", name, unreadable[name]))
+	}
+	for _, m := range list {
+		if m.SHA256 != "" && !intact(filepath.Join(dir, m.File), m.SHA256) {
+			damaged = append(damaged, m.File+" cannot be read, or its sha256 differs from its manifest's")
+		}
+	}
+	return damaged
+}
+
 // intact reports whether a file has the checksum of its manifest. If it has, a mismatch inside the file is not
 // damage.
 func intact(path, sum string) bool {
