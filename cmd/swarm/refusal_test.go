@@ -101,6 +101,9 @@ func TestRefusals(t *testing.T) {
 		{name: "sizes that no round has", args: "profile --model MODEL --device cpu --sizes 1,100000", code: 2, err: `bad sizes "1,100000": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
 		{name: "one size", args: "profile --model MODEL --device cpu --sizes 4,4", code: 2, err: `bad sizes "4,4": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
 		{name: "empty nodes", args: "plan --nodes=", code: 2, err: `bad nodes "" (--nodes): allowed: auto, max or a whole number from 1`},
+		{name: "prune keeps a negative number", args: "prune --keep -1 --older-than 1m", code: 2, err: `bad keep "-1" (--keep): allowed: 0 or more`},
+		{name: "prune keeps a smaller number", args: "prune --keep -2", code: 2, err: `bad keep "-2" (--keep): allowed: 0 or more`},
+		{name: "evaluate a negative round", args: "eval RUN --node node_0 --round -1", code: 2, err: `bad round "-1": allowed: a whole number from 0`},
 		{name: "task", args: "task sample nosuch", code: 2, err: `unknown task "nosuch": allowed: arc_1d, basic_arithmetic, base_conversion, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`, try: "swarm task list"},
 	}
 	for _, tt := range tests {
