@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -51,8 +52,8 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 				has = strconv.Itoa(m.Round)
 			}
 		}
-		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %s. It has: %s. Try: --round with one of them", dir,
-			units.Plural(rounds, "round"), has)}
+		err := fmt.Errorf("%s has no checkpoint after %s. It has: %s", dir, units.Plural(rounds, "round"), has)
+		return &Failure{event.CauseCheckpoint, fail.Usage(err, "--round with one of them")}
 	}
 	reason, err := c.bringBack(ctx, engine, list[at])
 	if err == nil && reason != "" {
