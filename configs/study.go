@@ -118,7 +118,8 @@ func parseStudy(name string, text []byte) (Study, error) {
 // unknownField matches the parser's error for a key that a study does not have.
 var unknownField = regexp.MustCompile(`^line ([0-9]+): field (\S+) not found in type configs\.(\w+)$`)
 
-// inLine begins the source of badStudy's errors, before the line's number. ParseStudyFile replaces it by the file's name.
+// inLine begins the source of badStudy's errors, before the line's number. ParseStudyFile replaces it by the file's
+// name.
 const inLine = "line "
 
 // badStudy turns the parser's error into one for the user.

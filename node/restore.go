@@ -130,8 +130,9 @@ func (c *checkpoints) foreign(name, difference string) error {
 		"checkpoint %s: %s. Try: continue the run with its original settings, or begin a new one with --fresh", filepath.Join(c.dir, name), difference)}
 }
 
-// CheckFiles checks the files of the checkpoints in a node's folder against the checksums of their manifests. It returns
-// what is damaged, oldest first, nil if nothing is. A folder without checkpoints is not damaged. The node must not run.
+// CheckFiles checks the files of the checkpoints in a node's folder against the checksums of their manifests. It
+// returns what is damaged, oldest first, nil if nothing is. A folder without checkpoints is not damaged. The node must
+// not run.
 func CheckFiles(dir string) (damaged []string) {
 	c := &checkpoints{dir: dir}
 	list, unreadable := c.list()

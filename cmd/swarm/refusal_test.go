@@ -108,6 +108,7 @@ func TestRefusals(t *testing.T) {
 		{name: "empty price", args: "up --price=", code: 2, err: `bad price "" (--price): allowed: a value that is not empty`},
 		{name: "empty home", args: "ls --home=", code: 2, err: `bad home "" (--home): allowed: a value that is not empty`},
 		{name: "empty seeds", args: "sweep 4loc4ext --seeds=", code: 2, err: `bad seeds "" (--seeds): allowed: a value that is not empty`},
+		{name: "pretrain into a model", args: "pretrain --model nano --out MODEL", code: 2, err: "MODEL holds a model already", try: "another --out"},
 		{name: "all and a limit", args: "ls --all -n 3", code: 2, err: "--all and --limit exclude each other", try: "one of them"},
 		{name: "completion of an unknown shell", args: "completion foo", code: 2, err: `unknown command "foo" for swarm completion`, try: "swarm completion --help"},
 		{name: "completion with an argument", args: "completion bash extra", code: 2, err: `swarm completion bash takes no argument "extra"`, try: "swarm completion bash --help"},
@@ -148,6 +149,39 @@ func TestRefusals(t *testing.T) {
 			require.Empty(t, o.stdout)
 			requireNothingBegun(t, home)
 		})
+	}
+}
+
+// Names of workers that do not exist are invalid usage, and a failed up leaves no invitation.
+func TestRefusesUnknownWorkers(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	o := swarm(t, home, append([]string{"up", "--listen", "203.0.113.1:0"}, tinyRun()...)...)
+	require.Equal(t, 1, o.code, o.stderr)
+	o = swarm(t, home, append([]string{"up", "--nats", "foo"}, tinyRun()...)...)
+	require.Equal(t, 2, o.code)
+	require.Equal(t, "Error: use the NATS cluster: an address that does not begin with tls:// or nats://\nTry: --nats nats://host:4222,nats://host:4222\n", o.stderr)
+	require.Equal(t, outcome{0, "No run is recorded.\n", ""}, swarm(t, home, "workers"))
+	for _, verb := range []string{"ban", "unban", "revoke"} {
+		o := swarm(t, home, "workers", verb, "nope")
+		require.Equal(t, outcome{2, "", "Error: there is no worker \"nope\"\nTry: swarm workers, which lists their names\n"}, o)
+	}
+}
+
+// Text is ASCII in a locale of another character set: help, errors, samples of tasks and summaries.
+func TestASCIIWithoutUTF8(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	first := swarm(t, home, append([]string{"up", "--rounds", "1"}, tinyRun()...)...)
+	require.Equal(t, 0, first.code, first.stderr)
+	for _, args := range []string{"compare --help", "curve --help", "join --help", "run --help", "up --help-all", "task sample propositional_logic -n 2",
+		"resume 4loc4ext", "plan --config 4lœc"} {
+		cmd := swarmCommand(t, home, strings.Fields(args)...)
+		cmd.Env = append(cmd.Env, "LC_ALL=C")
+		o := finish(t, cmd)
+		for _, r := range o.stdout + o.stderr {
+			require.Less(t, r, rune(0x80), "%s: %s%s", args, o.stdout, o.stderr)
+		}
 	}
 }
 

@@ -110,7 +110,8 @@ func (f *Flags) Gives(key string, environ []string) bool {
 	return slices.ContainsFunc([]Layer{flags, env, document}, func(l Layer) bool { return l.Values[key] != nil })
 }
 
-// neverEmpty are the keys whose flags refuse an empty value, as an unset shell variable gives. It would mean the default.
+// neverEmpty are the keys whose flags refuse an empty value, as an unset shell variable gives. It would mean the
+// default.
 var neverEmpty = []string{"experiment", "preset", "model", "device", "precision"}
 
 // Layer returns the flags' values. --set accepts any key and wins over the key's own flag.

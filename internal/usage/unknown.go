@@ -26,8 +26,8 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// RefuseUnknown makes the commands that cobra adds, help and completion, reject unknown names and arguments. Cobra's own
-// print help and succeed. Call it after the completion command exists.
+// RefuseUnknown makes the commands that cobra adds, help and completion, reject unknown names and arguments. Cobra's
+// own print help and succeed. Call it after the completion command exists.
 func RefuseUnknown(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
