@@ -21,6 +21,14 @@ func grid(t require.TestingT, texts ...string) (g Grid) {
 	return g
 }
 
+// An unknown key of a study's file is told like one of a configuration file.
+func TestUnknownKeyOfAStudyFile(t *testing.T) {
+	_, err := ParseStudyFile("folder/mine.yaml", []byte("question: why?\nbaselin: a\n"))
+	require.EqualError(t, err, `unknown key "baselin" (folder/mine.yaml:2): did you mean "baseline"?`)
+	_, err = ParseStudyFile("folder/mine.yaml", nil)
+	require.EqualError(t, err, `bad study "mine" (folder/mine.yaml): the file is empty`)
+}
+
 func TestAGridIsEveryCombinationOfItsValues(t *testing.T) {
 	arms := grid(t, "learning_rate=1e-4, 0.0003", "num_generations=4,8").Arms()
 	var names []string

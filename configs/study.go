@@ -5,9 +5,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,7 +104,7 @@ func parseStudy(name string, text []byte) (Study, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&s); err != nil {
-		return s, &Error{Problem: "bad study " + quote(name), Remedy: strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")}
+		return s, badStudy(name, err)
 	}
 	if err := s.expand(); err != nil {
 		return s, err
@@ -110,6 +113,49 @@ func parseStudy(name string, text []byte) (Study, error) {
 		return s, err
 	}
 	return s, s.check()
+}
+
+// unknownField matches the parser's error for a key that a study does not have.
+var unknownField = regexp.MustCompile(`^line ([0-9]+): field (\S+) not found in type configs\.(\w+)$`)
+
+// inLine begins the source of badStudy's errors, before the line's number. ParseStudyFile replaces it by the file's
+// name.
+const inLine = "line "
+
+// badStudy turns the parser's error into one for the user.
+func badStudy(name string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return &Error{Problem: "bad study " + quote(name), Remedy: "the file is empty"}
+	}
+	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
+	var faults *yaml.TypeError
+	if errors.As(err, &faults) {
+		text = strings.Join(faults.Errors, "; ")
+		if m := unknownField.FindStringSubmatch(faults.Errors[0]); m != nil {
+			e := unknown("key", m[2], studyKeys(m[3]))
+			e.Source = inLine + m[1]
+			if e.Near == "" {
+				e.Remedy = "allowed: " + strings.Join(studyKeys(m[3]), ", ")
+			}
+			return e
+		}
+	}
+	return &Error{Problem: "bad study " + quote(name), Remedy: text}
+}
+
+// studyKeys returns the keys that a study's YAML has at the place of a type.
+func studyKeys(typeName string) (keys []string) {
+	for _, of := range []reflect.Type{reflect.TypeFor[Study](), reflect.TypeFor[StudyModel](), reflect.TypeFor[StudyExperiment]()} {
+		if of.Name() != typeName {
+			continue
+		}
+		for i := range of.NumField() {
+			if key := of.Field(i).Tag.Get("yaml"); key != "" && key != "-" {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
 }
 
 // ParseStudyFile reads a user's study. Its name is the file's base name without extension. A mistake is an *Error.
@@ -133,6 +179,10 @@ func ParseStudyFile(path string, text []byte) (Study, error) {
 	var mistake *Error
 	if errors.As(err, &mistake) && (mistake.Source == "" || mistake.Source == "study "+name) {
 		mistake.Source = path
+	} else if mistake != nil {
+		if line, ok := strings.CutPrefix(mistake.Source, inLine); ok {
+			mistake.Source = path + ":" + line
+		}
 	}
 	s.Path = path
 	return s, err

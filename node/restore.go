@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -51,8 +52,8 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 				has = strconv.Itoa(m.Round)
 			}
 		}
-		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %s. It has: %s. Try: --round with one of them", dir,
-			units.Plural(rounds, "round"), has)}
+		err := fmt.Errorf("%s has no checkpoint after %s. It has: %s", dir, units.Plural(rounds, "round"), has)
+		return &Failure{event.CauseCheckpoint, fail.Usage(err, "--round with one of them")}
 	}
 	reason, err := c.bringBack(ctx, engine, list[at])
 	if err == nil && reason != "" {
@@ -127,6 +128,23 @@ func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (
 func (c *checkpoints) foreign(name, difference string) error {
 	return &Failure{event.CauseConfig, fmt.Errorf(
 		"checkpoint %s: %s. Try: continue the run with its original settings, or begin a new one with --fresh", filepath.Join(c.dir, name), difference)}
+}
+
+// CheckFiles checks the files of the checkpoints in a node's folder against the checksums of their manifests. It
+// returns what is damaged, oldest first, nil if nothing is. A folder without checkpoints is not damaged. The node must
+// not run.
+func CheckFiles(dir string) (damaged []string) {
+	c := &checkpoints{dir: dir}
+	list, unreadable := c.list()
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		damaged = append(damaged, fmt.Sprintf("%s: %v", name, unreadable[name]))
+	}
+	for _, m := range list {
+		if m.SHA256 != "" && !intact(filepath.Join(dir, m.File), m.SHA256) {
+			damaged = append(damaged, m.File+" cannot be read, or its sha256 differs from its manifest's")
+		}
+	}
+	return damaged
 }
 
 // intact reports whether a file has the checksum of its manifest. If it has, a mismatch inside the file is not

@@ -149,6 +149,9 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	o.Bootstrap, o.Questions = true, true
 	o.Alive = func(s store.Snapshot) bool { return lifecycle.Alive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
+	if o.gate && errors.Is(err, store.ErrNoDatabase) {
+		return fail.Usage(err, fail.Remedy(err)) // there are no two experiments
+	}
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (o *evalOptions) check(given func(flag string) bool) error {
 		return &configs.Error{Key: "questions", Value: strconv.Itoa(o.questions), Allowed: "a whole number from 1 to 10000"}
 	case given("generations") && o.generations < 1 || o.generations > 256:
 		return &configs.Error{Key: "generations", Value: strconv.Itoa(o.generations), Allowed: "a whole number from 1 to 256"}
-	case o.round < -1:
+	case given("round") && o.round < 0:
 		return &configs.Error{Key: "round", Value: strconv.Itoa(o.round), Allowed: "a whole number from 0"}
 	case o.round >= 0 && o.node == "":
 		return fail.Usage(errors.New("--round selects a node's checkpoint and needs --node"), "--node node_0")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
@@ -31,6 +32,9 @@ func newLsCommand(g *globals) *cobra.Command {
   swarm ls 4loc4ext --state crashed,stopped
   swarm ls --all -o json | jq -r '.runs[] | select(.size_bytes > 1e9) | .run'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.All && cmd.Flags().Changed("limit") {
+				return fail.Usage(errors.New("--all and --limit exclude each other"), "one of them")
+			}
 			o.All = o.All || output == "json" && !cmd.Flags().Changed("limit")
 			o.Names = args
 			return runLs(cmd.Context(), g, o, output)
@@ -40,7 +44,6 @@ func newLsCommand(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.States, "state", nil, "only runs in these `states`: "+strings.Join(lifecycle.States, ", "))
 	f.IntVarP(&o.Limit, "limit", "n", listedMost, "show the newest `N`")
 	f.BoolVarP(&o.All, "all", "a", false, "show all")
-	cmd.MarkFlagsMutuallyExclusive("limit", "all")
 	addOutputFlag(f, &output)
 	return cmd
 }

@@ -70,9 +70,9 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.study != "" {
 		return runStudyPlan(ctx, g, o)
 	}
-	for _, flag := range []string{"seeds", "difference"} {
-		if o.flags.Changed(flag) {
-			return fail.Usage(fmt.Errorf("--%s needs --study", flag), "swarm plan --study paper --"+flag+" "+map[string]string{"seeds": "5", "difference": "0.02"}[flag])
+	for _, flag := range []struct{ name, example string }{{"seeds", "5"}, {"difference", "0.02"}, {"price", "1.29/h"}} {
+		if o.flags.Changed(flag.name) {
+			return fail.Usage(fmt.Errorf("--%s needs --study", flag.name), "swarm plan --study paper --"+flag.name+" "+flag.example)
 		}
 	}
 	planned, err := p.Resolve(ctx, g.planHost())

@@ -14,6 +14,7 @@ import (
 type pruneOptions struct {
 	removalFlags
 	which runs.Prune
+	keep  int
 }
 
 func newPruneCommand(g *globals) *cobra.Command {
@@ -30,13 +31,17 @@ func newPruneCommand(g *globals) *cobra.Command {
   swarm prune --keep 1 --files
   swarm prune --older-than 30d --state done,failed,crashed
   swarm prune 4loc4ext --keep 3 --older-than 2w --yes`,
-		RunE: func(cmd *cobra.Command, args []string) error { return runPrune(cmd.Context(), g, args, &o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("keep") {
+				o.which.Keep = &o.keep
+			}
+			return runPrune(cmd.Context(), g, args, &o)
+		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.which.Keep, "keep", -1, "leave the newest `N` runs of each experiment, 0 or more")
+	f.IntVar(&o.keep, "keep", 0, "leave the newest `N` runs of each experiment, 0 or more")
 	f.StringVar(&o.which.OlderThan, "older-than", "", "only runs that ended longer than this `age` ago, such as 12h, 30d or 4w")
 	f.StringSliceVar(&o.which.States, "state", []string{store.RunDone}, "only runs in these `states`: "+strings.Join(runs.Removable(), ", "))
-	f.Lookup("keep").DefValue = "0" // so that help shows no default
 	o.add(f)
 	return cmd
 }

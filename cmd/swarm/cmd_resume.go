@@ -83,6 +83,10 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 		return err
 	}
 	if run := s.Run; run.State == store.RunDone && len(extra) == 0 {
+		if g.home.LacksRun(run.Run) {
+			fmt.Fprintf(g.stdout, "%s has done all its %s. It cannot be extended, because its files were removed.\n", run.Run, units.Plural(run.Rounds, "round"))
+			return g.viewer().Summarise(reader, run)
+		}
 		fmt.Fprintf(g.stdout, "%s has done all its %s. To extend it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
 			g.invocation(), run.Run, 2*run.Rounds)
 		return g.viewer().Summarise(reader, run)

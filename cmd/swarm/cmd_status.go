@@ -96,7 +96,7 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}
-	after, err := runs.After(ctx, reader, status, g.advice())
+	after, err := runs.After(ctx, g.home, reader, status, g.advice())
 	if err != nil {
 		return err
 	}

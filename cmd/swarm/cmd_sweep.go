@@ -71,6 +71,9 @@ func newSweepCommand(g *globals) *cobra.Command {
 			if err := refuseFixed(cmd.Flags()); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("seed") && strings.Contains(o.Seeds, ",") {
+				return fail.Usage(fmt.Errorf("--seed and a list of --seeds exclude each other: --seeds %s names the seeds", o.Seeds), "one of them")
+			}
 			o.passed = passedOn(cmd.Flags())
 			o.SeedsGiven, o.NodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
 			return runSweep(cmd.Context(), g, &o, args)

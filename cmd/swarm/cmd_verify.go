@@ -29,7 +29,8 @@ func newVerifyCommand(g *globals) *cobra.Command {
 			"scores the completions, draws the externals, and makes every update from the first weights. The\n" +
 			"results must equal the journals and the database: rewards, training sets, losses, and the weights at\n" +
 			"every checkpoint. On a CPU they are equal bit for bit. A GPU does not compute the same bits each\n" +
-			"time, so there weights and losses are compared for information only.",
+			"time, so there weights and losses are compared for information only. The checkpoint files that are\n" +
+			"still on disk must have the SHA-256 of their manifests.",
 		Example: "  swarm verify 4loc4ext\n  swarm verify 4loc4ext-2 --generate -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -97,7 +97,7 @@ func testEvalRefuses(t *testing.T, home string) {
 	}{
 		{[]string{"--round", "3"}, 2, "--round selects a node's checkpoint and needs --node\nTry: --node node_0"},
 		{[]string{"--node", "node_9"}, 2, `run 4loc4ext-1 has no node "node_9" here`},
-		{[]string{"--node", "node_0", "--round", "1"}, 1, "has no checkpoint after 1 round. It has: 2, 3\nTry: --round with one of them"},
+		{[]string{"--node", "node_0", "--round", "1"}, 2, "has no checkpoint after 1 round. It has: 2, 3\nTry: --round with one of them"},
 		{[]string{"--k", "0"}, 2, `bad k "0": allowed: whole numbers from 1 to 256`},
 		{[]string{"--k", "8"}, 2, "pass@8 needs that many completions per question: run 4loc4ext-1 was evaluated with 4\nTry: --node node_0"},
 		{[]string{"--node", "node_0", "--k", "8", "--generations", "4"}, 2, `bad k "8": allowed: whole numbers from 1 to --generations 4`},

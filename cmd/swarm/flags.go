@@ -1,10 +1,13 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/workers"
@@ -55,4 +58,22 @@ func addAdmissionFlags(fs *pflag.FlagSet, o *workers.Options) {
 	fs.StringVar(&o.Credentials, "nats-creds", "", "credentials `file` for --nats")
 	fs.StringVar(&o.Shared, "shared", "", "connect the swarm through a synced `folder` such as a mounted Google Drive (with NODE_ROLE=coordinator: GDRIVE_PATH)")
 	fs.BoolVar(&o.Compat, "compat", false, "with --shared: also write the files that rl-swarm's nodes read")
+}
+
+// neverEmpty are the flags that refuse an empty value, as an unset shell variable gives. Without the check it would
+// silently mean the default. Flags of configuration keys have a list of their own (resolve.Flags.Layer).
+var neverEmpty = []string{"home", "python", "config", "study", "price", "seeds", "node", "database", "baseline", "task", "workload", "listen", "nats", "shared"}
+
+// refuseEmpty refuses given flags with an empty value.
+func refuseEmpty(f *pflag.FlagSet) (err error) {
+	f.Visit(func(flag *pflag.Flag) {
+		empty := flag.Value.String() == ""
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			empty = strings.Join(list.GetSlice(), "") == ""
+		}
+		if empty && slices.Contains(neverEmpty, flag.Name) {
+			err = &configs.Error{Key: flag.Name, Allowed: "a value that is not empty", Source: "--" + flag.Name}
+		}
+	})
+	return err
 }

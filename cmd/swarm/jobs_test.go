@@ -88,6 +88,8 @@ func TestStatusListsJobsBeneathTheNewestRun(t *testing.T) {
 	require.NoError(t, json.Unmarshal(run["jobs"], &jobs))
 	require.Len(t, jobs, 2)
 	delete(run, "jobs")
+	require.JSONEq(t, "[]", string(was["jobs"]), "a home without jobs")
+	delete(was, "jobs")
 	require.Equal(t, was, run, "nothing else changed")
 	require.NotContains(t, within(home, "status", "base", "-o", "json").stdout, `"jobs"`)
 }

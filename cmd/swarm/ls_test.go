@@ -104,7 +104,7 @@ func TestLsOfNothing(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "none")
 	require.Equal(t, outcome{0, "No run is recorded under " + home + " yet.\n", ""}, swarm(t, home, "ls"))
-	require.Equal(t, "{\n  \"runs\": [],\n  \"total\": 0\n}\n", swarm(t, home, "ls", "-o", "json").stdout)
+	require.Equal(t, "{\n  \"runs\": [],\n  \"total\": 0,\n  \"jobs\": []\n}\n", swarm(t, home, "ls", "-o", "json").stdout)
 	require.NoDirExists(t, home)
 	home = comparedHome(t, comparedRun{experiment: "a", seed: 1, reward: 0.3})
 	for _, x := range []struct {

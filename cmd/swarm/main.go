@@ -116,7 +116,8 @@ func report(stderr io.Writer, err error) {
 	if try == "" {
 		try = remedy(err)
 	}
-	shown := func(text string) string { return charset.Shown(fail.OneLine(text)) } // it may quote untrusted text
+	// it may quote untrusted text
+	shown := func(text string) string { return charset.Fit(charset.Shown(fail.OneLine(text)), os.Environ()) }
 	fmt.Fprintf(stderr, "Error: %s\n", shown(text))
 	for _, line := range lines {
 		fmt.Fprintf(stderr, "  %s\n", shown(line))
@@ -171,6 +172,9 @@ func newRootCommand(g *globals) *cobra.Command {
 		Args:          usage.OnlySubcommands,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			g.logger = plainlog.New(g.stderr, g.logLevel())
 			// Engines run in another folder, so make the path absolute.
 			var dir string
@@ -233,6 +237,7 @@ func newRootCommand(g *globals) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	completeDeeper(g, root)
 	groupCommands(root)
+	usage.RefuseUnknown(root)
 	usage.FitHelp(g.stdout, root, flagGroups, g.helpAll)
 	return root
 }

@@ -34,6 +34,10 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 			return fail.Usage(fmt.Errorf("--study and --%s exclude each other: a study has its own configurations", name), "swarm plan --study "+o.study)
 		}
 	}
+	if named := o.plan.Config.Config; len(named) > 0 {
+		return fail.Usage(fmt.Errorf("plan --study plans the whole study and takes no argument %q", named[0]),
+			"swarm plan --study "+shell.Quote(o.study)+", or swarm sweep --study with the experiments and --dry-run")
+	}
 	s, err := study.Load(o.study, &o.plan.Config, nodesGiven)
 	if err != nil {
 		return err

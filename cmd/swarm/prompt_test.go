@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -94,11 +95,13 @@ func TestPromptRefuses(t *testing.T) {
 	t.Setenv("HF_HOME", home)
 	t.Setenv("HF_HUB_CACHE", "")
 	t.Setenv("SWARM_NVML_LIBRARY", filepath.Join(home, "absent.so"))
+	spoiled := spoiledModel(t)
 	for _, test := range []struct {
 		args []string
 		code int
 		want string
 	}{
+		{[]string{spoiled, "hi"}, 2, "Error: the weights of " + spoiled + " are not finite: they contain NaN or infinity\nTry: another folder or checkpoint\n"},
 		{nil, 2, "swarm model prompt takes a run or a model, and at most one question, not 0 arguments\nTry: swarm model prompt --help"},
 		{[]string{"zzz"}, 2, "no run, experiment or model \"zzz\" is known here\nTry: swarm ls"},
 		{[]string{"gpt2", "hi"}, 1, "model openai-community/gpt2 isn't in the Hugging Face cache"},
@@ -123,6 +126,21 @@ func TestPromptRefuses(t *testing.T) {
 		require.Contains(t, stderr.String(), test.want)
 		require.Empty(t, stdout.String())
 	}
+}
+
+// spoiledModel returns the folder of a tiny model whose weights are all NaN.
+func spoiledModel(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tiny")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(tinyModel())))
+	path := filepath.Join(dir, "model.safetensors")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := 8 + int(binary.LittleEndian.Uint64(data)); i < len(data); i++ {
+		data[i] = 0xff
+	}
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	return dir
 }
 
 // If other processes fill the GPU, prompt uses the CPU, unless the user requested the GPU.

@@ -101,6 +101,27 @@ func TestRefusals(t *testing.T) {
 		{name: "sizes that no round has", args: "profile --model MODEL --device cpu --sizes 1,100000", code: 2, err: `bad sizes "1,100000": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
 		{name: "one size", args: "profile --model MODEL --device cpu --sizes 4,4", code: 2, err: `bad sizes "4,4": allowed: numbers from 1 to 64, the sequences of a round; at least two different numbers must not exceed its 64 completions`},
 		{name: "empty nodes", args: "plan --nodes=", code: 2, err: `bad nodes "" (--nodes): allowed: auto, max or a whole number from 1`},
+		{name: "empty experiment", args: "up --experiment=", code: 2, err: `bad experiment "" (--experiment): allowed: a value that is not empty`},
+		{name: "empty name", args: "up --name=", code: 2, err: `bad name "" (--name): allowed: a value that is not empty`},
+		{name: "empty model", args: "up --model=", code: 2, err: `bad model "" (--model): allowed: a value that is not empty`},
+		{name: "empty config", args: "up --config=", code: 2, err: `bad config "" (--config): allowed: a value that is not empty`},
+		{name: "empty price", args: "up --price=", code: 2, err: `bad price "" (--price): allowed: a value that is not empty`},
+		{name: "empty home", args: "ls --home=", code: 2, err: `bad home "" (--home): allowed: a value that is not empty`},
+		{name: "empty seeds", args: "sweep 4loc4ext --seeds=", code: 2, err: `bad seeds "" (--seeds): allowed: a value that is not empty`},
+		{name: "pretrain into a model", args: "pretrain --model nano --out MODEL", code: 2, err: "MODEL holds a model already", try: "another --out"},
+		{name: "all and a limit", args: "ls --all -n 3", code: 2, err: "--all and --limit exclude each other", try: "one of them"},
+		{name: "completion of an unknown shell", args: "completion foo", code: 2, err: `unknown command "foo" for swarm completion`, try: "swarm completion --help"},
+		{name: "completion with an argument", args: "completion bash extra", code: 2, err: `swarm completion bash takes no argument "extra"`, try: "swarm completion bash --help"},
+		{name: "help on an unknown command", args: "help nope", code: 2, err: `unknown command "nope"`, try: "swarm --help"},
+		{name: "help on an unknown subcommand", args: "help model sve", code: 2, err: `unknown command "sve" for swarm model: did you mean "save"?`, try: "swarm model save --help"},
+		{name: "gate of an empty home", args: "compare --gate", code: 2, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
+		{name: "tune without a folder", args: "tune --gpu-memory 24 --dir FOLDER/none", code: 2, err: `bad dir "FOLDER/none": allowed: a folder`},
+		{name: "plan of a study and a configuration", args: "plan --study paper nonsense", code: 2, err: `plan --study plans the whole study and takes no argument "nonsense"`, try: "swarm plan --study paper, or swarm sweep --study with the experiments and --dry-run"},
+		{name: "plan with a price", args: "plan --price 1", code: 2, err: "--price needs --study", try: "swarm plan --study paper --price 1.29/h"},
+		{name: "sweep of seeds and a seed", args: "sweep 4loc4ext --seeds 1,2 --seed 3 --dry-run", code: 2, err: "--seed and a list of --seeds exclude each other: --seeds 1,2 names the seeds", try: "one of them"},
+		{name: "prune keeps a negative number", args: "prune --keep -1 --older-than 1m", code: 2, err: `bad keep "-1" (--keep): allowed: 0 or more`},
+		{name: "prune keeps a smaller number", args: "prune --keep -2", code: 2, err: `bad keep "-2" (--keep): allowed: 0 or more`},
+		{name: "evaluate a negative round", args: "eval RUN --node node_0 --round -1", code: 2, err: `bad round "-1": allowed: a whole number from 0`},
 		{name: "task", args: "task sample nosuch", code: 2, err: `unknown task "nosuch": allowed: arc_1d, basic_arithmetic, base_conversion, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`, try: "swarm task list"},
 	}
 	for _, tt := range tests {
@@ -128,6 +149,39 @@ func TestRefusals(t *testing.T) {
 			require.Empty(t, o.stdout)
 			requireNothingBegun(t, home)
 		})
+	}
+}
+
+// Names of workers that do not exist are invalid usage, and a failed up leaves no invitation.
+func TestRefusesUnknownWorkers(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	o := swarm(t, home, append([]string{"up", "--listen", "203.0.113.1:0"}, tinyRun()...)...)
+	require.Equal(t, 1, o.code, o.stderr)
+	o = swarm(t, home, append([]string{"up", "--nats", "foo"}, tinyRun()...)...)
+	require.Equal(t, 2, o.code)
+	require.Equal(t, "Error: use the NATS cluster: an address that does not begin with tls:// or nats://\nTry: --nats nats://host:4222,nats://host:4222\n", o.stderr)
+	require.Equal(t, outcome{0, "No run is recorded.\n", ""}, swarm(t, home, "workers"))
+	for _, verb := range []string{"ban", "unban", "revoke"} {
+		o := swarm(t, home, "workers", verb, "nope")
+		require.Equal(t, outcome{2, "", "Error: there is no worker \"nope\"\nTry: swarm workers, which lists their names\n"}, o)
+	}
+}
+
+// Text is ASCII in a locale of another character set: help, errors, samples of tasks and summaries.
+func TestASCIIWithoutUTF8(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	first := swarm(t, home, append([]string{"up", "--rounds", "1"}, tinyRun()...)...)
+	require.Equal(t, 0, first.code, first.stderr)
+	for _, args := range []string{"compare --help", "curve --help", "join --help", "run --help", "up --help-all", "task sample propositional_logic -n 2",
+		"resume 4loc4ext", "plan --config 4lœc"} {
+		cmd := swarmCommand(t, home, strings.Fields(args)...)
+		cmd.Env = append(cmd.Env, "LC_ALL=C")
+		o := finish(t, cmd)
+		for _, r := range o.stdout + o.stderr {
+			require.Less(t, r, rune(0x80), "%s: %s%s", args, o.stdout, o.stderr)
+		}
 	}
 }
 

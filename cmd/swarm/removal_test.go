@@ -95,6 +95,33 @@ func TestRmOfFilesKeepsTheRecord(t *testing.T) {
 	require.Contains(t, swarm(t, home, "rm", "a-0", "--files", "--yes").stdout, "Nothing to remove.\n")
 }
 
+// Commands do not advise to continue a run whose files were removed.
+func TestARunWithoutFilesCannotContinue(t *testing.T) {
+	t.Parallel()
+	home := prunedHome(t)
+	_, names := removed(t, home, "rm", "a-3", "a-4", "--files", "--yes")
+	require.Equal(t, []string{"a-4", "a-3"}, names)
+	gone := "the files of run a-4 were removed: " + filepath.Join(home, "runs", "a-4") + " is missing\nTry: swarm up --fresh for a new run\n"
+	for _, x := range []struct {
+		args, stdout, stderr string
+		code                 int
+	}{
+		{"status a-4", "It cannot continue, because its files were removed. For a new run: ", "", 0},
+		{"down a-4", "It cannot continue, because its files were removed. For a new run: swarm up --fresh\n", "", 0},
+		{"resume a-3", "It cannot be extended, because its files were removed.\n", "", 0},
+		{"resume a-4", "", "Error: run a-4 cannot continue: " + gone, 1},
+		{"verify a-4", "", "Error: " + gone, 1},
+		{"eval a-4 --node node_0", "", "Error: " + gone, 1},
+	} {
+		o := swarm(t, home, strings.Fields(x.args)...)
+		require.Equal(t, x.code, o.code, "%s: %s", x.args, o.stderr)
+		require.Contains(t, o.stdout, x.stdout, x.args)
+		require.Contains(t, o.stderr, x.stderr, x.args)
+		require.NotContains(t, o.stdout, "ontinue with", x.args)
+		require.NotContains(t, o.stdout, "continues", x.args)
+	}
+}
+
 func TestPruneKeepsTheNewestDoneRuns(t *testing.T) {
 	t.Parallel()
 	home := prunedHome(t)

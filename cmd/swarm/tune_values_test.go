@@ -62,7 +62,7 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for data, why := range map[string]string{
-		"  size: 5\n":                 "unknown key data.length (config.yaml): there is no such key and none with a similar name",
+		"  size: 5\n":                 "the file lacks the key data.length (config.yaml): add it with a value, or name another key",
 		"  length: ${model.length}\n": "config.yaml:5 has ${model.length}, which is not a plain number",
 	} {
 		dir, _ := ownProfile(t, data)

@@ -138,6 +138,8 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	require.Equal(t, fail.ExitFailed, o.code)
 	require.Contains(t, o.stderr, "the logs of r-1 are missing")
 	require.NoError(t, os.MkdirAll(home+"/runs/r-1/node_1", 0o755))
+	require.NoError(t, os.WriteFile(runlog.Path(home+"/runs/r-1", "node_1"), nil, 0o644))
+	require.Equal(t, outcome{0, "", "The logs of node_1 of r-1 are empty.\n"}, swarm(t, home, "logs", "r-1", "node_1"))
 	require.NoError(t, os.WriteFile(runlog.Path(home+"/runs/r-1", "node_1"), []byte(strings.Repeat("<x>\n", 3)), 0o644))
 	o = swarm(t, home, "logs", "node_1", "-n", "2", "-o", "json")
 	require.Equal(t, outcome{0, strings.Repeat(`{"log":"node_1","time":null,"line":"<x>"}`+"\n", 2), ""}, o)

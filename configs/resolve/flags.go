@@ -110,11 +110,18 @@ func (f *Flags) Gives(key string, environ []string) bool {
 	return slices.ContainsFunc([]Layer{flags, env, document}, func(l Layer) bool { return l.Values[key] != nil })
 }
 
+// neverEmpty are the keys whose flags refuse an empty value, as an unset shell variable gives. It would mean the
+// default.
+var neverEmpty = []string{"experiment", "preset", "model", "device", "precision"}
+
 // Layer returns the flags' values. --set accepts any key and wins over the key's own flag.
 func (f *Flags) Layer() (Layer, error) {
 	var l Layer
 	for _, k := range f.Keys {
 		if k.Given {
+			if k.Text == "" && slices.Contains(neverEmpty, k.Key.Name) {
+				return l, &configs.Error{Key: strings.TrimPrefix(k.Source, "--"), Allowed: "a value that is not empty", Source: k.Source}
+			}
 			if err := l.put(k.Key, k.Text, k.Source); err != nil {
 				return l, err
 			}

@@ -42,13 +42,23 @@ var cells = map[rune]rune{
 }
 
 // words maps symbols to longer ASCII spellings, for text whose width does not matter.
-var words = map[rune]string{'…': "...", '→': "->", '←': "<-", '°': "", '±': "+/-", '≤': "<=", '≥': ">="}
+var words = map[rune]string{
+	'…': "...", '→': "->", '←': "<-", '°': "", '±': "+/-", '≤': "<=", '≥': ">=", '↔': "<->", '∧': "/\\", '∨': "\\/", '¬': "~",
+}
 
 // Cells converts text to ASCII and keeps the width of each symbol. Use it for screens that are already laid out.
 func Cells(text string) string { return replace(text, nil) }
 
 // Text converts text to ASCII. Use it for sentences and tables that are laid out afterwards.
 func Text(text string) string { return replace(text, words) }
+
+// Fit is Text if the locale of environ cannot show other characters, else the text itself.
+func Fit(text string, environ []string) string {
+	if ASCIIOnly(environ) {
+		return Text(text)
+	}
+	return text
+}
 
 func replace(text string, first map[rune]string) string {
 	if Printable(text) {

@@ -5,6 +5,8 @@ package layout
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 
@@ -50,6 +52,20 @@ func (d Home) Runs() string { return d.Path("runs") }
 
 // Run returns a run's folder.
 func (d Home) Run(run string) string { return d.Path("runs", run) }
+
+// LacksRun reports whether a run has no folder here, as after rm --files. Such a run cannot continue.
+func (d Home) LacksRun(run string) bool {
+	_, err := os.Stat(d.Run(run))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// RunError adds a remedy to an error about a run's folder.
+func (d Home) RunError(run string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail.Hint(fmt.Errorf("the files of run %s were removed: %s is missing", run, d.Run(run)), "swarm up --fresh for a new run")
+	}
+	return fail.Hint(fmt.Errorf("the folder of run %s: %w", run, err), "--home with the home of the run")
+}
 
 // Workers returns the folder with the admitted workers. Only the owner can read it.
 func (d Home) Workers() string { return d.Path("workers") }

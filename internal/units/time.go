@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -73,13 +74,15 @@ func Span(s float64) string {
 	return fmt.Sprintf("%dd%02dh", whole/day, whole%day/time.Hour)
 }
 
-// Roughly formats seconds as an estimate in one unit: 40 s, 12 min, 14 h, 3 days.
+// Roughly formats seconds as an estimate in one unit: 40 s, 12 min, 1.5 h, 14 h, 3 days.
 func Roughly(seconds float64) string {
 	switch {
 	case seconds < 90:
 		return fmt.Sprintf("%.0f s", max(0, seconds))
 	case seconds < 90*60:
 		return fmt.Sprintf("%.0f min", seconds/60)
+	case seconds < 9.95*3600:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", seconds/3600), ".0") + " h"
 	case seconds < 48*3600:
 		return fmt.Sprintf("%.0f h", seconds/3600)
 	}

@@ -3,10 +3,12 @@ package usage
 import (
 	"bytes"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
@@ -28,16 +30,16 @@ func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
 		}
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		p := screen.Page(stdout)
-		if p.Width == 0 {
-			whole(cmd, args)
-			return
-		}
 		var text bytes.Buffer
 		out := cmd.OutOrStdout()
 		cmd.SetOut(&text)
 		whole(cmd, args)
 		cmd.SetOut(out)
+		p := screen.Page(stdout)
+		if p.Width == 0 {
+			_, _ = io.WriteString(out, charset.Fit(text.String(), os.Environ())) // nothing to do if the reader has gone
+			return
+		}
 		prose, usage, _ := strings.Cut(text.String(), "\nUsage:")
 		p.Println(paragraphs(prose))
 		for line := range strings.Lines("Usage:" + usage) {

@@ -26,6 +26,30 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
+// RefuseUnknown makes the commands that cobra adds, help and completion, reject unknown names and arguments. Cobra's
+// own print help and succeed. Call it after the completion command exists.
+func RefuseUnknown(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err != nil || found.HasSubCommands() {
+					return OnlySubcommands(found, rest)
+				}
+				return nil
+			}
+		case "completion":
+			cmd.Args = OnlySubcommands
+			cmd.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
+			for _, shell := range cmd.Commands() {
+				shell.Args = NoArgs
+			}
+		}
+	}
+}
+
 // unknownCommand returns the error for a subcommand that cmd does not have. It suggests the nearest name.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q", name)

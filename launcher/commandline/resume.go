@@ -49,7 +49,7 @@ func ToResume(ctx context.Context, reader *store.Reader, name string) (store.Sna
 func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar, sources Sources) (Again, error) {
 	run, dir := s.Run, home.Run(s.Run.Run)
 	if _, err := os.Stat(dir); err != nil {
-		return Again{}, fail.Hint(fmt.Errorf("run %s cannot continue: its folder is missing: %w", run.Run, err), "swarm up --fresh for a new run of "+run.Experiment)
+		return Again{}, fmt.Errorf("run %s cannot continue: %w", run.Run, home.RunError(run.Run, err))
 	}
 	c, secrets := s.Command, readSecrets(dir)
 	if c == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
@@ -84,7 +85,7 @@ func (j *Job) document(ctx context.Context) error {
 
 // say writes a message about the job itself to the user and to the log.
 func (j *Job) say(format string, args ...any) {
-	line := "swarm run: " + fail.OneLine(fmt.Sprintf(format, args...)) + "\n"
+	line := "swarm run: " + charset.Fit(fail.OneLine(fmt.Sprintf(format, args...)), j.s.Environ) + "\n"
 	j.stderr.say(line)
 	if j.log != nil {
 		j.logged.say(line)

@@ -14,10 +14,16 @@ import (
 func OpenReader(ctx context.Context, home layout.Home) (*store.Reader, error) {
 	reader, err := store.OpenReader(ctx, home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
-		return nil, fail.Hint(fmt.Errorf("nothing has run under %s yet", home), "swarm up --config 4loc4ext, or another --home")
+		return nil, fail.Hint(&emptyHomeError{home}, "swarm up --config 4loc4ext, or another --home")
 	}
 	return reader, err
 }
+
+// emptyHomeError wraps store.ErrNoDatabase.
+type emptyHomeError struct{ home layout.Home }
+
+func (e *emptyHomeError) Error() string { return fmt.Sprintf("nothing has run under %s yet", e.home) }
+func (e *emptyHomeError) Unwrap() error { return store.ErrNoDatabase }
 
 // NotFound adds a remedy to an error for a name that is not in the database. An empty name means any run.
 func NotFound(err error, name string) error {

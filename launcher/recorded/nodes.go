@@ -93,7 +93,7 @@ func NodeName(home layout.Home, run store.Run, name string) (string, error) {
 func NodeFolders(home layout.Home, run store.Run) ([]string, error) {
 	entries, err := os.ReadDir(home.Run(run.Run))
 	if err != nil {
-		return nil, fail.Hint(fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home with the home of the run")
+		return nil, home.RunError(run.Run, err)
 	}
 	var known []string
 	for _, entry := range entries {

@@ -18,8 +18,8 @@ func TestNodesOfARun(t *testing.T) {
 	home := layout.Home(t.TempDir())
 	run := store.Run{Run: "e-1", Experiment: "e"}
 	_, err := NodeFolders(home, run)
-	require.ErrorContains(t, err, "the folder of run e-1")
-	require.Equal(t, "--home with the home of the run", fail.Remedy(err))
+	require.EqualError(t, err, "the files of run e-1 were removed: "+home.Run("e-1")+" is missing")
+	require.Equal(t, "swarm up --fresh for a new run", fail.Remedy(err))
 	for _, name := range []string{"node_10", "node_2", "node_0", "exchange"} {
 		require.NoError(t, os.MkdirAll(home.Path("runs", "e-1", name), 0o755))
 	}

@@ -148,7 +148,7 @@ func (v *verification) inexact() string {
 
 func (v *verification) prepare(ctx context.Context) error {
 	if _, err := os.Stat(v.dir); err != nil {
-		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home with the home of the run")
+		return v.h.Home.RunError(v.run.Run, err)
 	}
 	var made coordinator.Versions
 	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.Config), json.Unmarshal(v.run.Plan, &v.p.Plan), json.Unmarshal(v.run.Versions, &made))

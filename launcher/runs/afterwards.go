@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/commandline"
@@ -23,8 +24,8 @@ type Afterwards struct {
 	commands []string
 }
 
-// After returns the text for a run. advice provides the commands.
-func After(ctx context.Context, reader *store.Reader, x stats.Status, advice commandline.Advice) (out Afterwards, err error) {
+// After returns the text for a run in this home. advice provides the commands.
+func After(ctx context.Context, home layout.Home, reader *store.Reader, x stats.Status, advice commandline.Advice) (out Afterwards, err error) {
 	if x.State == store.RunRunning || x.State == store.RunDone {
 		return out, nil
 	}
@@ -35,6 +36,10 @@ func After(ctx context.Context, reader *store.Reader, x stats.Status, advice com
 	if x.State == stats.StateCrashed {
 		out.heard = fmt.Sprintf("Last seen at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
 			restarted(snapshot.Run))
+	}
+	if home.LacksRun(x.Run) {
+		out.commands = []string{"It cannot continue, because its files were removed. For a new run: " + advice.Program + " up --fresh"}
+		return out, nil
 	}
 	out.commands = []string{"Continue with: " + advice.GoesOn(x.Run, x.Command)}
 	if x.State != store.RunStopped {

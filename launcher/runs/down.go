@@ -79,6 +79,7 @@ type StoppedRun struct {
 	service  string // systemd service that will start it again
 	goesOn   string // the command that continues it
 	imported bool
+	removed  bool // its files were removed, so that it cannot continue
 }
 
 // Down stops runs, or a job. It may return a result together with an error. Callers must show both.
@@ -218,7 +219,7 @@ func (d *StoppedRun) read(ctx context.Context, reader *store.Reader, o *DownOpti
 	now := event.Now()
 	status := query.Status(snapshot, now, lifecycle.Alive(snapshot, now))
 	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
-	if !d.imported {
+	if d.removed = !d.imported && o.Home.LacksRun(d.Run); !d.imported && !d.removed {
 		d.goesOn = o.GoesOn(d.Run, status.Command)
 	}
 	for i, n := range snapshot.Nodes {
@@ -275,6 +276,8 @@ func (d StoppedRun) print(b *strings.Builder) {
 	}
 	switch {
 	case d.State == store.RunDone || d.imported:
+	case d.removed:
+		fmt.Fprintf(b, "It cannot continue, because its files were removed. For a new run: swarm up --fresh\n")
 	case d.CheckpointRound == 0:
 		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run continues from the journals, at round %d.\n", d.Round)
 	default:

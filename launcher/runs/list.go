@@ -33,7 +33,7 @@ type ListOptions struct {
 type Listing struct {
 	Runs  []lifecycle.Listed `json:"runs"`
 	Total int                `json:"total"` // number of matching runs; Runs has the newest of them
-	Jobs  []jobstats.JobRow  `json:"jobs,omitempty"`
+	Jobs  []jobstats.JobRow  `json:"jobs"`
 }
 
 // Check rejects a limit below 1.
@@ -48,7 +48,7 @@ func (o *ListOptions) Check() error {
 func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error) {
 	reader, err := store.OpenReader(ctx, home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && len(o.Names) == 0 {
-		return Listing{Runs: []lifecycle.Listed{}}, nil
+		return Listing{Runs: []lifecycle.Listed{}, Jobs: []jobstats.JobRow{}}, nil
 	}
 	if err != nil {
 		return Listing{}, err
@@ -64,7 +64,7 @@ func List(ctx context.Context, home layout.Home, o ListOptions) (Listing, error)
 			return Listing{}, err
 		}
 	}
-	d := Listing{Runs: append([]lifecycle.Listed{}, runs...), Total: len(runs), Jobs: jobs}
+	d := Listing{Runs: append([]lifecycle.Listed{}, runs...), Total: len(runs), Jobs: append([]jobstats.JobRow{}, jobs...)}
 	if !o.All {
 		d.Runs = d.Runs[:min(o.Limit, len(d.Runs))]
 	}

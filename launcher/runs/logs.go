@@ -91,7 +91,11 @@ func Logs(ctx context.Context, reader *store.Reader, args []string, o *LogOption
 	if err := errors.Join(err, out.Flush()); err != nil || printer.lines > 0 || o.Follow || o.Lines.text != "" && o.Lines.n == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(o.Stderr, "The logs of %s are empty.\n", snapshot.Run.Run)
+	whose := snapshot.Run.Run
+	if len(args) > 0 && len(nodes) > 0 {
+		whose = strings.Join(nodes, ", ") + " of " + whose
+	}
+	_, err = fmt.Fprintf(o.Stderr, "The logs of %s are empty.\n", whose)
 	return err
 }
 

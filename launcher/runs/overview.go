@@ -31,7 +31,7 @@ const (
 type Overview struct {
 	*stats.Status                   // nil: there is no run
 	OthersRunning []string          `json:"others_running,omitempty"` // other running runs
-	Jobs          []jobstats.JobRow `json:"jobs,omitempty"`
+	Jobs          []jobstats.JobRow `json:"jobs"`
 
 	after Afterwards // of Status
 }
@@ -44,6 +44,7 @@ func Look(ctx context.Context, reader *store.Reader, home layout.Home, advice co
 	if err != nil {
 		return all, err
 	}
+	all.Jobs = []jobstats.JobRow{} // never null in JSON
 	for _, j := range jobs {
 		all.Jobs = append(all.Jobs, j.JobRow)
 	}
@@ -65,7 +66,7 @@ func Look(ctx context.Context, reader *store.Reader, home layout.Home, advice co
 		}
 	}
 	if all.Status != nil {
-		all.after, err = After(ctx, reader, status, advice)
+		all.after, err = After(ctx, home, reader, status, advice)
 	}
 	return all, err
 }

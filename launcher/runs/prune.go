@@ -17,7 +17,7 @@ import (
 
 // Prune selects old runs.
 type Prune struct {
-	Keep      int      // number of newest runs to keep per experiment; -1: not set
+	Keep      *int     // number of newest runs to keep per experiment; nil: not set
 	OlderThan string   // an age, such as 30d; empty: any
 	States    []string // of runs that may be removed
 
@@ -27,9 +27,9 @@ type Prune struct {
 // Check rejects invalid options.
 func (o *Prune) Check() error {
 	switch {
-	case o.Keep < -1:
-		return &configs.Error{Key: "keep", Value: fmt.Sprint(o.Keep), Allowed: "0 or more", Source: "--keep"}
-	case o.Keep < 0 && o.OlderThan == "":
+	case o.Keep != nil && *o.Keep < 0:
+		return &configs.Error{Key: "keep", Value: fmt.Sprint(*o.Keep), Allowed: "0 or more", Source: "--keep"}
+	case o.Keep == nil && o.OlderThan == "":
 		return fail.Usage(errors.New("prune needs --keep or --older-than, which select the runs to keep"), "swarm prune --keep 3 --dry-run")
 	case o.OlderThan != "":
 		age, err := units.ParseAge(o.OlderThan)
@@ -47,8 +47,8 @@ func (o *Prune) command(experiments []string, files bool) string {
 	for _, name := range experiments {
 		words = append(words, shell.Quote(name))
 	}
-	if o.Keep >= 0 {
-		words = append(words, fmt.Sprintf("--keep %d", o.Keep))
+	if o.Keep != nil {
+		words = append(words, fmt.Sprintf("--keep %d", *o.Keep))
 	}
 	if o.OlderThan != "" {
 		words = append(words, "--older-than "+o.OlderThan)
@@ -106,7 +106,7 @@ func (o *Prune) choose(runs []lifecycle.Listed, files bool) []lifecycle.Listed {
 			continue
 		}
 		newer[r.Experiment]++
-		if o.Keep >= 0 && newer[r.Experiment] <= o.Keep || r.AgeSeconds < o.seconds || files && r.Folder == nil {
+		if o.Keep != nil && newer[r.Experiment] <= *o.Keep || r.AgeSeconds < o.seconds || files && r.Folder == nil {
 			continue
 		}
 		chosen = append(chosen, r)

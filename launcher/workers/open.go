@@ -46,11 +46,7 @@ func (a *Admission) Open(ctx context.Context, run Run) (Transport, error) {
 	if a.registry, err = membership.OpenRegistry(run.Home.Workers()); err != nil {
 		return nil, err
 	}
-	token, err := a.registry.Invite("", false)
-	if err != nil {
-		return nil, err
-	}
-	invitation := membership.Invitation{Scheme: membership.SchemeTLS, Token: token}
+	invitation := membership.Invitation{Scheme: membership.SchemeTLS}
 	var bus *busTransport
 	if a.options.NATS != "" {
 		invitation.Scheme = membership.SchemeNATS
@@ -59,6 +55,11 @@ func (a *Admission) Open(ctx context.Context, run Run) (Transport, error) {
 		bus, err = a.openServer(ctx, run, &invitation)
 	}
 	if err != nil {
+		return nil, err
+	}
+	// Only now, so that a run that cannot listen leaves no invitation.
+	if invitation.Token, err = a.registry.Invite("", false); err != nil {
+		bus.Close()
 		return nil, err
 	}
 	a.transport, a.invitation = bus, "swarm join '"+invitation.String()+"'"

@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -65,7 +66,8 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fmt.Fprintln(&b)
 	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
-	for _, line := range notedTable(columns, s.Nodes).Lines(table.Screen{}) { // not cut to a width, because the output may not be a terminal
+	screen := table.Screen{ASCII: charset.ASCIIOnly(os.Environ())}
+	for _, line := range notedTable(columns, s.Nodes).Lines(screen) { // not cut to a width, because the output may not be a terminal
 		fmt.Fprintln(&b, line)
 	}
 	fmt.Fprintln(&b)
@@ -80,7 +82,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact(name, next)
 		name = ""
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	if _, err := io.WriteString(w, charset.Fit(b.String(), os.Environ())); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil

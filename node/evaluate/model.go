@@ -5,12 +5,15 @@ package evaluate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -105,7 +108,34 @@ func (m *Model) Open(ctx context.Context, h Host, where Placement) (_ *Engine, e
 	if e.rounds, err = m.Checkpoint.restore(ctx, e.Engine, h.Logger); err != nil {
 		return nil, err
 	}
+	if err = e.finite(ctx); err != nil { // err, so that the engine is closed
+		return nil, err
+	}
 	return e, nil
+}
+
+// probeTokens is the length of the text with which finite tries the weights.
+const probeTokens = 32
+
+// finite refuses weights with which the model computes no numbers, before sampling fails within the engine.
+func (e *Engine) finite(ctx context.Context) error {
+	n := max(1, min(probeTokens, e.context-1))
+	probe := make([]int, n)
+	for i := range probe {
+		probe[i] = i % e.model.tokens.VocabSize()
+	}
+	_, err := e.Logprobs(ctx, policy.LogprobsParams{
+		Prompts: [][]int{probe[:1]}, Sequences: []policy.Sequence{{Completion: probe}}, Temperature: 1, MicroBatch: 1,
+	})
+	var refused *policy.Error
+	if errors.As(err, &refused) && refused.Kind == policy.KindInternal && strings.Contains(refused.Message, "not finite") {
+		what := e.model.Dir
+		if c := e.model.Checkpoint; c.Node != "" {
+			what = fmt.Sprintf("%s of run %s after %s", c.Node, c.Run, units.Plural(e.rounds, "round"))
+		}
+		return fail.Usage(fmt.Errorf("the weights of %s are not finite: they contain NaN or infinity", what), "another folder or checkpoint")
+	}
+	return err
 }
 
 // Generate calls the engine's Generate, with as many completions at a time as the placement has memory for.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
@@ -79,7 +80,7 @@ func ConfigJSON(s configs.Shape, eos int) ([]byte, error) {
 // change them.
 func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(Progress)) (Result, error) {
 	if _, err := os.Stat(filepath.Join(opts.Out, "model.safetensors")); err == nil {
-		return Result{}, fmt.Errorf("%s holds a model already", opts.Out)
+		return Result{}, fail.Usage(fmt.Errorf("%s holds a model already", opts.Out), "another --out")
 	}
 	loaded, err := initialise(ctx, engine, opts)
 	if err != nil {

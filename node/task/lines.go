@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
@@ -151,7 +153,10 @@ func Sample(out io.Writer, t Task, seed, n int64, asJSON bool) error {
 		if item.Answer != nil {
 			answer = *item.Answer
 		}
-		fmt.Fprintf(w, "── item %d\n%s\n── answer\n%s\n── metadata\n%s\n\n", i, item.Question, answer, item.Metadata)
+		text := fmt.Sprintf("── item %d\n%s\n── answer\n%s\n── metadata\n%s\n\n", i, item.Question, answer, item.Metadata)
+		if _, err := w.WriteString(charset.Fit(text, os.Environ())); err != nil {
+			return fmt.Errorf("write item %d: %w", i, err)
+		}
 	}
 	return w.Flush()
 }

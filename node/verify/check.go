@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -80,6 +81,7 @@ func (c *check) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	c.files()
 	if c.report.Partial > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
 			"%d of %d rounds were checked only in part: rollouts from other hosts are not stored here, so that part of the training set comes from the journal",
@@ -159,6 +161,19 @@ func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, log
 	c.compare(logged.Round, Database, report, known, scored, stepped)
 	c.learned(logged.Round, Database, report, known)
 	return c.weights(ctx, logged.Round+1)
+}
+
+// files adds the damage of the checkpoint files that are still on disk. weights compares only recorded hashes.
+func (c *check) files() {
+	damaged := node.CheckFiles(filepath.Join(c.options.Dir, c.report.Node))
+	if len(damaged) == 0 {
+		return
+	}
+	text := "checkpoint " + strings.Join(damaged, "; ")
+	if c.report.Damage != "" {
+		text = c.report.Damage + "; " + text
+	}
+	c.report.Damage = text
 }
 
 // learned compares the update's results. On an inexact device it only counts differences.

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -606,4 +607,29 @@ func TestEngineTroubleIsNoVerdict(t *testing.T) {
 	cancel()
 	_, err = Run(ctx, f.options(t))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A checkpoint file on disk that is not the one of its manifest is damage, although its recorded weights are equal.
+func TestCheckpointFilesAreRead(t *testing.T) {
+	f := train(t)
+	dir := filepath.Join(f.dir, "node_0")
+	file := filepath.Join(dir, "checkpoint-00000003.safetensors")
+	manifest := fmt.Sprintf(`{"round":3,"file":"checkpoint-00000003.safetensors","sha256":"%x"}`, sha256.Sum256([]byte("weights")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint-00000003.json"), []byte(manifest), 0o644))
+	for _, step := range []struct {
+		spoil  func() error
+		damage string
+	}{
+		{func() error { return os.WriteFile(file, []byte("weights"), 0o644) }, ""},
+		{func() error { return os.Truncate(file, 3) }, "checkpoint checkpoint-00000003.safetensors cannot be read"},
+		{func() error { return os.Remove(file) }, "cannot be read"},
+		{func() error { return os.Truncate(filepath.Join(dir, "checkpoint-00000003.json"), 9) }, "checkpoint-00000003.json: its manifest is not JSON"},
+	} {
+		require.NoError(t, step.spoil())
+		report := f.verify(t, nil)
+		require.Equal(t, step.damage == "", report.Verified)
+		require.Contains(t, report.Nodes[0].Damage, step.damage)
+		require.Equal(t, 2, report.Nodes[0].EqualHashes)
+		require.Empty(t, report.Nodes[1].Damage)
+	}
 }

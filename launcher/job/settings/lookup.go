@@ -101,11 +101,15 @@ func (s *source) bad(line int, problem, remedy string) error {
 }
 
 func (s *source) missing(key string) error {
-	remedy := "there is no such key and none with a similar name"
-	if near := nearest(s.documents, key); len(near) > 0 {
-		remedy = "did you mean " + strings.Join(near, ", ") + "?"
+	near := nearest(s.documents, key)
+	switch {
+	case len(near) > 0:
+		return &configs.Error{Problem: "unknown key " + key, Source: s.name, Remedy: "did you mean " + strings.Join(near, ", ") + "?"}
+	case s.format == textFormat:
+		return &configs.Error{Problem: "the file does not assign " + key, Source: s.name,
+			Remedy: "add " + key + "=VALUE to it. Only .yaml, .yml, .json and .jsonc files are read in their formats, others as assignments"}
 	}
-	return &configs.Error{Problem: "unknown key " + key, Source: s.name, Remedy: remedy}
+	return &configs.Error{Problem: "the file lacks the key " + key, Source: s.name, Remedy: "add it with a value, or name another key"}
 }
 
 // elsewhere returns the error for a value behind an alias.

@@ -156,7 +156,7 @@ func TestWhatCannotBeChangedIsRefusedInOneLine(t *testing.T) {
 	for _, c := range []struct{ place, to, want string }{
 		{yaml + "data_loader.batch_siz", "1", "unknown key data_loader.batch_siz (conf/config.yaml): did you mean data_loader.batch_size?"},
 		{yaml + "model.batch_size", "1", "did you mean data_loader.batch_size?"},
-		{yaml + "nothing_like_it", "1", "there is no such key"},
+		{yaml + "nothing_like_it", "1", "the file lacks the key nothing_like_it (conf/config.yaml): add it with a value, or name another key"},
 		{yaml + "data_loader", "1", "data_loader is not one value (conf/config.yaml:11): name a key below it: data_loader.batch_size, "},
 		{yaml + "data_loader.batch_size", "many", `bad data_loader.batch_size "many" (conf/config.yaml:11): allowed: number, as "45" is`},
 		{yaml + "data_loader.batch_size", "", `allowed: number, as "45" is`},
@@ -184,7 +184,7 @@ func TestWhatCannotBeChangedIsRefusedInOneLine(t *testing.T) {
 		{"run_grpo.sh:RATE", "x", "RATE is computed from other values"},
 		{"run_grpo.sh:--tag", "x", "--tag is computed from other values"},
 		{"run_grpo.sh:trainer.resume", "2", `trainer.resume is followed by other text`},
-		{"run_grpo.sh:FLAGS", "x", "unknown key FLAGS"},
+		{"run_grpo.sh:FLAGS", "x", "the file does not assign FLAGS"},
 		{"run_grpo.sh:algorithm.adv_estimator", "$(rm -rf x)", "plain characters"},
 		{"run_grpo.sh:algorithm.adv_estimator", "a b", "plain characters"},
 		{"run_grpo.sh:WANDB_MODE", "`id`", "plain characters"},
@@ -228,8 +228,8 @@ func TestFilesThatAreNotTextAreRefused(t *testing.T) {
 		"way.yaml":    {"b: {a: 1}\nb: {c: 2}\n", "unknown key a"},
 		"docs.yaml":   {"a: 1\n---\na: 2\n", "a is given 2 times (docs.yaml:1): lines 1, 3"},
 		"bomb.yaml":   {bomb, "a is not one value"},
-		"nothing.env": {"", "there is no such key"},
-		"none.yaml":   {"", "there is no such key"},
+		"nothing.env": {"", "the file does not assign a (nothing.env): add a=VALUE to it. Only .yaml, .yml, .json and .jsonc files"},
+		"none.yaml":   {"", "the file lacks the key a (none.yaml): add it"},
 		"none.json":   {"", "the file ends where a value should be"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,6 +58,9 @@ type Answer struct {
 // Recommend returns the values for a GPU. On request it measures first, and writes the values into the training's
 // files. The caller has checked the options.
 func Recommend(ctx context.Context, o Options, s Session) (*Answer, error) {
+	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
+		return nil, &configs.Error{Key: "dir", Value: o.Dir, Allowed: "a folder"}
+	}
 	w, how, err := o.load()
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -392,7 +393,7 @@ func (r *Registry) banned(name, reason string) error {
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("there is no worker %.40q. Try: swarm workers, which lists their names", name)
+	return fail.Usage(fmt.Errorf("there is no worker %.40q", name), "swarm workers, which lists their names")
 }
 
 // Seen records a sign of life of a worker, for List. A crash may lose the last seconds.

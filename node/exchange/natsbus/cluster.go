@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // maxReplicas is the number of copies of a stream on an external cluster. One server may fail.
@@ -53,7 +55,7 @@ type cluster struct {
 func connectCluster(options ServerOptions) (*Server, error) {
 	where, err := parseAddress(strings.Join(options.External, ","))
 	if err != nil {
-		return nil, fmt.Errorf("use the NATS cluster: %w. Try: --nats nats://host:4222,nats://host:4222", err)
+		return nil, fail.Usage(fmt.Errorf("use the NATS cluster: %w", err), "--nats nats://host:4222,nats://host:4222")
 	}
 	where.later = true
 	s := &Server{

@@ -1,0 +1,10 @@
+package terminal
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
+)
+
+func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
