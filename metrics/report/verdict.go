@@ -193,9 +193,8 @@ func evidence(c stats.Comparison, row stats.Row) string {
 		}
 		parts = append(parts, text)
 	}
-	if row.PermutationPValue != nil {
-		text := wording.Test(row.DecidedBy) + "p = " + pvalue(row.PermutationPValue)
-		if row.PValueHolm != nil && *row.PValueHolm != *row.PermutationPValue {
+	if text := wording.PValue(row.DecidedBy, row.PermutationPValue, nil, row.PValue); text != "" {
+		if row.PValueHolm != nil && *row.PValueHolm != *stats.Deciding(row.PermutationPValue, row.PValue) {
 			text += ", corrected " + pvalue(row.PValueHolm)
 		}
 		parts = append(parts, text)

@@ -200,7 +200,7 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	if HeldOut(o.Measure) {
 		missing = ReasonNoEvaluation
 	}
-	decide(c.Pairs, sides, missing, max(2, o.least), o.planned)
+	decide(c.Pairs, sides, missing, o.planned)
 	return sides
 }
 

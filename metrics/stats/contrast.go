@@ -22,7 +22,7 @@ type StudyContrast struct {
 	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
 	Exact             bool     `json:"exact"`               // over all arrangements
 	DecidedBy         string   `json:"decided_by"`          // as in Pair
-	PValueHolm        *float64 `json:"p_value_holm"`        // the permutation's, corrected for the planned comparisons: it decides
+	PValueHolm        *float64 `json:"p_value_holm"`        // the larger of both, corrected for the planned comparisons: it decides
 	LeastPValue       *float64 `json:"least_p_value"`       // the lowest that PValueHolm can be with so many seeds
 	Outcome           string   `json:"outcome"`             // better, worse, undecided, not comparable
 	Verdict           string   `json:"verdict"`             // all of this in words, set by metrics/wording
@@ -33,6 +33,11 @@ type StudyContrast struct {
 
 // Decided reports whether the comparison is better or worse.
 func (c StudyContrast) Decided() bool { return c.Outcome == OutcomeBetter || c.Outcome == OutcomeWorse }
+
+// CanDecide reports whether so many seeds can decide the comparison, however large the difference is.
+func (c StudyContrast) CanDecide() bool {
+	return min(c.SeedsA, c.SeedsB) >= EnoughSeeds && c.LeastPValue != nil && sample.Significant(*c.LeastPValue)
+}
 
 // newContrasts decides the planned comparisons of a study by a judgment's pairs.
 func newContrasts(j Judgment) []StudyContrast {

@@ -109,7 +109,7 @@ type CompareOptions struct {
 
 	every     bool              // count unfinished runs as well
 	studied   []string          // settings under study, in addition to those of EffectSharing
-	least     int               // seeds per side that a verdict needs; below 2: 2
+	arms      bool              // the rows are a study's arms
 	planned   int               // least number of tests to correct for; tests can still be missing
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
 	explored  []store.Totals    // finished runs of a study that decide nothing
@@ -132,7 +132,7 @@ func (o CompareOptions) curves() bool {
 }
 
 // ofStudyArms reports whether the arms of a study are compared. Each arm is one row.
-func (o CompareOptions) ofStudyArms() bool { return o.least > 0 }
+func (o CompareOptions) ofStudyArms() bool { return o.arms }
 
 func (o CompareOptions) window() int {
 	if o.Window > 0 {

@@ -6,7 +6,7 @@ import "github.com/sapo-swarm/swarm/metrics/stats/sample"
 const significance = 1 - sample.Confidence
 
 // EnoughSeeds is the least number of seeds per side for a useful interval: that of two is too wide. They cannot decide.
-const EnoughSeeds = 3
+const EnoughSeeds = sample.LeastSeeds
 
 // Outcomes of a Pair.
 const (
@@ -42,10 +42,10 @@ type Pair struct {
 	CIHigh                   *float64 `json:"ci_high"`
 	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
-	PValueHolm               *float64 `json:"p_value_holm"`               // permutation_p_value, corrected for the comparison's other pairs; decides the verdict
+	PValueHolm               *float64 `json:"p_value_holm"`               // the larger of p_value and permutation_p_value, corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
 	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
-	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled; empty: no test
+	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled, together with p_value; empty: no test
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
 	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % bootstrap interval; null without CompareOptions.Bootstrap
 	ProbabilityHigh          *float64 `json:"probability_ci_high"`
@@ -143,17 +143,17 @@ func (p Pair) withoutStatistics() Pair {
 	return p
 }
 
-// decide sets the corrected p-value and the outcome of every pair. least is the number of seeds that each side needs.
-// missing is the reason to report for a side without values.
-func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
+// decide sets the corrected p-value and the outcome of every pair. missing is the reason to report for a side without
+// values.
+func decide(pairs []Pair, sides []matched, missing ReasonKind, planned int) {
 	corrected, c := correct(pairs, planned)
 	for i := range pairs {
 		pairs[i].PValueHolm = Optional(corrected[i])
-		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing, least)
+		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing)
 	}
 }
 
-func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least int) {
+func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind) {
 	p.Outcome = OutcomeUndecided
 	p.Reason = Reason{Kind: ReasonDecided, Tests: c.tests, SeedsA: len(a), SeedsB: len(b)}
 	missingOne := len(a) == 0 || len(b) == 0
@@ -164,7 +164,7 @@ func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least in
 		p.Reason.Kind = ReasonLength
 	case missingOne:
 		p.Reason.Kind = missing
-	case min(len(a), len(b)) < least:
+	case min(len(a), len(b)) < EnoughSeeds:
 		p.Reason.Kind = ReasonFewSeeds
 		p.need(c.seedsToDecide(len(a), len(b)) - min(len(a), len(b)))
 	case p.outcome() != OutcomeUndecided:

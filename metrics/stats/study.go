@@ -90,7 +90,7 @@ type StudyGain struct {
 	CIHigh      *float64 `json:"ci_high"`
 	Improvement *float64 `json:"improvement"`  // Gain / the other arm's mean, ratio
 	PValue      *float64 `json:"p_value"`      // Welch's, two-sided
-	PValueHolm  *float64 `json:"p_value_holm"` // permutation_p_value, corrected for all pairs of the study; decides the outcome
+	PValueHolm  *float64 `json:"p_value_holm"` // the larger p-value, corrected for all pairs of the study; decides the outcome
 
 	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
 	DecidedBy         string   `json:"decided_by"`          // as in Pair

@@ -27,7 +27,7 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	var sides []matched
 	var pairs []Pair
 	seen := 0 // models in arms of several models, with or without an arm of their own
-	groups := groupRuns(runs.Totals, CompareOptions{least: EnoughSeeds})
+	groups := groupRuns(runs.Totals, CompareOptions{arms: true})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
 		for _, model := range models {
@@ -51,7 +51,7 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 			out, pairs, sides = append(out, x), append(pairs, pair), append(sides, matched{a, b})
 		}
 	}
-	decide(pairs, sides, ReasonNoEvaluation, EnoughSeeds, max(seen, j.Design.modelPairs()))
+	decide(pairs, sides, ReasonNoEvaluation, max(seen, j.Design.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}

@@ -43,7 +43,7 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
 	sorted := d.sortOut(runs.Totals, o.Seeds)
 	runs.Totals, o.explored, o.lost = sorted.counted, sorted.explored, sorted.lost()
-	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
+	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.arms = nil, "", ByExperiment, true, false, 0, true
 	if o.automatic() {
 		o.Measure = MeasurePass
 	}
@@ -149,7 +149,7 @@ func (j *Judgment) adoptPlanned() {
 	for i, k := range at {
 		p := &c.Pairs[k]
 		p.PValueHolm, p.MoreSeeds, p.planned = Optional(corrected[i]), nil, true
-		p.decide(j.SeedValues(p.A), j.SeedValues(p.B), tests, p.Reason.Kind, EnoughSeeds)
+		p.decide(j.SeedValues(p.A), j.SeedValues(p.B), tests, p.Reason.Kind)
 		for r := range c.Rows {
 			if row := &c.Rows[r]; row.Name == p.A && p.B == c.Baseline {
 				row.PValueHolm, row.Outcome, row.MoreSeeds = p.PValueHolm, p.Outcome, p.MoreSeeds

@@ -87,7 +87,7 @@ func (j judgment) goOn(s stats.Study) []string {
 	open, could := false, false
 	for _, c := range s.Contrasts {
 		if c.Outcome == stats.OutcomeUndecided && c.SeedsA > 0 && c.SeedsB > 0 && !c.Selected {
-			open, could = true, could || c.LeastPValue != nil && sample.Significant(*c.LeastPValue)
+			open, could = true, could || c.CanDecide()
 		}
 	}
 	if tests == 0 {
@@ -280,8 +280,7 @@ func (j judgment) gainLine(role, a, b string) []string {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
 	}
 	facts = append(facts, overQuestions(p.QuestionInterval)...)
-	if p.PermutationPValue != nil {
-		text := Test(p.DecidedBy) + "p = " + pText(*p.PermutationPValue)
+	if text := PValue(p.DecidedBy, p.PermutationPValue, nil, p.PValue); text != "" {
 		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
 			text += fmt.Sprintf(", %s corrected for %d comparisons", pText(*p.PValueHolm), tests)
 		}

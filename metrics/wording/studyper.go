@@ -232,7 +232,7 @@ func (t *Table) addTests(p *stats.StudyPer) {
 		t.Rows = append(t.Rows, cells)
 	}
 	if some {
-		t.Notes = append(t.Notes, "\"over\": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.")
+		t.Notes = append(t.Notes, "\"over\": difference, its 95 % interval, and p by the permutation test and Welch's over seeds (the larger), corrected by Holm within a column.")
 	}
 }
 

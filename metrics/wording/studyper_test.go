@@ -163,7 +163,7 @@ func TestATableOfWhatRunsCost(t *testing.T) {
 			{"b", "1", "0.200", "0.200", "0.100", "-", "-", "0 of 1"},
 			{"a over b", "-", "+0.010 (-0.020 to +0.040) p 0.5", "-", "-", "-", "-$0.20", "-"},
 		},
-		Notes: []string{`"over": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.`,
+		Notes: []string{`"over": difference, its 95 % interval, and p by the permutation test and Welch's over seeds (the larger), corrected by Holm within a column.`,
 			`"-": a run ended before, or was first evaluated later.`,
 			"What it cost to reach the target is a median over seeds. Seeds that never reached it count as slowest."},
 	}, wording.PerTable(&p))
