@@ -212,11 +212,10 @@ func evidence(c stats.Comparison, row stats.Row) string {
 
 // overQuestions is the interval of a pair's improvement over seeds and questions. It is empty if there is none.
 func overQuestions(p stats.Pair) string {
-	if p.Questions == nil || p.ValueB == nil || *p.ValueB <= 0 {
-		return ""
+	if ci := interval(p.QuestionsImprovementLow, p.QuestionsImprovementHigh, percent); ci != "" {
+		return ", over other seeds and questions " + ci
 	}
-	low, high := *p.QuestionsLow / *p.ValueB, *p.QuestionsHigh / *p.ValueB
-	return ", over other seeds and questions " + interval(&low, &high, percent)
+	return ""
 }
 
 func sentence(text string) string {

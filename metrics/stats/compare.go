@@ -95,7 +95,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	if f.base >= 0 {
 		c.Baseline = f.groups[f.base].name
 	}
-	sides := c.addPairs(f, runs, o)
+	c.addPairs(f, runs, o)
 	spans := f.spans(runs, c.Pairs)
 	c.Measure = c.measure(f, runs, o)
 	measures := f.measures(c)
@@ -112,7 +112,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	}
 	for i, p := range c.Pairs {
 		if f.pairs[i].b == f.base {
-			c.Rows[f.pairs[i].a].judge(p, sample.Mean(sides[i].b.values))
+			c.Rows[f.pairs[i].a].judge(p)
 		}
 	}
 	c.Basis = c.basis(f, runs)
@@ -163,8 +163,8 @@ func (c *Comparison) basis(f frame, runs Runs) string {
 	return BasisCumulative
 }
 
-// addPairs compares the rows with the baseline, or all rows with each other, and returns the two samples of each pair.
-func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
+// addPairs compares the rows with the baseline, or all rows with each other.
+func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
 	var sides []matched
 	crossing := crossing{runs: runs, set: f.set, options: o}
 	for _, p := range f.pairs {
@@ -201,7 +201,6 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		missing = ReasonNoEvaluation
 	}
 	decide(c.Pairs, sides, missing, o.planned)
-	return sides
 }
 
 // spans returns the span that each row shows. A row that is compared with the baseline shows the span of that pair. The

@@ -76,6 +76,9 @@ func TestPairVerdictsAreAntisymmetric(t *testing.T) {
 			require.InDelta(t, -*x.CILow, *y.CIHigh, 1e-9)
 			require.InDelta(t, -*x.CIHigh, *y.CILow, 1e-9)
 		}
+		if x.ImprovementLow != nil && *x.ImprovementLow > -1 && y.ImprovementHigh != nil {
+			require.InDelta(t, 1, (1+*x.ImprovementLow)*(1+*y.ImprovementHigh), 1e-6)
+		}
 		if x.MoreSeeds != nil {
 			require.Positive(t, *x.MoreSeeds)
 			require.Equal(t, OutcomeUndecided, x.Outcome)

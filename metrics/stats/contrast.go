@@ -17,7 +17,9 @@ type StudyContrast struct {
 	Difference        *float64 `json:"difference"` // mean of A less that of B
 	CILow             *float64 `json:"ci_low"`     // 95 % interval by Welch
 	CIHigh            *float64 `json:"ci_high"`
-	Improvement       *float64 `json:"improvement"`         // Difference over the mean of B, ratio
+	Improvement       *float64 `json:"improvement"`        // Difference over the mean of B, ratio
+	ImprovementLow    *float64 `json:"improvement_ci_low"` // its 95 % interval, as in Pair
+	ImprovementHigh   *float64 `json:"improvement_ci_high"`
 	PValue            *float64 `json:"p_value"`             // Welch's, beside it
 	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
 	Exact             bool     `json:"exact"`               // over all arrangements
@@ -59,7 +61,7 @@ func (d StudyDesign) contrasts(pairs []Pair) []StudyContrast {
 		p.PValueHolm = Optional(corrected[i])
 		c := StudyContrast{
 			A: d.ShortName(p.A), B: d.ShortName(p.B), SeedsA: p.SeedsA, SeedsB: p.SeedsB, Difference: p.Difference, CILow: p.CILow, CIHigh: p.CIHigh,
-			Improvement: p.Improvement, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
+			Improvement: p.Improvement, ImprovementLow: p.ImprovementLow, ImprovementHigh: p.ImprovementHigh, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
 			DecidedBy: p.DecidedBy, PValueHolm: p.PValueHolm, Outcome: p.outcome(), QuestionInterval: p.QuestionInterval,
 		}
 		c.Selected = p.selected()

@@ -40,7 +40,9 @@ type Pair struct {
 	Difference               *float64 `json:"difference"` // mean of A minus mean of B
 	CILow                    *float64 `json:"ci_low"`     // 95 % interval of Difference
 	CIHigh                   *float64 `json:"ci_high"`
-	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
+	Improvement              *float64 `json:"improvement"`        // Difference / mean of B, ratio
+	ImprovementLow           *float64 `json:"improvement_ci_low"` // its 95 % interval over seeds, by Fieller; null: unbounded or none
+	ImprovementHigh          *float64 `json:"improvement_ci_high"`
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
 	PValueHolm               *float64 `json:"p_value_holm"`               // the larger of p_value and permutation_p_value, corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
@@ -129,6 +131,8 @@ func newPair(a, b side) Pair {
 		PermutationPValue: Optional(permutation.P), ProbabilityOfImprovement: Optional(sample.ProbabilityOfImprovement(a.values, b.values)),
 		ValueA: Optional(sample.Mean(a.values)), ValueB: Optional(sample.Mean(b.values)), Differs: []SettingDifference{},
 	}
+	low, high := sample.ImprovementInterval(a.values, b.values)
+	p.ImprovementLow, p.ImprovementHigh = Optional(low), Optional(high)
 	if p.PermutationPValue != nil {
 		p.PermutationError = Optional(permutation.Error)
 	}
@@ -139,6 +143,7 @@ func newPair(a, b side) Pair {
 // withoutStatistics returns the pair without the figures of its difference, for sides that are not comparable.
 func (p Pair) withoutStatistics() Pair {
 	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
+	p.ImprovementLow, p.ImprovementHigh = nil, nil
 	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement, p.DecidedBy = nil, nil, nil, ""
 	return p
 }

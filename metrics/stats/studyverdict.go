@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/heldout"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -193,6 +194,7 @@ func (j *Judgment) turned(p Pair) Pair {
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
 	t.QuestionInterval = p.QuestionInterval.Turned()
 	t.Improvement = nil
+	t.ImprovementLow, t.ImprovementHigh = heldout.TurnedImprovement(p.ImprovementLow, p.ImprovementHigh)
 	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.Ranked[i].Value > 0 {
 		t.Improvement = Optional(*t.Difference / *j.Ranked[i].Value)
 	}

@@ -13,6 +13,7 @@ import (
 const (
 	questionStream = 2
 	seedStream     = 3
+	ratioStream    = 4
 )
 
 // Crossed computes intervals over seeds and questions of a crossed design, in which every seed answers every question.
