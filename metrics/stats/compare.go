@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -165,7 +166,6 @@ func (c *Comparison) basis(f frame, runs Runs) string {
 
 // addPairs compares the rows with the baseline, or all rows with each other.
 func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
-	var sides []matched
 	crossing := crossing{runs: runs, set: f.set, options: o}
 	for _, p := range f.pairs {
 		a, b := f.groups[p.a], f.groups[p.b]
@@ -174,11 +174,13 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
 		if o.automatic() {
 			o.Measure = automatic(runs, s, f.set, a, b)
 		}
-		m := matched{side{name: a.name}, side{name: b.name}}
+		var ofA, ofB map[int64]float64
 		if !s.tooShort(o) {
-			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
+			ofA, ofB = a.bySeed(o.measured(runs, s, f.set)), b.bySeed(o.measured(runs, s, f.set))
 		}
-		pair := newPair(m.a, m.b)
+		x, y := slices.Sorted(maps.Values(ofA)), slices.Sorted(maps.Values(ofB))
+		pair := newPair(side{a.name, x}, side{b.name, y})
+		pair.paired = sample.Paired(ofA, ofB)
 		pair.lostA, pair.lostB = a.lost(o), b.lost(o)
 		pair.Measure = o.Measure
 		if o.at != nil {
@@ -187,20 +189,20 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
 		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
 		} else {
-			low, high := o.resamples.Improvement(m.a.values, m.b.values)
+			low, high := o.resamples.Improvement(x, y)
 			pair.ProbabilityLow, pair.ProbabilityHigh = Optional(low), Optional(high)
 			if PassOf(o.Measure) > 0 {
 				pair.QuestionInterval = crossing.interval(a, b, s)
 			}
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
-		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)
+		c.Pairs = append(c.Pairs, pair)
 	}
 	missing := ReasonNoRounds
 	if HeldOut(o.Measure) {
 		missing = ReasonNoEvaluation
 	}
-	decide(c.Pairs, sides, missing, o.planned)
+	decide(c.Pairs, missing, o.planned)
 }
 
 // spans returns the span that each row shows. A row that is compared with the baseline shows the span of that pair. The

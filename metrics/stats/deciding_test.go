@@ -78,7 +78,7 @@ func TestUnequalSpreadsAloneDecideNothing(t *testing.T) {
 			a[i], b[i] = random.NormFloat64(), 10*random.NormFloat64()
 		}
 		pairs := []Pair{newPair(side{"a", a}, side{"b", b})}
-		decide(pairs, []matched{{side{"a", a}, side{"b", b}}}, ReasonNoRounds, 3)
+		decide(pairs, ReasonNoRounds, 3)
 		if sample.Significant(3 * *pairs[0].PermutationPValue) {
 			alone++
 		}

@@ -65,8 +65,10 @@ type Pair struct {
 
 	Reason Reason `json:"-"` // basis of the outcome
 
-	span  span
-	short bool // the sides' lengths leave nothing to compare
+	span   span
+	short  bool // the sides' lengths leave nothing to compare
+	values [2][]float64
+	paired *sample.PairedDifference
 
 	planned      bool // a study's planned comparison, corrected for these alone
 	lostA, lostB int  // seeds that the alarm stopped: they are in no mean
@@ -117,9 +119,6 @@ type side struct {
 	values []float64
 }
 
-// matched holds the two sides of a pair.
-type matched struct{ a, b side }
-
 // newPair compares two samples. It does not set the verdict.
 func newPair(a, b side) Pair {
 	d := sample.Welch(a.values, b.values)
@@ -130,6 +129,7 @@ func newPair(a, b side) Pair {
 		Improvement:       Optional(Improvement(sample.Mean(a.values), sample.Mean(b.values))),
 		PermutationPValue: Optional(permutation.P), ProbabilityOfImprovement: Optional(sample.ProbabilityOfImprovement(a.values, b.values)),
 		ValueA: Optional(sample.Mean(a.values)), ValueB: Optional(sample.Mean(b.values)), Differs: []SettingDifference{},
+		values: [2][]float64{a.values, b.values},
 	}
 	low, high := sample.ImprovementInterval(a.values, b.values)
 	p.ImprovementLow, p.ImprovementHigh = Optional(low), Optional(high)
@@ -150,15 +150,16 @@ func (p Pair) withoutStatistics() Pair {
 
 // decide sets the corrected p-value and the outcome of every pair. missing is the reason to report for a side without
 // values.
-func decide(pairs []Pair, sides []matched, missing ReasonKind, planned int) {
+func decide(pairs []Pair, missing ReasonKind, planned int) {
 	corrected, c := correct(pairs, planned)
 	for i := range pairs {
 		pairs[i].PValueHolm = Optional(corrected[i])
-		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing)
+		pairs[i].decide(c, missing)
 	}
 }
 
-func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind) {
+func (p *Pair) decide(c correction, missing ReasonKind) {
+	a, b := p.values[0], p.values[1]
 	p.Outcome = OutcomeUndecided
 	p.Reason = Reason{Kind: ReasonDecided, Tests: c.tests, SeedsA: len(a), SeedsB: len(b)}
 	missingOne := len(a) == 0 || len(b) == 0

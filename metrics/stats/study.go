@@ -1,5 +1,7 @@
 package stats
 
+import "github.com/sapo-swarm/swarm/metrics/stats/sample"
+
 // StudyDesign is the plan of a study: the experiments that answer its question, and the measure.
 type StudyDesign struct {
 	Name      string      // name of its preset
@@ -132,7 +134,7 @@ type StudyExplored struct {
 // StudyPair compares one arm's experiment with another's.
 type StudyPair struct {
 	Pair
-	Paired *PairedDifference `json:"paired"` // for information, decides nothing
+	Paired *sample.PairedDifference `json:"paired"` // for information, decides nothing
 }
 
 // StudyBeside is a study's outcome by the measure that does not decide it.

@@ -24,7 +24,6 @@ type StudyModel struct {
 // pass@1.
 func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	out := []StudyModel{}
-	var sides []matched
 	var pairs []Pair
 	seen := 0 // models in arms of several models, with or without an arm of their own
 	groups := groupRuns(runs.Totals, CompareOptions{arms: true})
@@ -48,10 +47,10 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 				pair = newPair(a, b)
 				pair.short = true
 			}
-			out, pairs, sides = append(out, x), append(pairs, pair), append(sides, matched{a, b})
+			out, pairs = append(out, x), append(pairs, pair)
 		}
 	}
-	decide(pairs, sides, ReasonNoEvaluation, max(seen, j.Design.modelPairs()))
+	decide(pairs, ReasonNoEvaluation, max(seen, j.Design.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}

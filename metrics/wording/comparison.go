@@ -147,11 +147,15 @@ func chance(p stats.Pair) string {
 // Over names the rounds that a pair is compared over if longer runs were cut: "over rounds 1-3", or "after 3 rounds".
 // It is empty if no run was cut.
 func Over(p stats.Pair) string {
-	rounds, ok := p.Cut()
+	rounds, _ := p.Cut()
+	return over(rounds, p.Measure)
+}
+
+func over(rounds int, measure string) string {
 	switch {
-	case !ok:
+	case rounds == 0:
 		return ""
-	case stats.HeldOut(p.Measure):
+	case stats.HeldOut(measure):
 		return "after " + units.Plural(rounds, "round")
 	}
 	return fmt.Sprintf("over rounds 1-%d", rounds)

@@ -219,7 +219,7 @@ func (j judgment) decision(short bool) string {
 	}
 	best := j.Ranked[0]
 	isBase := best.Experiment == base.Experiment
-	value := fmt.Sprintf("%s %s", Measure(j.Comparison.Measure), figure(best.Value))
+	value := fmt.Sprintf("%s %s", strings.TrimSpace(Measure(j.Comparison.Measure)+" "+over(j.Cut, j.Comparison.Measure)), figure(best.Value))
 	switch {
 	case len(j.Design.Arms) < 2:
 		return fmt.Sprintf("Undecided: %s is the study's only experiment (%s).", j.label(best.Experiment), value)
