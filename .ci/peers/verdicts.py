@@ -96,9 +96,16 @@ def expected(a, b):
     exact = stats.permutation_test(
         (a, b), lambda x, y: round(abs(numpy.mean(x) - numpy.mean(y)), 12), alternative="greater", permutation_type="independent", n_resamples=numpy.inf
     )
-    improvement = rliable.probability_of_improvement(numpy.array(a)[:, None], numpy.array(b)[:, None])
+    improvement = float(rliable.probability_of_improvement(numpy.array(a)[:, None], numpy.array(b)[:, None]))
     fieller = ratios(a, b, lambda r: stats.ttest_ind(a, r * numpy.array(b), equal_var=False).pvalue)
-    return {"improvement_ci_low": fieller[0], "improvement_ci_high": fieller[1], "difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
+    theta, more, pairs = improvement, (len(a) + len(b)) / 2 - 1, len(a) * len(b)
+
+    def newcombe(p):  # method 5: 0 at an end of the interval
+        return abs(theta - p) - stats.norm.ppf(0.975) * numpy.sqrt(p * (1 - p) / pairs * (1 + more * ((1 - p) / (2 - p) + p / (1 + p))))
+
+    low = optimize.brentq(newcombe, 0, theta, xtol=1e-14) if theta > 0 else 0
+    high = optimize.brentq(newcombe, theta, 1, xtol=1e-14) if theta < 1 else 1
+    return {"probability_ci_low": low, "probability_ci_high": high, "improvement_ci_low": fieller[0], "improvement_ci_high": fieller[1], "difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
             "permutation_p_value": exact.pvalue, "probability_of_improvement": improvement}  # fmt: skip
 
 
@@ -125,7 +132,7 @@ class Compared:
         a, b = names
         what = f"{study} {p['a']} against {p['b']}"
         for name, value in dict(expected(by_experiment[a], by_experiment[b]), p_value_holm=corrected).items():
-            if name == "probability_of_improvement" and name not in p:  # planned comparisons have none
+            if name.startswith("probability_") and name not in p:  # planned comparisons have none
                 continue
             # permutation_error is 0 if the test is exact.
             error = 5 * p.get("permutation_error", 0) if name == "permutation_p_value" else 0
@@ -133,9 +140,10 @@ class Compared:
         low, high = over_questions(by_question[a], by_question[b], tasks)
         for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
             self.figure(what, name, p[name], value, WIDTH * (high - low))
-        low, high = over_questions_ratio(by_question[a], by_question[b], tasks)
+        # Logarithms, because the upper end of a wide interval of a ratio is far out.
+        low, high = numpy.log1p(over_questions_ratio(by_question[a], by_question[b], tasks))
         for name, value in {"questions_improvement_ci_low": low, "questions_improvement_ci_high": high}.items():
-            self.figure(what, name, p[name], value, WIDTH * (high - low))
+            self.figure(what, name, None if p[name] is None else numpy.log1p(p[name]), value, WIDTH * (high - low))
 
 
 def main():

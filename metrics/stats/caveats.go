@@ -179,7 +179,7 @@ func (c *Comparison) told(r Row, g group) bool {
 func (c *Comparison) Tests() int {
 	n := 0
 	for _, p := range c.Pairs {
-		if p.PValue != nil {
+		if p.deciding() != nil { // as correct counts
 			n++
 		}
 	}

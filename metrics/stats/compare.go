@@ -188,12 +188,8 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
 		}
 		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
-		} else {
-			low, high := o.resamples.Improvement(x, y)
-			pair.ProbabilityLow, pair.ProbabilityHigh = Optional(low), Optional(high)
-			if PassOf(o.Measure) > 0 {
-				pair.QuestionInterval = crossing.interval(a, b, s)
-			}
+		} else if PassOf(o.Measure) > 0 {
+			pair.QuestionInterval = crossing.interval(a, b, s)
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
 		c.Pairs = append(c.Pairs, pair)

@@ -54,6 +54,9 @@ func TestReasonsAndCaveats(t *testing.T) {
 
 	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8, 8), experiment("x", 4, 9, 9, 9))
 	require.Equal(t, ReasonConstant, still.Pairs[0].Reason.Kind)
+	still = compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8, 8, 8), experiment("x", 4, 9, 9, 9, 9), experiment("y", 6, 9, 9, 9, 9))
+	require.InDelta(t, 2*2.0/70, *still.Pairs[0].PValueHolm, 1e-12)
+	require.Equal(t, []Caveat{Corrected{Tests: 2}}, still.Caveats, "tests of values that do not vary are counted, too")
 	runs := experiment("x", 4, 10, 11, 2)
 	runs[2].State = store.RunRunning
 	skipped := compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // contrastsOf decides contrasts of arms a, b and c with the given own rewards, seeds 1, 2, 3 and so on.
@@ -43,6 +45,10 @@ func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
 		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "study-" + name})
 		runs.Totals = append(runs.Totals, experiment("study-"+name, 2*i, cumulative(values)...)...)
 	}
+	runs.Evals = map[string]store.EvalTotal{}
+	for _, r := range runs.Totals {
+		runs.Evals[r.Run.Run] = store.EvalTotal{Run: r.Run.Run, Set: "s", Round: 10, Generations: 1, Questions: 100, Correct: 50 + int(r.Seed)}
+	}
 	for _, test := range []struct {
 		planned  [2]string
 		outcomes []string // of c over b, c over a, b over a
@@ -52,12 +58,17 @@ func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
 		{[2]string{"b", "c"}, []string{PaperOpen, PaperOpen, PaperOpen}},
 	} {
 		d.Contrasts = [][2]string{test.planned}
-		c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
+		c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasurePass})
+		require.NoError(t, err)
+		for i, pair := range c.Study.Paper.Pairs {
+			require.Equal(t, []string{PaperOpen, test.outcomes[i]}, []string{pair.Outcome, pair.ByReward}, "pass@1 is level, and rewards decide as if they were the measure")
+		}
+		c, err = Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
 		require.NoError(t, err)
 		require.Equal(t, []string{"c", "b", "a"}, c.Study.Paper.Order)
 		for i, pair := range c.Study.Paper.Pairs {
 			require.Equal(t, test.outcomes[i], pair.Outcome, "%v, %v", test.planned, pair)
-			require.Equal(t, PaperOpen, pair.ByReward, "corrected for all pairs")
+			require.Equal(t, test.outcomes[i], pair.ByReward, "by own reward it is the same")
 		}
 	}
 }

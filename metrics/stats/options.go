@@ -89,7 +89,7 @@ type CompareOptions struct {
 
 	Seeds []int64 // the seeds to compare; none: all, or of a study all that are not explored
 
-	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
+	Bootstrap bool // add bootstrap intervals of interquartile means
 	Questions bool // add bootstrap intervals over seeds and held-out questions
 
 	// Study compares the arms of this study: all pairs, and only finished runs. It adds the study's verdict. It
@@ -114,7 +114,7 @@ type CompareOptions struct {
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
 	explored  []store.Totals    // finished runs of a study that decide nothing
 	lost      map[string]int    // of a study, by experiment: seeds that the alarm stopped
-	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
+	resamples *sample.Bootstrap // shared by all rows; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and

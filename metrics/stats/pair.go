@@ -49,7 +49,7 @@ type Pair struct {
 	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
 	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled, together with p_value; empty: no test
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
-	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % bootstrap interval; null without CompareOptions.Bootstrap
+	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % interval (Newcombe)
 	ProbabilityHigh          *float64 `json:"probability_ci_high"`
 	QuestionInterval
 	Outcome   string `json:"outcome"`    // better, worse, undecided, not comparable
@@ -133,6 +133,8 @@ func newPair(a, b side) Pair {
 	}
 	low, high := sample.ImprovementInterval(a.values, b.values)
 	p.ImprovementLow, p.ImprovementHigh = Optional(low), Optional(high)
+	low, high = sample.ProbabilityInterval(a.values, b.values)
+	p.ProbabilityLow, p.ProbabilityHigh = Optional(low), Optional(high)
 	if p.PermutationPValue != nil {
 		p.PermutationError = Optional(permutation.Error)
 	}
@@ -143,7 +145,7 @@ func newPair(a, b side) Pair {
 // withoutStatistics returns the pair without the figures of its difference, for sides that are not comparable.
 func (p Pair) withoutStatistics() Pair {
 	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
-	p.ImprovementLow, p.ImprovementHigh = nil, nil
+	p.ImprovementLow, p.ImprovementHigh, p.ProbabilityLow, p.ProbabilityHigh = nil, nil, nil, nil
 	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement, p.DecidedBy = nil, nil, nil, ""
 	return p
 }

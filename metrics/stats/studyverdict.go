@@ -249,7 +249,8 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	}
 	planned := rounds
 	planned.adoptPlanned()
-	s.Paper = newStudyPaper(planned, rewardOf(rounds, beside))
+	beside.adoptPlanned()
+	s.Paper = newStudyPaper(planned, rewardOf(planned, beside))
 	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
 	if len(decided.Ranked) > 0 {

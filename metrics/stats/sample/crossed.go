@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Random streams of a Crossed. The sides of a Bootstrap have streams 0 and 1.
+// Random streams of a Crossed. A Bootstrap has stream 0.
 const (
 	questionStream = 2
 	seedStream     = 3
