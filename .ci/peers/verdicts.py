@@ -103,8 +103,9 @@ def expected(a, b):
     def newcombe(p):  # method 5: 0 at an end of the interval
         return abs(theta - p) - stats.norm.ppf(0.975) * numpy.sqrt(p * (1 - p) / pairs * (1 + more * ((1 - p) / (2 - p) + p / (1 + p))))
 
-    low = optimize.brentq(newcombe, 0, theta, xtol=1e-14) if theta > 0 else 0
-    high = optimize.brentq(newcombe, theta, 1, xtol=1e-14) if theta < 1 else 1
+    inside = min(max(theta, 1e-9), 1 - 1e-9)
+    low = optimize.brentq(newcombe, 0, inside, xtol=1e-14) if theta > 0 else 0
+    high = optimize.brentq(newcombe, inside, 1, xtol=1e-14) if theta < 1 else 1
     return {"probability_ci_low": low, "probability_ci_high": high, "improvement_ci_low": fieller[0], "improvement_ci_high": fieller[1], "difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
             "permutation_p_value": exact.pvalue, "probability_of_improvement": improvement}  # fmt: skip
 

@@ -28,8 +28,8 @@ const LeastSeeds = 3
 
 // SeedsToDecide returns the least number of seeds per side with which one of that many tests can decide, however large
 // the difference is: 4 for one test, 5 for two to six, at least LeastSeeds. The sides have a and b seeds, 0 if none: a
-// side with fewer gets more until it has the returned number. It is MaxSeeds if no number decides. For example, a sampled test cannot decide
-// one of a thousand tests.
+// side with fewer gets more until it has the returned number. It is MaxSeeds if no number decides. For example, a
+// sampled test cannot decide one of a thousand tests.
 func SeedsToDecide(tests, a, b int) int {
 	for n := max(LeastSeeds, min(a, b)); ; n++ {
 		x, y := max(a, n), max(b, n)

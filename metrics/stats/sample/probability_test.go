@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Of separated samples the interval's end is p where (1 - p)² = 1.96² p (1 - p) (1 + 4 ((1 - p) / (2 - p) + p / (1 + p))) / 25.
+// Of separated samples the interval's end is p where (1 - p)² = 1.96² p (1 - p) (1 + 4 ((1 - p) / (2 - p) + p / (1 +
+// p))) / 25.
 func TestProbabilityIntervalOfSeparatedSamples(t *testing.T) {
 	low, high := ProbabilityInterval([]float64{6, 7, 8, 9, 10}, []float64{1, 2, 3, 4, 5})
 	require.InDelta(t, 1, high, 0)

@@ -8,9 +8,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// ImprovementInterval returns the interval of mean(a) / mean(b) - 1 by Fieller's theorem: the ratios r for which Welch's
-// test does not reject mean(a) - r·mean(b) = 0. It contains 0 if and only if Welch's interval of the difference does.
-// The interval is NaN where Welch has none, and where it would be unbounded because mean(b) is not clearly above 0.
+// ImprovementInterval returns the interval of mean(a) / mean(b) - 1 by Fieller's theorem: the ratios r for which
+// Welch's test does not reject mean(a) - r·mean(b) = 0. It contains 0 if and only if Welch's interval of the difference
+// does. The interval is NaN where Welch has none, and where it would be unbounded because mean(b) is not clearly above
+// 0.
 func ImprovementInterval(a, b []float64) (low, high float64) {
 	if _, least, _ := MeanInterval(b); !(least > 0) || !units.Finite(Welch(a, b).P) {
 		return math.NaN(), math.NaN()
@@ -18,8 +19,8 @@ func ImprovementInterval(a, b []float64) (low, high float64) {
 	return ratiosWithin(Mean(a)/Mean(b), func(r float64) bool { return Welch(a, times(b, r)).P >= 1-Confidence })
 }
 
-// ratiosWithin returns the lowest and the highest ratio around a ratio that are within an interval, less 1. They are NaN
-// if it is unbounded.
+// ratiosWithin returns the lowest and the highest ratio around a ratio that are within an interval, less 1. They are
+// NaN if it is unbounded.
 func ratiosWithin(ratio float64, within func(float64) bool) (low, high float64) {
 	end := func(step float64) float64 {
 		for doubled := 0; within(ratio + step); step *= 2 {

@@ -42,8 +42,8 @@ func (t PlannedTest) known() bool {
 }
 
 // Power returns the chance that both the permutation test and Welch's test decide with n seeds a side. It simulates
-// them. Where PermutationTest samples arrangements, it computes that of Welch's test alone. It is NaN for an unknown or zero difference
-// or deviation.
+// them. Where PermutationTest samples arrangements, it computes that of Welch's test alone. It is NaN for an unknown or
+// zero difference or deviation.
 func (t PlannedTest) Power(n int) float64 {
 	switch {
 	case !t.known() || n < 2:
