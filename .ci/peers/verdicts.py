@@ -60,16 +60,21 @@ def over_questions(a, b, tasks):
     return numpy.quantile(weights @ (a.mean(axis=0) - b.mean(axis=0)) + error, (0.025, 0.975))
 
 
-def ratios(a, b, p_value):
-    """The least and the largest a / b - 1 whose p_value is 0.05. p_value gets a ratio and is 1 in between."""
+def ratios(a, b, p_value, within=1e-12):
+    """The least and the largest a / b - 1 whose p_value is 0.05. p_value gets a ratio and is largest in between."""
     middle = numpy.mean(a) / numpy.mean(b)
     ends = []
     for direction in (-1, 1):
         step = direction * abs(middle)
         while p_value(middle + step) > 0.05:
             step *= 2
-        ends.append(optimize.brentq(lambda r: p_value(r) - 0.05, middle, middle + step, xtol=1e-12) - 1)
+        ends.append(optimize.brentq(lambda r: p_value(r) - 0.05, middle, middle + step, xtol=within) - 1)
     return ends
+
+
+def near(improvement):
+    """The logarithm above 0: the upper end of a wide interval of a ratio is far out, where single draws decide."""
+    return numpy.log1p(improvement) if improvement > 0 else improvement
 
 
 def over_questions_ratio(a, b, tasks):
@@ -83,7 +88,7 @@ def over_questions_ratio(a, b, tasks):
         below = numpy.mean(means_a - r * means_b + numpy.sqrt(va + vb) * stats.t.ppf(probabilities, freedom) < 0)
         return 2 * min(below, 1 - below)
 
-    return ratios(seeds_a, seeds_b, p_value)
+    return ratios(seeds_a, seeds_b, p_value, within=1e-4)
 
 
 def expected(a, b):
@@ -141,10 +146,9 @@ class Compared:
         low, high = over_questions(by_question[a], by_question[b], tasks)
         for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
             self.figure(what, name, p[name], value, WIDTH * (high - low))
-        # Logarithms, because the upper end of a wide interval of a ratio is far out.
-        low, high = numpy.log1p(over_questions_ratio(by_question[a], by_question[b], tasks))
+        low, high = map(near, over_questions_ratio(by_question[a], by_question[b], tasks))
         for name, value in {"questions_improvement_ci_low": low, "questions_improvement_ci_high": high}.items():
-            self.figure(what, name, None if p[name] is None else numpy.log1p(p[name]), value, WIDTH * (high - low))
+            self.figure(what, name, None if p[name] is None else near(p[name]), value, WIDTH * (high - low))
 
 
 def main():

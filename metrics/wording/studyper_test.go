@@ -106,6 +106,22 @@ func TestAVerdictNamesTheRoundsOfItsOwnComparison(t *testing.T) {
 	s, c := studyOf(t, runs, d)
 	require.Equal(t, []any{5.0, 10}, []any{*s.Per.Common, *c.Pairs[0].EvalRound})
 	require.True(t, strings.HasPrefix(s.Verdict, "At equal rounds: "), s.Verdict)
+	require.NotContains(t, s.Verdict, "after", "without a common evaluation each has its newest")
+	runs.EvalRounds = map[string][]store.EvalTotal{}
+	for _, arm := range []string{"8loc0ext", "2loc6ext"} {
+		for i := range 4 {
+			run := fmt.Sprintf("paper-%s-%d", arm, i+1)
+			middle := runs.Evals[run]
+			middle.Round = 5
+			runs.EvalRounds[run] = []store.EvalTotal{middle, runs.Evals[run]}
+		}
+	}
+	for i := range 4 {
+		run := fmt.Sprintf("paper-4loc4ext-%d", i+1)
+		runs.EvalRounds[run] = []store.EvalTotal{runs.Evals[run]}
+	}
+	s, _ = studyOf(t, runs, d)
+	require.Contains(t, s.Verdict, "held-out pass@1 after 5 rounds 0.4000", "they are ranked where all are evaluated")
 }
 
 func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
