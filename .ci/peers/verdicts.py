@@ -10,7 +10,7 @@ import sys
 
 import numpy
 from rliable import metrics as rliable
-from scipy import stats
+from scipy import optimize, stats
 from statsmodels.stats.multitest import multipletests
 
 from peers import common
@@ -41,17 +41,54 @@ def values(path, explored):
     return out, {experiment: numpy.array(x) for experiment, x in questions.items()}, tasks
 
 
-def over_questions(a, b, tasks):
-    """The interval of mean(a) - mean(b) over seeds (rows) and questions (columns), as docs/METRICS.md defines it."""
-    random = numpy.random.default_rng(1)
+def drawn(tasks, random):
+    """Returns the weights of the questions in each resample, and a probability for the error of its seeds."""
     weights = numpy.zeros((RESAMPLES, len(tasks)))
-    for task in set(tasks):
+    for task in sorted(set(tasks)):
         columns = numpy.flatnonzero(numpy.array(tasks) == task)
         n = len(columns)
         weights[:, columns] = random.multinomial(max(1, n - 1), numpy.full(n, 1 / n), size=RESAMPLES) * n / max(1, n - 1) / len(tasks)
+    return weights, random.random(RESAMPLES)
+
+
+def over_questions(a, b, tasks):
+    """The interval of mean(a) - mean(b) over seeds (rows) and questions (columns), as docs/METRICS.md defines it."""
+    random = numpy.random.default_rng(1)
+    weights, probabilities = drawn(tasks, random)
     seeds = stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False)
-    error = (a.mean() - b.mean()) / seeds.statistic * stats.t.rvs(seeds.df, size=RESAMPLES, random_state=random)
+    error = (a.mean() - b.mean()) / seeds.statistic * stats.t.ppf(probabilities, seeds.df)
     return numpy.quantile(weights @ (a.mean(axis=0) - b.mean(axis=0)) + error, (0.025, 0.975))
+
+
+def ratios(a, b, p_value, within=1e-12):
+    """The least and the largest a / b - 1 whose p_value is 0.05. p_value gets a ratio and is largest in between."""
+    middle = numpy.mean(a) / numpy.mean(b)
+    ends = []
+    for direction in (-1, 1):
+        step = direction * abs(middle)
+        while p_value(middle + step) > 0.05:
+            step *= 2
+        ends.append(optimize.brentq(lambda r: p_value(r) - 0.05, middle, middle + step, xtol=within) - 1)
+    return ends
+
+
+def near(improvement):
+    """The logarithm above 0: the upper end of a wide interval of a ratio is far out, where single draws decide."""
+    return numpy.log1p(improvement) if improvement > 0 else improvement
+
+
+def over_questions_ratio(a, b, tasks):
+    """The interval of mean(a) / mean(b) - 1 over seeds and questions: that of mean(a) - r mean(b) contains 0."""
+    weights, probabilities = drawn(tasks, numpy.random.default_rng(2))
+    means_a, means_b, seeds_a, seeds_b = weights @ a.mean(axis=0), weights @ b.mean(axis=0), a.mean(axis=1), b.mean(axis=1)
+
+    def p_value(r):
+        va, vb = seeds_a.var(ddof=1) / len(seeds_a), r * r * seeds_b.var(ddof=1) / len(seeds_b)
+        freedom = (va + vb) ** 2 / (va**2 / (len(seeds_a) - 1) + vb**2 / (len(seeds_b) - 1))
+        below = numpy.mean(means_a - r * means_b + numpy.sqrt(va + vb) * stats.t.ppf(probabilities, freedom) < 0)
+        return 2 * min(below, 1 - below)
+
+    return ratios(seeds_a, seeds_b, p_value, within=1e-4)
 
 
 def expected(a, b):
@@ -64,14 +101,23 @@ def expected(a, b):
     exact = stats.permutation_test(
         (a, b), lambda x, y: round(abs(numpy.mean(x) - numpy.mean(y)), 12), alternative="greater", permutation_type="independent", n_resamples=numpy.inf
     )
-    improvement = rliable.probability_of_improvement(numpy.array(a)[:, None], numpy.array(b)[:, None])
-    return {"difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
+    improvement = float(rliable.probability_of_improvement(numpy.array(a)[:, None], numpy.array(b)[:, None]))
+    fieller = ratios(a, b, lambda r: stats.ttest_ind(a, r * numpy.array(b), equal_var=False).pvalue)
+    theta, more, pairs = improvement, (len(a) + len(b)) / 2 - 1, len(a) * len(b)
+
+    def newcombe(p):  # method 5: 0 at an end of the interval
+        return abs(theta - p) - stats.norm.ppf(0.975) * numpy.sqrt(p * (1 - p) / pairs * (1 + more * ((1 - p) / (2 - p) + p / (1 + p))))
+
+    inside = min(max(theta, 1e-9), 1 - 1e-9)
+    low = optimize.brentq(newcombe, 0, inside, xtol=1e-14) if theta > 0 else 0
+    high = optimize.brentq(newcombe, inside, 1, xtol=1e-14) if theta < 1 else 1
+    return {"probability_ci_low": low, "probability_ci_high": high, "improvement_ci_low": fieller[0], "improvement_ci_high": fieller[1], "difference": numpy.mean(a) - numpy.mean(b), "p_value": test.pvalue, "ci_low": interval.low, "ci_high": interval.high,
             "permutation_p_value": exact.pvalue, "probability_of_improvement": improvement}  # fmt: skip
 
 
 def holm(pairs, planned):
-    """The corrected permutation p-values of pairs. Planned comparisons beyond these count with p = 1."""
-    deciding = [p["permutation_p_value"] for p in pairs]
+    """The corrected p-values of pairs: the larger of both tests decides. Planned comparisons beyond these count with p = 1."""
+    deciding = [max(p["permutation_p_value"], p["p_value"]) for p in pairs]
     return multipletests(deciding + [1.0] * (planned - len(deciding)), method="holm")[1][: len(pairs)] if pairs else []
 
 
@@ -92,7 +138,7 @@ class Compared:
         a, b = names
         what = f"{study} {p['a']} against {p['b']}"
         for name, value in dict(expected(by_experiment[a], by_experiment[b]), p_value_holm=corrected).items():
-            if name == "probability_of_improvement" and name not in p:  # planned comparisons have none
+            if name.startswith("probability_") and name not in p:  # planned comparisons have none
                 continue
             # permutation_error is 0 if the test is exact.
             error = 5 * p.get("permutation_error", 0) if name == "permutation_p_value" else 0
@@ -100,6 +146,9 @@ class Compared:
         low, high = over_questions(by_question[a], by_question[b], tasks)
         for name, value in {"questions_ci_low": low, "questions_ci_high": high}.items():
             self.figure(what, name, p[name], value, WIDTH * (high - low))
+        low, high = map(near, over_questions_ratio(by_question[a], by_question[b], tasks))
+        for name, value in {"questions_improvement_ci_low": low, "questions_improvement_ci_high": high}.items():
+            self.figure(what, name, None if p[name] is None else near(p[name]), value, WIDTH * (high - low))
 
 
 def main():

@@ -60,9 +60,9 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"what is missing, or not comparable. The baseline is --baseline, else the experiment with the preset\n" +
 			"8loc0ext. Without a baseline rows are ranked and nothing is decided.\n\n" +
 			"Verdicts and 95 % intervals are over seeds, never over the nodes of one swarm. A permutation test\n" +
-			"decides, which is exact up to eight seeds a side, corrected by Holm's method for several comparisons.\n" +
-			"One comparison takes at least four seeds a side, six take five. If an experiment has finished runs,\n" +
-			"its other runs do not count. A second interval is over seeds and held-out questions.\n\n" +
+			"(exact up to eight seeds a side) and Welch's test must both decide, corrected by Holm's method for\n" +
+			"several comparisons. One comparison takes at least four seeds a side, six take five. If an experiment\n" +
+			"has finished runs, its other runs do not count. A second interval is over seeds and held-out questions.\n\n" +
 			"Two rows are compared over the rounds that all runs of both have. Each verdict names the settings in\n" +
 			"which they differ. If a setting other than the one under study could explain the result, the rows\n" +
 			"are not comparable, unless --despite names it. docs/METRICS.md has the rule.\n\n" +

@@ -20,8 +20,8 @@ func printPower(p *table.Page, x Power, seeds int) {
 	default:
 		p.Printf("seeds     per experiment to decide a difference with a chance of 80 %% (in brackets: the chance with %s)\n", units.Plural(seeds, "seed"))
 		p.Table(powerTable(x))
-		p.Printf("          By the permutation test, at 0.05 shared by %s, if the others show nothing. Simulated up to\n"+
-			"          eight seeds a side. Above that, computed for Welch's test.\n%s", units.Plural(x.tests, x.comparison()), x.origins())
+		p.Printf("          By the permutation test and Welch's test, at 0.05 shared by %s, if the others show nothing.\n"+
+			"          Simulated up to eight seeds a side. Above that, computed for Welch's test.\n%s", units.Plural(x.tests, x.comparison()), x.origins())
 	}
 	p.Printf("%s", x.tooFew(seeds))
 }

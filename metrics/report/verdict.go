@@ -193,9 +193,8 @@ func evidence(c stats.Comparison, row stats.Row) string {
 		}
 		parts = append(parts, text)
 	}
-	if row.PermutationPValue != nil {
-		text := wording.Test(row.DecidedBy) + "p = " + pvalue(row.PermutationPValue)
-		if row.PValueHolm != nil && *row.PValueHolm != *row.PermutationPValue {
+	if text := wording.PValue(row.DecidedBy, row.PermutationPValue, nil, row.PValue); text != "" {
+		if row.PValueHolm != nil && *row.PValueHolm != *stats.Deciding(row.PermutationPValue, row.PValue) {
 			text += ", corrected " + pvalue(row.PValueHolm)
 		}
 		parts = append(parts, text)
@@ -213,11 +212,10 @@ func evidence(c stats.Comparison, row stats.Row) string {
 
 // overQuestions is the interval of a pair's improvement over seeds and questions. It is empty if there is none.
 func overQuestions(p stats.Pair) string {
-	if p.Questions == nil || p.ValueB == nil || *p.ValueB <= 0 {
-		return ""
+	if ci := interval(p.QuestionsImprovementLow, p.QuestionsImprovementHigh, percent); ci != "" {
+		return ", over other seeds and questions " + ci
 	}
-	low, high := *p.QuestionsLow / *p.ValueB, *p.QuestionsHigh / *p.ValueB
-	return ", over other seeds and questions " + interval(&low, &high, percent)
+	return ""
 }
 
 func sentence(text string) string {

@@ -63,6 +63,7 @@ type (
 		Axis     string
 		Currency string
 		Place    float64
+		Explored bool // rows have a value of explored seeds, which is at that place, too
 	}
 	// ChosenSeeds reports that only these seeds are compared.
 	ChosenSeeds struct{ Seeds []int64 }
@@ -111,7 +112,7 @@ func (c *Comparison) addCaveats(f frame, runs Runs, o CompareOptions) {
 	}
 	c.addCuts()
 	if o.at != nil && units.Finite(o.at.place) {
-		c.caveat(AtHorizon{o.at.axis.Name, o.at.currency, o.at.place})
+		c.caveat(AtHorizon{o.at.axis.Name, o.at.currency, o.at.place, len(o.explored) > 0})
 	}
 	c.addMeasures(o)
 	c.addConfounders()
@@ -179,7 +180,7 @@ func (c *Comparison) told(r Row, g group) bool {
 func (c *Comparison) Tests() int {
 	n := 0
 	for _, p := range c.Pairs {
-		if p.PValue != nil {
+		if p.deciding() != nil { // as correct counts
 			n++
 		}
 	}

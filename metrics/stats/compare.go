@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -95,7 +96,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	if f.base >= 0 {
 		c.Baseline = f.groups[f.base].name
 	}
-	sides := c.addPairs(f, runs, o)
+	c.addPairs(f, runs, o)
 	spans := f.spans(runs, c.Pairs)
 	c.Measure = c.measure(f, runs, o)
 	measures := f.measures(c)
@@ -112,7 +113,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	}
 	for i, p := range c.Pairs {
 		if f.pairs[i].b == f.base {
-			c.Rows[f.pairs[i].a].judge(p, sample.Mean(sides[i].b.values))
+			c.Rows[f.pairs[i].a].judge(p)
 		}
 	}
 	c.Basis = c.basis(f, runs)
@@ -163,9 +164,8 @@ func (c *Comparison) basis(f frame, runs Runs) string {
 	return BasisCumulative
 }
 
-// addPairs compares the rows with the baseline, or all rows with each other, and returns the two samples of each pair.
-func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
-	var sides []matched
+// addPairs compares the rows with the baseline, or all rows with each other.
+func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) {
 	crossing := crossing{runs: runs, set: f.set, options: o}
 	for _, p := range f.pairs {
 		a, b := f.groups[p.a], f.groups[p.b]
@@ -174,11 +174,13 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		if o.automatic() {
 			o.Measure = automatic(runs, s, f.set, a, b)
 		}
-		m := matched{side{name: a.name}, side{name: b.name}}
+		var ofA, ofB map[int64]float64
 		if !s.tooShort(o) {
-			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
+			ofA, ofB = a.bySeed(o.measured(runs, s, f.set)), b.bySeed(o.measured(runs, s, f.set))
 		}
-		pair := newPair(m.a, m.b)
+		x, y := slices.Sorted(maps.Values(ofA)), slices.Sorted(maps.Values(ofB))
+		pair := newPair(side{a.name, x}, side{b.name, y})
+		pair.paired = sample.Paired(ofA, ofB)
 		pair.lostA, pair.lostB = a.lost(o), b.lost(o)
 		pair.Measure = o.Measure
 		if o.at != nil {
@@ -186,22 +188,17 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		}
 		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
-		} else {
-			low, high := o.resamples.Improvement(m.a.values, m.b.values)
-			pair.ProbabilityLow, pair.ProbabilityHigh = Optional(low), Optional(high)
-			if PassOf(o.Measure) > 0 {
-				pair.QuestionInterval = crossing.interval(a, b, s)
-			}
+		} else if PassOf(o.Measure) > 0 {
+			pair.QuestionInterval = crossing.interval(a, b, s)
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
-		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)
+		c.Pairs = append(c.Pairs, pair)
 	}
 	missing := ReasonNoRounds
 	if HeldOut(o.Measure) {
 		missing = ReasonNoEvaluation
 	}
-	decide(c.Pairs, sides, missing, max(2, o.least), o.planned)
-	return sides
+	decide(c.Pairs, missing, o.planned)
 }
 
 // spans returns the span that each row shows. A row that is compared with the baseline shows the span of that pair. The

@@ -36,7 +36,7 @@ func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Tot
 func TestReasonsAndCaveats(t *testing.T) {
 	base := experiment("base", 0, 8, 8.2, 7.8, 8.1, 7.9)
 	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.1, 8.3, 7.9, 8.2, 8.05), experiment("much", 4, 16, 15.8, 16.2, 16.1, 15.9),
-		experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9, 8.15, 7.7), experiment("two", 6, 8.3, 8.3))
+		experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9, 8.15, 7.7), experiment("three", 6, 8.3, 8.3, 8.31))
 	var kinds []ReasonKind
 	for _, p := range c.Pairs {
 		kinds = append(kinds, p.Reason.Kind)
@@ -44,12 +44,19 @@ func TestReasonsAndCaveats(t *testing.T) {
 	}
 	require.Equal(t, []ReasonKind{ReasonChance, ReasonDecided, ReasonFewSeeds, ReasonChance, ReasonSeedsCannot}, kinds)
 	require.Equal(t, 4, c.Pairs[0].Reason.Tests)
-	require.InDelta(t, 1.0/21, c.Pairs[4].Reason.Least, 1e-12, "one of the 21 arrangements of two against five")
-	require.InDelta(t, 3.0/21, c.Pairs[4].Reason.LeastHolm, 1e-12, "one of the four comparisons is decided")
+	require.InDelta(t, 1.0/56, c.Pairs[4].Reason.Least, 1e-12, "one of the 56 arrangements of three against five")
+	require.InDelta(t, 3.0/56, c.Pairs[4].Reason.LeastHolm, 1e-12, "one of the four comparisons is decided")
 	require.Equal(t, []Caveat{Corrected{Tests: 4}}, c.Caveats)
 
-	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
+	few := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8.2, 7.8, 8.1, 7.9, 8.3), experiment("x", 4, 16, 16.2)).Pairs[0]
+	require.Less(t, *few.PValueHolm, 0.05)
+	require.Equal(t, []any{OutcomeUndecided, ReasonFewSeeds, 1}, []any{few.Outcome, few.Reason.Kind, *few.MoreSeeds}, "two seeds decide nothing")
+
+	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8, 8), experiment("x", 4, 9, 9, 9))
 	require.Equal(t, ReasonConstant, still.Pairs[0].Reason.Kind)
+	still = compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8, 8, 8), experiment("x", 4, 9, 9, 9, 9), experiment("y", 6, 9, 9, 9, 9))
+	require.InDelta(t, 2*2.0/70, *still.Pairs[0].PValueHolm, 1e-12)
+	require.Equal(t, []Caveat{Corrected{Tests: 2}}, still.Caveats, "tests of values that do not vary are counted, too")
 	runs := experiment("x", 4, 10, 11, 2)
 	runs[2].State = store.RunRunning
 	skipped := compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
@@ -71,6 +78,9 @@ func TestPairVerdictsAreAntisymmetric(t *testing.T) {
 		if x.CILow != nil {
 			require.InDelta(t, -*x.CILow, *y.CIHigh, 1e-9)
 			require.InDelta(t, -*x.CIHigh, *y.CILow, 1e-9)
+		}
+		if x.ImprovementLow != nil && *x.ImprovementLow > -1 && y.ImprovementHigh != nil {
+			require.InDelta(t, 1, (1+*x.ImprovementLow)*(1+*y.ImprovementHigh), 1e-6)
 		}
 		if x.MoreSeeds != nil {
 			require.Positive(t, *x.MoreSeeds)

@@ -17,12 +17,14 @@ type StudyContrast struct {
 	Difference        *float64 `json:"difference"` // mean of A less that of B
 	CILow             *float64 `json:"ci_low"`     // 95 % interval by Welch
 	CIHigh            *float64 `json:"ci_high"`
-	Improvement       *float64 `json:"improvement"`         // Difference over the mean of B, ratio
+	Improvement       *float64 `json:"improvement"`        // Difference over the mean of B, ratio
+	ImprovementLow    *float64 `json:"improvement_ci_low"` // its 95 % interval, as in Pair
+	ImprovementHigh   *float64 `json:"improvement_ci_high"`
 	PValue            *float64 `json:"p_value"`             // Welch's, beside it
 	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
 	Exact             bool     `json:"exact"`               // over all arrangements
 	DecidedBy         string   `json:"decided_by"`          // as in Pair
-	PValueHolm        *float64 `json:"p_value_holm"`        // the permutation's, corrected for the planned comparisons: it decides
+	PValueHolm        *float64 `json:"p_value_holm"`        // the larger of both, corrected for the planned comparisons: it decides
 	LeastPValue       *float64 `json:"least_p_value"`       // the lowest that PValueHolm can be with so many seeds
 	Outcome           string   `json:"outcome"`             // better, worse, undecided, not comparable
 	Verdict           string   `json:"verdict"`             // all of this in words, set by metrics/wording
@@ -33,6 +35,11 @@ type StudyContrast struct {
 
 // Decided reports whether the comparison is better or worse.
 func (c StudyContrast) Decided() bool { return c.Outcome == OutcomeBetter || c.Outcome == OutcomeWorse }
+
+// CanDecide reports whether so many seeds can decide the comparison, however large the difference is.
+func (c StudyContrast) CanDecide() bool {
+	return min(c.SeedsA, c.SeedsB) >= EnoughSeeds && c.LeastPValue != nil && sample.Significant(*c.LeastPValue)
+}
 
 // newContrasts decides the planned comparisons of a study by a judgment's pairs.
 func newContrasts(j Judgment) []StudyContrast {
@@ -54,7 +61,7 @@ func (d StudyDesign) contrasts(pairs []Pair) []StudyContrast {
 		p.PValueHolm = Optional(corrected[i])
 		c := StudyContrast{
 			A: d.ShortName(p.A), B: d.ShortName(p.B), SeedsA: p.SeedsA, SeedsB: p.SeedsB, Difference: p.Difference, CILow: p.CILow, CIHigh: p.CIHigh,
-			Improvement: p.Improvement, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
+			Improvement: p.Improvement, ImprovementLow: p.ImprovementLow, ImprovementHigh: p.ImprovementHigh, PValue: p.PValue, PermutationPValue: p.PermutationPValue, Exact: p.DecidedBy == DecidedByPermutation,
 			DecidedBy: p.DecidedBy, PValueHolm: p.PValueHolm, Outcome: p.outcome(), QuestionInterval: p.QuestionInterval,
 		}
 		c.Selected = p.selected()

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // contrastsOf decides contrasts of arms a, b and c with the given own rewards, seeds 1, 2, 3 and so on.
@@ -43,6 +45,10 @@ func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
 		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "study-" + name})
 		runs.Totals = append(runs.Totals, experiment("study-"+name, 2*i, cumulative(values)...)...)
 	}
+	runs.Evals = map[string]store.EvalTotal{}
+	for _, r := range runs.Totals {
+		runs.Evals[r.Run.Run] = store.EvalTotal{Run: r.Run.Run, Set: "s", Round: 10, Generations: 1, Questions: 100, Correct: 50 + int(r.Seed)}
+	}
 	for _, test := range []struct {
 		planned  [2]string
 		outcomes []string // of c over b, c over a, b over a
@@ -52,12 +58,17 @@ func TestAPlannedComparisonDecidesAPairOfThePaper(t *testing.T) {
 		{[2]string{"b", "c"}, []string{PaperOpen, PaperOpen, PaperOpen}},
 	} {
 		d.Contrasts = [][2]string{test.planned}
-		c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
+		c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasurePass})
+		require.NoError(t, err)
+		for i, pair := range c.Study.Paper.Pairs {
+			require.Equal(t, []string{PaperOpen, test.outcomes[i]}, []string{pair.Outcome, pair.ByReward}, "pass@1 is level, and rewards decide as if they were the measure")
+		}
+		c, err = Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
 		require.NoError(t, err)
 		require.Equal(t, []string{"c", "b", "a"}, c.Study.Paper.Order)
 		for i, pair := range c.Study.Paper.Pairs {
 			require.Equal(t, test.outcomes[i], pair.Outcome, "%v, %v", test.planned, pair)
-			require.Equal(t, PaperOpen, pair.ByReward, "corrected for all pairs")
+			require.Equal(t, test.outcomes[i], pair.ByReward, "by own reward it is the same")
 		}
 	}
 }
@@ -70,10 +81,18 @@ func TestThreeSeedsDecideNoPlannedComparison(t *testing.T) {
 	require.Equal(t, OutcomeUndecided, c.Outcome)
 }
 
+// Two seeds decide nothing, however many the other side has.
+func TestTwoSeedsDecideNoPlannedComparison(t *testing.T) {
+	c := contrastsOf(t, map[string][]float64{"a": {0.9, 0.91}, "b": {0, 0.1, 0.2, 0.15, 0.3}}, [2]string{"a", "b"})[0]
+	require.Less(t, *c.PValueHolm, 0.05)
+	require.Equal(t, []any{OutcomeUndecided, false}, []any{c.Outcome, c.CanDecide()})
+}
+
 // A planned comparison without runs counts as a test, so that running it later changes no decision.
 func TestPlannedComparisonsCountBeforeTheyAreRun(t *testing.T) {
 	c := contrastsOf(t, map[string][]float64{"a": {0.5, 0.51, 0.52, 0.53, 0.54}, "b": {0, 0.1, 0.2, 0.3, 0.4}}, [2]string{"a", "b"}, [2]string{"a", "c"})
-	require.InDelta(t, 2*2.0/252, *c[0].PValueHolm, 1e-12)
+	require.Greater(t, *c[0].PValue, *c[0].PermutationPValue)
+	require.InDelta(t, 2**c[0].PValue, *c[0].PValueHolm, 1e-12, "the larger p-value decides")
 	require.Nil(t, c[1].PValueHolm)
 	require.Nil(t, c[1].Difference)
 	require.Equal(t, []any{5, 0, OutcomeUndecided}, []any{c[1].SeedsA, c[1].SeedsB, c[1].Outcome})

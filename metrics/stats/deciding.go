@@ -6,14 +6,26 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
-// Tests that decide. Both are the permutation test of the difference of means over seeds, which assumes no
-// distribution.
+// Permutation tests of the difference of means over seeds. A pair is decided only if Welch's test decides it, too: the
+// permutation test alone rejects too often if the two sides have equal means and unequal spreads.
 const (
 	DecidedByPermutation = "permutation"         // exact: over all arrangements of the seeds
 	DecidedBySampling    = "permutation_sampled" // over random arrangements, because there are too many for an exact test
 )
 
-// decidedBy names the test behind a p-value. It is empty if a side has fewer than two seeds.
+// Deciding returns the p-value that decides a difference: the larger of the permutation test's and Welch's. It is the
+// permutation test's where Welch's test has none, because neither side varies.
+func Deciding(permutation, welch *float64) *float64 {
+	if permutation != nil && welch != nil && *welch > *permutation {
+		return welch
+	}
+	return permutation
+}
+
+// deciding returns the pair's Deciding p-value.
+func (p Pair) deciding() *float64 { return Deciding(p.PermutationPValue, p.PValue) }
+
+// decidedBy names the permutation test behind a p-value. It is empty if a side has fewer than two seeds.
 func decidedBy(p sample.Permutation) string {
 	switch {
 	case math.IsNaN(p.P):
@@ -31,15 +43,15 @@ type correction struct {
 	planned int
 }
 
-// correct returns the permutation p-values of pairs, corrected by Holm's method for at least the planned tests. Tests
+// correct returns the deciding p-values of pairs, corrected by Holm's method for at least the planned tests. Tests
 // without a p-value yet count with p = 1, so that the arrival of a pair alone does not change a verdict.
 func correct(pairs []Pair, planned int) ([]float64, correction) {
 	c := correction{planned: planned}
 	ps := make([]float64, len(pairs))
 	for i, p := range pairs {
 		ps[i] = math.NaN()
-		if p.PermutationPValue != nil {
-			ps[i] = *p.PermutationPValue
+		if deciding := p.deciding(); deciding != nil {
+			ps[i] = *deciding
 			c.tests++
 		}
 	}
@@ -61,7 +73,7 @@ func (p Pair) significant() bool { return p.PValueHolm != nil && sample.Signific
 // outcome returns the outcome of a pair whose corrected p-value is PValueHolm.
 func (p Pair) outcome() string {
 	switch {
-	case !p.significant(), p.selected():
+	case !p.significant(), p.selected(), min(p.SeedsA, p.SeedsB) < EnoughSeeds:
 		return OutcomeUndecided
 	case *p.Difference > 0:
 		return OutcomeBetter

@@ -36,6 +36,9 @@ func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
 	for _, g := range f.groups {
 		n.add(newSpan(runs, f.set, g), g)
 	}
+	if o.ofStudyArms() { // where they are ranked
+		n.add(newSpan(runs, f.set, f.groups...), f.groups...)
+	}
 	for _, p := range f.pairs {
 		n.add(newSpan(runs, f.set, f.groups[p.a], f.groups[p.b]), f.groups[p.a], f.groups[p.b])
 	}

@@ -89,7 +89,7 @@ type CompareOptions struct {
 
 	Seeds []int64 // the seeds to compare; none: all, or of a study all that are not explored
 
-	Bootstrap bool // add bootstrap intervals of interquartile means and of probabilities of improvement
+	Bootstrap bool // add bootstrap intervals of interquartile means
 	Questions bool // add bootstrap intervals over seeds and held-out questions
 
 	// Study compares the arms of this study: all pairs, and only finished runs. It adds the study's verdict. It
@@ -109,12 +109,12 @@ type CompareOptions struct {
 
 	every     bool              // count unfinished runs as well
 	studied   []string          // settings under study, in addition to those of EffectSharing
-	least     int               // seeds per side that a verdict needs; below 2: 2
+	arms      bool              // the rows are a study's arms
 	planned   int               // least number of tests to correct for; tests can still be missing
 	at        *horizon          // the place on an axis at which runs are compared; nil: equal rounds
 	explored  []store.Totals    // finished runs of a study that decide nothing
 	lost      map[string]int    // of a study, by experiment: seeds that the alarm stopped
-	resamples *sample.Bootstrap // shared by all rows and pairs; nil without Bootstrap
+	resamples *sample.Bootstrap // shared by all rows; nil without Bootstrap
 
 	// Key returns the part of a run's configuration that affects learning, without seed and name. ByConfig groups runs
 	// with equal keys. ByExperiment uses keys to report that an experiment mixes configurations. nil: I/J, G, model and
@@ -132,7 +132,7 @@ func (o CompareOptions) curves() bool {
 }
 
 // ofStudyArms reports whether the arms of a study are compared. Each arm is one row.
-func (o CompareOptions) ofStudyArms() bool { return o.least > 0 }
+func (o CompareOptions) ofStudyArms() bool { return o.arms }
 
 func (o CompareOptions) window() int {
 	if o.Window > 0 {

@@ -6,7 +6,7 @@ import "github.com/sapo-swarm/swarm/metrics/stats/sample"
 const significance = 1 - sample.Confidence
 
 // EnoughSeeds is the least number of seeds per side for a useful interval: that of two is too wide. They cannot decide.
-const EnoughSeeds = 3
+const EnoughSeeds = sample.LeastSeeds
 
 // Outcomes of a Pair.
 const (
@@ -40,14 +40,16 @@ type Pair struct {
 	Difference               *float64 `json:"difference"` // mean of A minus mean of B
 	CILow                    *float64 `json:"ci_low"`     // 95 % interval of Difference
 	CIHigh                   *float64 `json:"ci_high"`
-	Improvement              *float64 `json:"improvement"`                // Difference / mean of B, ratio
+	Improvement              *float64 `json:"improvement"`        // Difference / mean of B, ratio
+	ImprovementLow           *float64 `json:"improvement_ci_low"` // its 95 % interval over seeds, by Fieller; null: unbounded or none
+	ImprovementHigh          *float64 `json:"improvement_ci_high"`
 	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
-	PValueHolm               *float64 `json:"p_value_holm"`               // permutation_p_value, corrected for the comparison's other pairs; decides the verdict
+	PValueHolm               *float64 `json:"p_value_holm"`               // the larger of p_value and permutation_p_value, corrected for the comparison's other pairs; decides the verdict
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
 	PermutationError         *float64 `json:"permutation_error"`          // its standard error; 0: exact
-	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled; empty: no test
+	DecidedBy                string   `json:"decided_by"`                 // permutation (exact) or permutation_sampled, together with p_value; empty: no test
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // probability that a run of A exceeds one of B
-	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % bootstrap interval; null without CompareOptions.Bootstrap
+	ProbabilityLow           *float64 `json:"probability_ci_low"`         // its 95 % interval (Newcombe)
 	ProbabilityHigh          *float64 `json:"probability_ci_high"`
 	QuestionInterval
 	Outcome   string `json:"outcome"`    // better, worse, undecided, not comparable
@@ -63,8 +65,10 @@ type Pair struct {
 
 	Reason Reason `json:"-"` // basis of the outcome
 
-	span  span
-	short bool // the sides' lengths leave nothing to compare
+	span   span
+	short  bool // the sides' lengths leave nothing to compare
+	values [2][]float64
+	paired *sample.PairedDifference
 
 	planned      bool // a study's planned comparison, corrected for these alone
 	lostA, lostB int  // seeds that the alarm stopped: they are in no mean
@@ -115,9 +119,6 @@ type side struct {
 	values []float64
 }
 
-// matched holds the two sides of a pair.
-type matched struct{ a, b side }
-
 // newPair compares two samples. It does not set the verdict.
 func newPair(a, b side) Pair {
 	d := sample.Welch(a.values, b.values)
@@ -128,7 +129,12 @@ func newPair(a, b side) Pair {
 		Improvement:       Optional(Improvement(sample.Mean(a.values), sample.Mean(b.values))),
 		PermutationPValue: Optional(permutation.P), ProbabilityOfImprovement: Optional(sample.ProbabilityOfImprovement(a.values, b.values)),
 		ValueA: Optional(sample.Mean(a.values)), ValueB: Optional(sample.Mean(b.values)), Differs: []SettingDifference{},
+		values: [2][]float64{a.values, b.values},
 	}
+	low, high := sample.ImprovementInterval(a.values, b.values)
+	p.ImprovementLow, p.ImprovementHigh = Optional(low), Optional(high)
+	low, high = sample.ProbabilityInterval(a.values, b.values)
+	p.ProbabilityLow, p.ProbabilityHigh = Optional(low), Optional(high)
 	if p.PermutationPValue != nil {
 		p.PermutationError = Optional(permutation.Error)
 	}
@@ -139,21 +145,23 @@ func newPair(a, b side) Pair {
 // withoutStatistics returns the pair without the figures of its difference, for sides that are not comparable.
 func (p Pair) withoutStatistics() Pair {
 	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
+	p.ImprovementLow, p.ImprovementHigh, p.ProbabilityLow, p.ProbabilityHigh = nil, nil, nil, nil
 	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement, p.DecidedBy = nil, nil, nil, ""
 	return p
 }
 
-// decide sets the corrected p-value and the outcome of every pair. least is the number of seeds that each side needs.
-// missing is the reason to report for a side without values.
-func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
+// decide sets the corrected p-value and the outcome of every pair. missing is the reason to report for a side without
+// values.
+func decide(pairs []Pair, missing ReasonKind, planned int) {
 	corrected, c := correct(pairs, planned)
 	for i := range pairs {
 		pairs[i].PValueHolm = Optional(corrected[i])
-		pairs[i].decide(sides[i].a.values, sides[i].b.values, c, missing, least)
+		pairs[i].decide(c, missing)
 	}
 }
 
-func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least int) {
+func (p *Pair) decide(c correction, missing ReasonKind) {
+	a, b := p.values[0], p.values[1]
 	p.Outcome = OutcomeUndecided
 	p.Reason = Reason{Kind: ReasonDecided, Tests: c.tests, SeedsA: len(a), SeedsB: len(b)}
 	missingOne := len(a) == 0 || len(b) == 0
@@ -164,7 +172,7 @@ func (p *Pair) decide(a, b []float64, c correction, missing ReasonKind, least in
 		p.Reason.Kind = ReasonLength
 	case missingOne:
 		p.Reason.Kind = missing
-	case min(len(a), len(b)) < least:
+	case min(len(a), len(b)) < EnoughSeeds:
 		p.Reason.Kind = ReasonFewSeeds
 		p.need(c.seedsToDecide(len(a), len(b)) - min(len(a), len(b)))
 	case p.outcome() != OutcomeUndecided:

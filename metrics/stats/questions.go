@@ -78,6 +78,9 @@ func QuestionsNeeded(runs Runs, o CompareOptions) ([]store.EvalTotal, error) {
 	for _, p := range f.pairs {
 		add(f.groups[p.a], f.groups[p.b])
 	}
+	if study != nil && PassOf(o.Measure) > 1 { // where its arms are ranked
+		add(f.groups...)
+	}
 	if PassOf(o.Measure) > 1 || o.Tasks { // rows without a pair show it, too
 		for _, g := range f.groups {
 			add(g)

@@ -118,7 +118,7 @@ func TestEvaluationsWhoseQuestionsAreNeeded(t *testing.T) {
 	require.Len(t, needed, 8)
 	require.Equal(t, []int{2, 4}, []int{rounds["full-0"], rounds["half-0"]}, "40 completions are two rounds of 20 and four of 10")
 	between := costs.HeldOut["half-0"].Evals
-	c := newCosts(*d, groupRuns(costs.Totals, CompareOptions{least: EnoughSeeds}), costs, "s", CompareOptions{Measure: MeasurePass})[1]
+	c := newCosts(*d, groupRuns(costs.Totals, CompareOptions{arms: true}), costs, "s", CompareOptions{Measure: MeasurePass})[1]
 	require.Equal(t, []evalPart{{between[1], 0.75}, {between[2], 0.25}}, c.parts("half-0", 25), "from 20 to 40 completions")
 }
 

@@ -19,7 +19,7 @@ type Row struct {
 	Rounds           int      `json:"rounds"`            // finished rounds, minimum over runs
 	CumulativeReward float64  `json:"cumulative_reward"` // mean over runs
 	Improvement      *float64 `json:"improvement"`       // over the baseline, ratio: 0.94 is +94 %
-	CILow            *float64 `json:"ci_low"`            // 95 % interval of Improvement, over seeds; null below two
+	CILow            *float64 `json:"ci_low"`            // 95 % interval of Improvement, over seeds; null below two, or if it is unbounded
 	CIHigh           *float64 `json:"ci_high"`
 	PValue           *float64 `json:"p_value"`
 	Verdict          string   `json:"verdict"` // baseline, or the verdict of its pair with the baseline; set by metrics/wording
@@ -178,14 +178,11 @@ func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set strin
 	row.IQM, row.IQMLow, row.IQMHigh = Optional(sample.IQM(values)), Optional(low), Optional(high)
 }
 
-// judge takes over the results of the row's pair with the baseline. baseline is the baseline's mean over the span of
-// both.
-func (row *Row) judge(p Pair, baseline float64) {
+// judge takes over the results of the row's pair with the baseline.
+func (row *Row) judge(p Pair) {
 	row.Improvement, row.PValue, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Outcome, p.MoreSeeds
 	row.Differs = forRow(p.Differs)
 	row.PValueHolm, row.PermutationPValue, row.DecidedBy = p.PValueHolm, p.PermutationPValue, p.DecidedBy
 	row.ProbabilityOfImprovement, row.ProbabilityLow, row.ProbabilityHigh = p.ProbabilityOfImprovement, p.ProbabilityLow, p.ProbabilityHigh
-	if p.CILow != nil && p.CIHigh != nil && baseline > 0 {
-		row.CILow, row.CIHigh = Optional(*p.CILow/baseline), Optional(*p.CIHigh/baseline)
-	}
+	row.CILow, row.CIHigh = p.ImprovementLow, p.ImprovementHigh
 }

@@ -136,16 +136,23 @@ func (s span) evalDocument() *int {
 	return &s.evalRound
 }
 
+// cutFor returns the rounds over which a measure is compared, or after which a held-out one is, if some run did more; 0
+// if none did.
+func (s span) cutFor(measure string) int {
+	switch {
+	case HeldOut(measure) && s.evalUneven:
+		return s.evalRound
+	case !HeldOut(measure) && s.uneven:
+		return s.rounds
+	}
+	return 0
+}
+
 // Cut returns what a pair is compared over if runs were cut: a number of first rounds, or for a held-out measure the
 // rounds before the compared evaluations. ok is false if no run was cut.
 func (p Pair) Cut() (rounds int, ok bool) {
-	switch {
-	case p.short || p.Difference == nil:
+	if rounds = p.span.cutFor(p.Measure); p.short || p.Difference == nil {
 		return 0, false
-	case HeldOut(p.Measure) && p.span.evalUneven:
-		return p.span.evalRound, true
-	case !HeldOut(p.Measure) && p.span.uneven:
-		return p.span.rounds, true
 	}
-	return 0, false
+	return rounds, rounds > 0
 }

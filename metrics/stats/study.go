@@ -1,5 +1,7 @@
 package stats
 
+import "github.com/sapo-swarm/swarm/metrics/stats/sample"
+
 // StudyDesign is the plan of a study: the experiments that answer its question, and the measure.
 type StudyDesign struct {
 	Name      string      // name of its preset
@@ -90,7 +92,7 @@ type StudyGain struct {
 	CIHigh      *float64 `json:"ci_high"`
 	Improvement *float64 `json:"improvement"`  // Gain / the other arm's mean, ratio
 	PValue      *float64 `json:"p_value"`      // Welch's, two-sided
-	PValueHolm  *float64 `json:"p_value_holm"` // permutation_p_value, corrected for all pairs of the study; decides the outcome
+	PValueHolm  *float64 `json:"p_value_holm"` // the larger p-value, corrected for all pairs of the study; decides the outcome
 
 	PermutationPValue *float64 `json:"permutation_p_value"` // two-sided
 	DecidedBy         string   `json:"decided_by"`          // as in Pair
@@ -132,7 +134,7 @@ type StudyExplored struct {
 // StudyPair compares one arm's experiment with another's.
 type StudyPair struct {
 	Pair
-	Paired *PairedDifference `json:"paired"` // for information, decides nothing
+	Paired *sample.PairedDifference `json:"paired"` // for information, decides nothing
 }
 
 // StudyBeside is a study's outcome by the measure that does not decide it.

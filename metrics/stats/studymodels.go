@@ -24,10 +24,9 @@ type StudyModel struct {
 // pass@1.
 func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	out := []StudyModel{}
-	var sides []matched
 	var pairs []Pair
 	seen := 0 // models in arms of several models, with or without an arm of their own
-	groups := groupRuns(runs.Totals, CompareOptions{least: EnoughSeeds})
+	groups := groupRuns(runs.Totals, CompareOptions{arms: true})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
 		for _, model := range models {
@@ -48,10 +47,10 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 				pair = newPair(a, b)
 				pair.short = true
 			}
-			out, pairs, sides = append(out, x), append(pairs, pair), append(sides, matched{a, b})
+			out, pairs = append(out, x), append(pairs, pair)
 		}
 	}
-	decide(pairs, sides, ReasonNoEvaluation, EnoughSeeds, max(seen, j.Design.modelPairs()))
+	decide(pairs, ReasonNoEvaluation, max(seen, j.Design.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}

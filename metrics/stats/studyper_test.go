@@ -106,7 +106,7 @@ func TestAStudyAtEqualCompletions(t *testing.T) {
 		require.InDelta(t, 2/70.0, *x.PValueHolm, 1e-9, "of eight seeds four are chosen in 70 ways")
 		require.NotNil(t, x.CILow)
 	}
-	require.Contains(t, c.Caveats, AtHorizon{"completions", "", 40})
+	require.Contains(t, c.Caveats, AtHorizon{"completions", "", 40, false})
 
 	p, _ = perOf(t, runs, CompareOptions{Study: d, Per: "completions", Target: 0.37})
 	require.Equal(t, []int{4, 0}, []int{p.CostToTarget[0].Reached, p.CostToTarget[1].Reached})
@@ -132,7 +132,7 @@ func TestAStudyAtEqualRoundsNamesTheAxesOnWhichItDiffers(t *testing.T) {
 	require.Len(t, p.OtherAxes, 1, "times are of no known machine; tokens and money are not recorded")
 	require.Equal(t, []any{"completions", 40.0, "half"}, []any{p.OtherAxes[0].Axis, p.OtherAxes[0].Horizon, p.OtherAxes[0].Best})
 	require.InDelta(t, 0.35, p.OtherAxes[0].Value, 1e-12)
-	require.NotContains(t, c.Caveats, AtHorizon{"rounds", "", 4})
+	require.NotContains(t, c.Caveats, AtHorizon{"rounds", "", 4, false})
 
 	runs, d = costly("host")
 	p, _ = perOf(t, runs, CompareOptions{Study: d})

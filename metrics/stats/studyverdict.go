@@ -2,8 +2,11 @@ package stats
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/heldout"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -43,7 +46,7 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	d, base := *o.Study, o.Study.BaselineArm().Experiment
 	sorted := d.sortOut(runs.Totals, o.Seeds)
 	runs.Totals, o.explored, o.lost = sorted.counted, sorted.explored, sorted.lost()
-	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
+	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.arms = nil, "", ByExperiment, true, false, 0, true
 	if o.automatic() {
 		o.Measure = MeasurePass
 	}
@@ -81,8 +84,9 @@ type Judgment struct {
 	Design     StudyDesign
 	Per        *StudyPer // axis of the comparison; nil: another measure than pass@1, at equal rounds
 	Comparison Comparison
-	Ranked     []Row                        // rows with a value, highest first
-	Values     map[string]map[int64]float64 // by experiment and seed
+	Ranked     []Row                        // rows with a value, highest first: where all of them are compared
+	Values     map[string]map[int64]float64 // by experiment and seed, at the same place
+	Cut        int                          // rounds after which, or over which, Ranked are compared if some run did more; 0: none did
 
 	Outcome string
 	Open    []StudyArm // arms that the highest is not proven better than, in the study's order
@@ -97,11 +101,18 @@ func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
 		return Judgment{}, err
 	}
 	j := Judgment{Design: d, Comparison: c, Outcome: StudyUndecided, Values: map[string]map[int64]float64{}}
-	for i, s := range f.spans(runs, c.Pairs) {
-		j.Values[f.groups[i].name] = f.groups[i].bySeed(o.measured(runs, s, c.EvalSet))
+	spans := f.spans(runs, c.Pairs)
+	if s := newSpan(runs, f.set, f.groups...); o.at == nil && !s.tooShort(o) {
+		for i := range spans { // a later value of one arm is no evidence against another
+			spans[i] = s
+		}
+		j.Cut = s.cutFor(o.Measure)
 	}
-	for _, r := range c.Rows {
-		if r.Value != nil {
+	for i, g := range f.groups {
+		j.Values[g.name] = g.bySeed(o.measured(runs, spans[i], c.EvalSet))
+		r := c.Rows[i]
+		r.Value = Optional(sample.Mean(slices.Sorted(maps.Values(j.Values[g.name]))))
+		if r.Seeds = len(j.Values[g.name]); r.Value != nil {
 			j.Ranked = append(j.Ranked, r)
 		}
 	}
@@ -149,7 +160,7 @@ func (j *Judgment) adoptPlanned() {
 	for i, k := range at {
 		p := &c.Pairs[k]
 		p.PValueHolm, p.MoreSeeds, p.planned = Optional(corrected[i]), nil, true
-		p.decide(j.SeedValues(p.A), j.SeedValues(p.B), tests, p.Reason.Kind, EnoughSeeds)
+		p.decide(tests, p.Reason.Kind)
 		for r := range c.Rows {
 			if row := &c.Rows[r]; row.Name == p.A && p.B == c.Baseline {
 				row.PValueHolm, row.Outcome, row.MoreSeeds = p.PValueHolm, p.Outcome, p.MoreSeeds
@@ -192,9 +203,10 @@ func (j *Judgment) turned(p Pair) Pair {
 	t.lostA, t.lostB = p.lostB, p.lostA
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
 	t.QuestionInterval = p.QuestionInterval.Turned()
-	t.Improvement = nil
-	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.Ranked[i].Value > 0 {
-		t.Improvement = Optional(*t.Difference / *j.Ranked[i].Value)
+	t.ValueA, t.ValueB, t.values, t.Improvement = p.ValueB, p.ValueA, [2][]float64{p.values[1], p.values[0]}, nil
+	t.ImprovementLow, t.ImprovementHigh = heldout.TurnedImprovement(p.ImprovementLow, p.ImprovementHigh)
+	if t.Difference != nil && *t.ValueB > 0 {
+		t.Improvement = Optional(*t.Difference / *t.ValueB)
 	}
 	if p.ProbabilityOfImprovement != nil {
 		t.ProbabilityOfImprovement = Optional(1 - *p.ProbabilityOfImprovement)
@@ -237,7 +249,8 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	}
 	planned := rounds
 	planned.adoptPlanned()
-	s.Paper = newStudyPaper(planned, rewardOf(rounds, beside))
+	beside.adoptPlanned()
+	s.Paper = newStudyPaper(planned, rewardOf(planned, beside))
 	s.Contrasts = newContrasts(decided)
 	s.addArms(decided, beside)
 	if len(decided.Ranked) > 0 {
@@ -260,7 +273,7 @@ func newStudy(decided, rounds, beside Judgment, runs studyRuns, models []StudyMo
 	}
 	decided.adoptPlanned()
 	for _, p := range decided.Comparison.Pairs {
-		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.Values[p.A], decided.Values[p.B])})
+		s.Pairs = append(s.Pairs, StudyPair{p, p.paired})
 	}
 	s.Judgment, s.Unequal, s.Teachers = &decided, decided.Design.unequal(runs.counted), decided.Design.teachers(runs.counted)
 	return s

@@ -48,7 +48,7 @@ func pairTable(pairs []stats.Pair) *table.Table {
 			verdict += ", planned"
 		}
 		t.Add(cellText(p.A+" over "+p.B), optionalNumber(p.Difference, "%+.4f"), signedPercent(p.Improvement), interval("%+.4f", p.CILow, p.CIHigh),
-			interval("%+.4f", p.QuestionsLow, p.QuestionsHigh), optionalNumber(p.PermutationPValue, "%.2g"), optionalNumber(p.PValueHolm, "%.2g"),
+			interval("%+.4f", p.QuestionsLow, p.QuestionsHigh), optionalNumber(stats.Deciding(p.PermutationPValue, p.PValue), "%.2g"), optionalNumber(p.PValueHolm, "%.2g"),
 			chance(p), fmt.Sprintf("%d, %d", p.SeedsA, p.SeedsB), verdict)
 	}
 	return t
@@ -90,12 +90,8 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 	if p.Questions != nil {
 		facts = append(facts, "over other seeds and questions "+interval("%+.4f", p.QuestionsLow, p.QuestionsHigh))
 	}
-	if p.PermutationPValue != nil {
-		fact := fmt.Sprintf("%sp = %.2g", wording.Test(p.DecidedBy), *p.PermutationPValue)
-		if p.PermutationError != nil && *p.PermutationError > 0 {
-			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
-		}
-		if p.PValueHolm != nil && *p.PValueHolm != *p.PermutationPValue {
+	if fact := wording.PValue(p.DecidedBy, p.PermutationPValue, p.PermutationError, p.PValue); fact != "" {
+		if p.PValueHolm != nil && *p.PValueHolm != *stats.Deciding(p.PermutationPValue, p.PValue) {
 			fact += fmt.Sprintf(", corrected %.2g", *p.PValueHolm)
 		}
 		facts = append(facts, fact)

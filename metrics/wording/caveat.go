@@ -70,7 +70,11 @@ func caveat(x stats.Caveat) string {
 		return fmt.Sprintf("%s: the held-out evaluation of %d of its %s has other questions or sampling than the baseline's and is not compared.",
 			x.Row, x.Other, units.Plural(x.Runs, "run"))
 	case stats.AtHorizon:
-		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". The other columns are of whole runs."
+		others := "The other columns"
+		if x.Explored {
+			others += ", except explored,"
+		}
+		return "Verdicts, differences and improvements are at " + equal(x.Axis, x.Currency, x.Place) + ". " + others + " are of whole runs."
 	case stats.ChosenSeeds:
 		return chosenSeeds(x.Seeds)
 	case stats.BelowWindow:

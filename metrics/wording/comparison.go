@@ -74,6 +74,22 @@ func Test(decidedBy string) string {
 	return ""
 }
 
+// PValue states the p-values of a difference: the permutation test's, and Welch's if that is larger and decides. spread
+// is the standard error of a sampled p-value, or nil. The text is empty without a test.
+func PValue(decidedBy string, permutation, spread, welch *float64) string {
+	if permutation == nil {
+		return ""
+	}
+	fact := Test(decidedBy) + "p = " + pText(*permutation)
+	if spread != nil && *spread > 0 {
+		fact += fmt.Sprintf(" ± %.1g", *spread)
+	}
+	if welch := pText(*stats.Deciding(permutation, welch)); welch != pText(*permutation) {
+		fact += ", Welch's " + welch
+	}
+	return fact
+}
+
 // fewSeeds is the verdict if a side has too few seeds. It names the side with fewer seeds.
 func fewSeeds(p stats.Pair) string {
 	n, who := p.SeedsA, ""
@@ -113,7 +129,7 @@ func moreSeeds(p stats.Pair) string {
 
 // chance describes an undecided p-value and the number of seeds that would decide the pair.
 func chance(p stats.Pair) string {
-	deciding, tests := *p.PermutationPValue, p.Reason.Tests
+	deciding, tests := *stats.Deciding(p.PermutationPValue, p.PValue), p.Reason.Tests
 	text := fmt.Sprintf("undecided: p = %.2g", deciding)
 	if tests > 1 && sample.Significant(deciding) {
 		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)
@@ -131,11 +147,15 @@ func chance(p stats.Pair) string {
 // Over names the rounds that a pair is compared over if longer runs were cut: "over rounds 1-3", or "after 3 rounds".
 // It is empty if no run was cut.
 func Over(p stats.Pair) string {
-	rounds, ok := p.Cut()
+	rounds, _ := p.Cut()
+	return over(rounds, p.Measure)
+}
+
+func over(rounds int, measure string) string {
 	switch {
-	case !ok:
+	case rounds == 0:
 		return ""
-	case stats.HeldOut(p.Measure):
+	case stats.HeldOut(measure):
 		return "after " + units.Plural(rounds, "round")
 	}
 	return fmt.Sprintf("over rounds 1-%d", rounds)

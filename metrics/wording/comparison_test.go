@@ -117,20 +117,21 @@ func TestSamplingDecidesWhereThePermutationTestIsNotExact(t *testing.T) {
 }
 
 func TestTwoSeedsSayHowManyMore(t *testing.T) {
-	c := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6))
-	row := c.Rows[1]
-	require.Regexp(t, `^undecided: 2 seeds a side cannot decide: an exact permutation test over them does not go below 0\.33, at least \d+ more seeds?$`,
+	row := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6)).Rows[1]
+	require.Equal(t, "undecided: 2 seeds, at least 2 more needed", row.Verdict)
+	row = compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9, 8.5), experiment("x", 4, 10, 9.6, 9)).Rows[1]
+	require.Regexp(t, `^undecided: 3 seeds a side cannot decide: an exact permutation test over them does not go below 0\.1, at least \d+ more seeds?$`,
 		row.Verdict)
-	n, ok := sample.SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
+	n, ok := sample.SeedsNeeded([]float64{0.1, 0.1125, 0.10625}, []float64{0.125, 0.12, 0.1125}, 0.05)
 	require.True(t, ok)
 	require.Greater(t, n, 4)
-	require.Equal(t, n-2, *row.MoreSeeds)
+	require.Equal(t, n-3, *row.MoreSeeds)
 	near := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8.1), experiment("x", 4, 10, 9.9)).Rows[1]
 	require.Equal(t, 2, *near.MoreSeeds, "Welch's test would need no more, the permutation test needs four a side")
-	same := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))
-	require.Equal(t, "undecided: p = 1 with n=2, a difference too small for 1000 seeds", same.Rows[1].Verdict)
+	same := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9, 8.5, 8.6), experiment("x", 4, 8, 9, 8.5, 8.6))
+	require.Equal(t, "undecided: p = 1 with n=4, a difference too small for 1000 seeds", same.Rows[1].Verdict)
 	require.Nil(t, same.Rows[1].MoreSeeds)
-	still := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
+	still := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 8, 8), experiment("x", 4, 9, 9, 9))
 	require.Equal(t, "undecided: the runs don't vary", still.Rows[1].Verdict)
 }
 
@@ -187,7 +188,7 @@ func TestCompareVerdicts(t *testing.T) {
 		"worse":              {[]float64{4, 3.8, 4.2, 4.1}, []int64{1, 2, 3, 4}, "worse"},
 		"undecided":          {[]float64{4, 16, 9, 7}, []int64{1, 2, 3, 4}, "undecided: p = 0.83 with n=4"},
 		"a seed repeats":     {[]float64{16, 16, 16}, []int64{1, 1, 1}, "undecided: 1 seed, at least 2 more needed"},
-		"two agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "undecided: 2 seeds against 4 cannot decide: an exact permutation test over them does not go below 0.067, at least 1 more seed"},
+		"two agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "undecided: 2 seeds, at least 1 more needed"},
 	} {
 		all := runs
 		for i, r := range x.rewards {

@@ -52,8 +52,7 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *c.CILow, *c.CIHigh))
 	}
 	facts = append(facts, overQuestions(c.QuestionInterval)...)
-	if c.PermutationPValue != nil {
-		fact := fmt.Sprintf("%sp = %s", Test(c.DecidedBy), pText(*c.PermutationPValue))
+	if fact := PValue(c.DecidedBy, c.PermutationPValue, nil, c.PValue); fact != "" {
 		if planned > 1 && c.PValueHolm != nil {
 			fact += fmt.Sprintf(", %s corrected for %d planned comparisons", pText(*c.PValueHolm), planned)
 		}
@@ -64,6 +63,8 @@ func contrastLine(c stats.StudyContrast, planned int) string {
 	switch {
 	case c.Selected:
 		text += ", because the alarm stopped runs of the higher side, so that its mean is too high"
+	case c.Outcome == stats.OutcomeUndecided && min(c.SeedsA, c.SeedsB) < stats.EnoughSeeds:
+		text += fmt.Sprintf(", because fewer than %d seeds a side decide nothing", stats.EnoughSeeds)
 	case c.Outcome == stats.OutcomeUndecided && c.LeastPValue != nil && !sample.Significant(*c.LeastPValue):
 		text += fmt.Sprintf(", because so few seeds cannot give a corrected p below %s", pText(*c.LeastPValue))
 	}

@@ -87,7 +87,7 @@ func (j judgment) goOn(s stats.Study) []string {
 	open, could := false, false
 	for _, c := range s.Contrasts {
 		if c.Outcome == stats.OutcomeUndecided && c.SeedsA > 0 && c.SeedsB > 0 && !c.Selected {
-			open, could = true, could || c.LeastPValue != nil && sample.Significant(*c.LeastPValue)
+			open, could = true, could || c.CanDecide()
 		}
 	}
 	if tests == 0 {
@@ -219,7 +219,7 @@ func (j judgment) decision(short bool) string {
 	}
 	best := j.Ranked[0]
 	isBase := best.Experiment == base.Experiment
-	value := fmt.Sprintf("%s %s", Measure(j.Comparison.Measure), figure(best.Value))
+	value := fmt.Sprintf("%s %s", strings.TrimSpace(Measure(j.Comparison.Measure)+" "+over(j.Cut, j.Comparison.Measure)), figure(best.Value))
 	switch {
 	case len(j.Design.Arms) < 2:
 		return fmt.Sprintf("Undecided: %s is the study's only experiment (%s).", j.label(best.Experiment), value)
@@ -280,8 +280,7 @@ func (j judgment) gainLine(role, a, b string) []string {
 		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
 	}
 	facts = append(facts, overQuestions(p.QuestionInterval)...)
-	if p.PermutationPValue != nil {
-		text := Test(p.DecidedBy) + "p = " + pText(*p.PermutationPValue)
+	if text := PValue(p.DecidedBy, p.PermutationPValue, nil, p.PValue); text != "" {
 		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
 			text += fmt.Sprintf(", %s corrected for %d comparisons", pText(*p.PValueHolm), tests)
 		}

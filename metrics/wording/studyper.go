@@ -214,9 +214,14 @@ func (t *Table) addTests(p *stats.StudyPer) {
 	if len(p.Tests) == 0 {
 		return
 	}
-	some := false
+	some, without := false, false
 	for i, c := range p.Tests[0].Comparisons {
-		cells := []string{c.A + " over " + c.B, none}
+		seedsA, seedsB := 0, 0 // a test at a place that some run did not reach has none
+		for _, x := range p.Tests {
+			seedsA, seedsB = max(seedsA, x.Comparisons[i].SeedsA), max(seedsB, x.Comparisons[i].SeedsB)
+		}
+		without = without || min(seedsA, seedsB) == 0
+		cells := []string{c.A + " over " + c.B, fmt.Sprintf("%d, %d", seedsA, seedsB)}
 		for _, x := range p.Tests {
 			if x.Of == stats.TestArea {
 				cells = append(cells, none) // last
@@ -232,7 +237,10 @@ func (t *Table) addTests(p *stats.StudyPer) {
 		t.Rows = append(t.Rows, cells)
 	}
 	if some {
-		t.Notes = append(t.Notes, "\"over\": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.")
+		t.Notes = append(t.Notes, "\"over\": difference, its 95 % interval, and p by the permutation test and Welch's over seeds (the larger), corrected by Holm within a column.")
+	}
+	if without {
+		t.Notes = append(t.Notes, `"-" of a comparison with 0 seeds: that side has no seeds that decide.`)
 	}
 }
 

@@ -106,6 +106,22 @@ func TestAVerdictNamesTheRoundsOfItsOwnComparison(t *testing.T) {
 	s, c := studyOf(t, runs, d)
 	require.Equal(t, []any{5.0, 10}, []any{*s.Per.Common, *c.Pairs[0].EvalRound})
 	require.True(t, strings.HasPrefix(s.Verdict, "At equal rounds: "), s.Verdict)
+	require.NotContains(t, s.Verdict, "after", "without a common evaluation each has its newest")
+	runs.EvalRounds = map[string][]store.EvalTotal{}
+	for _, arm := range []string{"8loc0ext", "2loc6ext"} {
+		for i := range 4 {
+			run := fmt.Sprintf("paper-%s-%d", arm, i+1)
+			middle := runs.Evals[run]
+			middle.Round = 5
+			runs.EvalRounds[run] = []store.EvalTotal{middle, runs.Evals[run]}
+		}
+	}
+	for i := range 4 {
+		run := fmt.Sprintf("paper-4loc4ext-%d", i+1)
+		runs.EvalRounds[run] = []store.EvalTotal{runs.Evals[run]}
+	}
+	s, _ = studyOf(t, runs, d)
+	require.Contains(t, s.Verdict, "held-out pass@1 after 5 rounds 0.4000", "they are ranked where all are evaluated")
 }
 
 func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
@@ -115,6 +131,10 @@ func TestAVerdictOnAnAxisSaysWhatIsEqual(t *testing.T) {
 		return *c.Study, strings.Join(append(c.Study.Lines, c.Notes...), "\n")
 	}
 	s, text := verdict("completions")
+	d.Explored = []int64{4}
+	_, explored := verdict("completions")
+	require.Contains(t, explored, "The other columns, except explored, are of whole runs.")
+	d.Explored = nil
 	require.Equal(t, "At equal completions (16 000): 2loc6ext (2/6) is best: held-out pass@1 0.3000, 71.4 % above the baseline 8loc0ext (8/0) (0.1750).", s.Verdict)
 	require.Contains(t, text, "\nAt equal rounds (10), equal engine-seconds (15m0s) and equal seconds (9s) the order is 8loc0ext > 2loc6ext, at equal completions 2loc6ext > 8loc0ext.\n")
 	require.Contains(t, text, "\nAt equal rounds, by cumulative own reward: 8loc0ext is highest")
@@ -152,7 +172,7 @@ func TestATableOfWhatRunsCost(t *testing.T) {
 		{"name": "a", "seeds": 3, "values": [0.2, null], "lows": [0.1, null], "highs": [0.25, null], "area": 0.1, "end": 0.3, "end_low": 0.1, "end_high": 0.3},
 		{"name": "b", "seeds": 1, "values": [0.2, 0.2], "lows": [0.2, 0.2], "highs": [0.2, 0.2], "end": 0.1}],
 		"cost_to_target": [{"name": "a", "seeds": 3, "reached": 2, "cost": 0.1}, {"name": "b", "seeds": 1}],
-		"tests": [{"of": "value", "place": 0.5, "comparisons": [{"a": "a", "b": "b", "difference": 0.01, "ci_low": -0.02, "ci_high": 0.04, "p_value_holm": 0.5}]},
+		"tests": [{"of": "value", "place": 0.5, "comparisons": [{"a": "a", "b": "b", "seeds_a": 3, "seeds_b": 1, "difference": 0.01, "ci_low": -0.02, "ci_high": 0.04, "p_value_holm": 0.5}]},
 			{"of": "value", "place": 20, "comparisons": [{"a": "a", "b": "b"}]}, {"of": "area", "place": 0.3, "comparisons": [{"a": "a", "b": "b"}]},
 			{"of": "cost", "place": 0.3, "comparisons": [{"a": "a", "b": "b", "difference": -0.2}]}]}`), &p))
 	require.Equal(t, wording.Table{
@@ -161,11 +181,17 @@ func TestATableOfWhatRunsCost(t *testing.T) {
 		Rows: [][]string{
 			{"a", "3", "0.200 (0.100-0.250)", "-", "0.300 (0.100-0.300)", "0.100", "$0.10", "2 of 3"},
 			{"b", "1", "0.200", "0.200", "0.100", "-", "-", "0 of 1"},
-			{"a over b", "-", "+0.010 (-0.020 to +0.040) p 0.5", "-", "-", "-", "-$0.20", "-"},
+			{"a over b", "3, 1", "+0.010 (-0.020 to +0.040) p 0.5", "-", "-", "-", "-$0.20", "-"},
 		},
-		Notes: []string{`"over": difference, its 95 % interval, and p by the permutation test over seeds, corrected by Holm within a column.`,
+		Notes: []string{`"over": difference, its 95 % interval, and p by the permutation test and Welch's over seeds (the larger), corrected by Holm within a column.`,
 			`"-": a run ended before, or was first evaluated later.`,
 			"What it cost to reach the target is a median over seeds. Seeds that never reached it count as slowest."},
 	}, wording.PerTable(&p))
+	for i := range p.Tests { // the only seed of b is an explored one
+		p.Tests[i].Comparisons[0] = stats.StudyContrast{A: "a", B: "b", SeedsA: 3}
+	}
+	table := wording.PerTable(&p)
+	require.Equal(t, []string{"a over b", "3, 0", "-", "-", "-", "-", "-", "-"}, table.Rows[2])
+	require.Contains(t, table.Notes, `"-" of a comparison with 0 seeds: that side has no seeds that decide.`)
 	require.Empty(t, wording.PerTable(nil).Heads)
 }

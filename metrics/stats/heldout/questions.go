@@ -2,6 +2,7 @@ package heldout
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,6 +15,9 @@ type QuestionInterval struct {
 	Questions     *int     `json:"questions"`        // that both sides answered; null: no interval
 	QuestionsLow  *float64 `json:"questions_ci_low"` // 95 % bootstrap interval
 	QuestionsHigh *float64 `json:"questions_ci_high"`
+
+	QuestionsImprovementLow  *float64 `json:"questions_improvement_ci_low"` // that of the difference divided by the other side's mean; null: unbounded
+	QuestionsImprovementHigh *float64 `json:"questions_improvement_ci_high"`
 }
 
 // Turned returns the interval of the negative difference.
@@ -22,7 +26,18 @@ func (x QuestionInterval) Turned() QuestionInterval {
 		return x
 	}
 	low, high := -*x.QuestionsHigh, -*x.QuestionsLow
-	return QuestionInterval{x.Questions, &low, &high}
+	t := QuestionInterval{Questions: x.Questions, QuestionsLow: &low, QuestionsHigh: &high}
+	t.QuestionsImprovementLow, t.QuestionsImprovementHigh = TurnedImprovement(x.QuestionsImprovementLow, x.QuestionsImprovementHigh)
+	return t
+}
+
+// TurnedImprovement returns the interval of b/a - 1 from that of a/b - 1. There is none if a may be 0.
+func TurnedImprovement(low, high *float64) (turnedLow, turnedHigh *float64) {
+	if low == nil || high == nil || !(*low > -1) {
+		return nil, nil
+	}
+	l, h := 1/(1+*high)-1, 1/(1+*low)-1
+	return &l, &h
 }
 
 // Answers holds a run's pass@k of each question. With k = 1 it is the share of right completions.
@@ -77,7 +92,11 @@ func (x *Crossing) Interval(a, b Side) QuestionInterval {
 	}
 	questions := len(a.seeds[0])
 	low, high := x.drawn[a.tasks].Difference(a.seeds, b.seeds)
-	return QuestionInterval{&questions, &low, &high}
+	interval := QuestionInterval{Questions: &questions, QuestionsLow: &low, QuestionsHigh: &high}
+	if low, high := x.drawn[a.tasks].Improvement(a.seeds, b.seeds); !math.IsNaN(low) {
+		interval.QuestionsImprovementLow, interval.QuestionsImprovementHigh = &low, &high
+	}
+	return interval
 }
 
 // mean returns the mean of lists of equal length, element by element.

@@ -99,42 +99,15 @@ func TestIQMIntervalIsThatOfAllResamples(t *testing.T) {
 	require.True(t, math.IsNaN(low) && math.IsNaN(high))
 }
 
-func TestImprovementIntervalIsThatOfAllResamples(t *testing.T) {
-	for _, sides := range [][2][]float64{{{1, 4}, {2, 3}}, {{1, 4, 6}, {2, 3, 5}}, {{1, 2, 2}, {2, 2, 3}}} {
-		a, b := sides[0], sides[1]
-		var all []float64
-		resamples(len(a), func(x []int) {
-			resamples(len(b), func(y []int) { all = append(all, ProbabilityOfImprovement(picked(a, x), picked(b, y))) })
-		})
-		slices.Sort(all)
-		low, high := new(Bootstrap).Improvement(a, b)
-		require.InDelta(t, share(all, 0.025), low, 0.12, "%v", sides)
-		require.InDelta(t, share(all, 0.975), high, 0.12, "%v", sides)
-	}
-	low, high := new(Bootstrap).Improvement([]float64{3, 4, 5}, []float64{0, 1, 2})
-	require.Equal(t, []float64{1, 1}, []float64{low, high}, "each of one side is above each of the other")
-	low, high = new(Bootstrap).Improvement([]float64{2, 2}, []float64{2, 2})
-	require.Equal(t, []float64{0.5, 0.5}, []float64{low, high})
-	low, high = new(Bootstrap).Improvement([]float64{1}, []float64{1, 2})
-	require.True(t, math.IsNaN(low) && math.IsNaN(high))
-}
-
 func TestBootstrapsIgnoreOrderAndStayAmongTheValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.SampledFrom([]float64{0.1, 0.2, 0.25, 0.3, 0.7}), 2, 6)
-		a, b := values.Draw(t, "a"), values.Draw(t, "b")
+		a := values.Draw(t, "a")
 		low, high := new(Bootstrap).IQM(a)
 		require.LessOrEqual(t, low, high)
 		require.GreaterOrEqual(t, low, slices.Min(a)-1e-12)
 		require.LessOrEqual(t, high, slices.Max(a)+1e-12)
 		again, top := new(Bootstrap).IQM(rapid.Permutation(a).Draw(t, "a again"))
-		require.Equal(t, []float64{low, high}, []float64{again, top})
-
-		low, high = new(Bootstrap).Improvement(a, b)
-		require.LessOrEqual(t, low, high)
-		require.GreaterOrEqual(t, low, 0.0)
-		require.LessOrEqual(t, high, 1.0)
-		again, top = new(Bootstrap).Improvement(rapid.Permutation(a).Draw(t, "a once more"), b)
 		require.Equal(t, []float64{low, high}, []float64{again, top})
 	})
 }
@@ -157,33 +130,11 @@ func TestIQMIntervalCoversTheTruth(t *testing.T) {
 	require.InDelta(t, 0.95, float64(covered)/trials, 0.07)
 }
 
-func TestQuantileOfCountsIsTheQuantile(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		times := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 8).Draw(t, "times")
-		times[rapid.IntRange(0, len(times)-1).Draw(t, "some")]++
-		var all []float64
-		for i, n := range times {
-			for range n {
-				all = append(all, float64(i))
-			}
-		}
-		q := rapid.Float64Range(0, 1).Draw(t, "q")
-		require.InDelta(t, Quantile(all, q), quantileOfCounts(times, q), 1e-9)
-	})
-}
-
-// BenchmarkBootstrap is of pairs after the first: the resamples of a size are drawn once.
+// BenchmarkBootstrap is of rows after the first: the resamples of a size are drawn once.
 func BenchmarkBootstrap(b *testing.B) {
 	var boot Bootstrap
-	xs, ys := []float64{0.35, 0.34, 0.36, 0.33, 0.37}, []float64{0.31, 0.35, 0.32, 0.3, 0.34}
-	b.Run("iqm", func(b *testing.B) {
-		for b.Loop() {
-			boot.IQM(xs)
-		}
-	})
-	b.Run("improvement", func(b *testing.B) {
-		for b.Loop() {
-			boot.Improvement(xs, ys)
-		}
-	})
+	xs := []float64{0.35, 0.34, 0.36, 0.33, 0.37}
+	for b.Loop() {
+		boot.IQM(xs)
+	}
 }

@@ -9,10 +9,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Random streams of a Crossed. The sides of a Bootstrap have streams 0 and 1.
+// Random streams of a Crossed. A Bootstrap has stream 0.
 const (
 	questionStream = 2
 	seedStream     = 3
+	ratioStream    = 4
 )
 
 // Crossed computes intervals over seeds and questions of a crossed design, in which every seed answers every question.

@@ -36,6 +36,9 @@ func TestSeedsAloneGiveWelchsInterval(t *testing.T) {
 		low, high := NewCrossed([]string{"x", "x", "y"}).Difference(each(x[0]), each(x[1]))
 		welch := Welch(x[0], x[1])
 		require.InDeltaSlice(t, []float64{welch.Low, welch.High}, []float64{low, high}, 0.06*(welch.High-welch.Low), name)
+		low, high = NewCrossed([]string{"x", "x", "y"}).Improvement(each(x[0]), each(x[1]))
+		fiellerLow, fiellerHigh := ImprovementInterval(x[0], x[1])
+		require.InDeltaSlice(t, []float64{fiellerLow, fiellerHigh}, []float64{low, high}, 0.06*(fiellerHigh-fiellerLow), name)
 	}
 }
 
@@ -47,8 +50,13 @@ func TestTheIntervalOverSeedsAndQuestionsRepeats(t *testing.T) {
 	again, too := NewCrossed(strata).Difference(a, b)
 	require.Equal(t, []float64{low, high}, []float64{again, too})
 	require.Less(t, low, high)
+	low, high = NewCrossed(strata).Improvement(a, b)
+	again, too = NewCrossed(strata).Improvement(a, b)
+	require.Equal(t, []float64{low, high}, []float64{again, too})
 	low, _ = NewCrossed(strata).Difference(a[:1], b)
 	require.True(t, math.IsNaN(low), "one seed says nothing of others")
+	low, _ = NewCrossed(strata).Improvement(a[:1], b)
+	require.True(t, math.IsNaN(low))
 }
 
 // The true difference is 0 for fresh seeds and fresh questions: an interval contains it in about 95 % of repetitions,
@@ -68,7 +76,7 @@ func TestCoverageOverOtherSeedsAndQuestions(t *testing.T) {
 		"single answers vary": {0.002, 0.01, 0.3},
 	} {
 		c := NewCrossed(strata)
-		covered, welch := 0, 0
+		covered, welch, ratios := 0, 0, 0
 		for range repetitions {
 			suits, easy := make([]float64, questions), make([]float64, questions)
 			for q := range suits {
@@ -90,6 +98,9 @@ func TestCoverageOverOtherSeedsAndQuestions(t *testing.T) {
 			if low, high := c.Difference(a, b); low <= 0 && 0 <= high {
 				covered++
 			}
+			if low, high := c.Improvement(a, b); low <= 0 && 0 <= high {
+				ratios++
+			}
 			if d := Welch(meansA, meansB); d.Low <= 0 && 0 <= d.High {
 				welch++
 			}
@@ -97,6 +108,7 @@ func TestCoverageOverOtherSeedsAndQuestions(t *testing.T) {
 		share, alone := float64(covered)/repetitions, float64(welch)/repetitions
 		t.Logf("%s: %.3f, over seeds alone %.3f", name, share, alone)
 		require.Greater(t, share, 0.9, name)
+		require.InDelta(t, share, float64(ratios)/repetitions, 0.02, "%s: of the ratio 1", name)
 		if name == "questions vary" {
 			require.Less(t, alone, 0.6, name)
 		}

@@ -23,12 +23,15 @@ func LeastPermutation(a, b int) float64 {
 // that equals the level up to rounding is not below it.
 func Significant(p float64) bool { return p < (1-Confidence)*(1-1e-9) }
 
+// LeastSeeds is the least number of seeds per side that can decide.
+const LeastSeeds = 3
+
 // SeedsToDecide returns the least number of seeds per side with which one of that many tests can decide, however large
-// the difference is: 4 for one test, 5 for two to six. The sides have a and b seeds, 0 if none: a side with fewer gets
-// more until it has the returned number. It is MaxSeeds if no number decides. For example, a sampled test cannot decide
-// one of a thousand tests.
+// the difference is: 4 for one test, 5 for two to six, at least LeastSeeds. The sides have a and b seeds, 0 if none: a
+// side with fewer gets more until it has the returned number. It is MaxSeeds if no number decides. For example, a
+// sampled test cannot decide one of a thousand tests.
 func SeedsToDecide(tests, a, b int) int {
-	for n := max(2, min(a, b)); ; n++ {
+	for n := max(LeastSeeds, min(a, b)); ; n++ {
 		x, y := max(a, n), max(b, n)
 		if n >= MaxSeeds || Significant(LeastPermutation(x, y)*max(1, float64(tests))) {
 			return n

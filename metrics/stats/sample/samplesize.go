@@ -29,8 +29,7 @@ func PooledDeviation(groups ...[]float64) (deviation float64, freedom int) {
 	return math.Sqrt(sum / float64(freedom)), freedom
 }
 
-// PlannedTest is what the power of a permutation test depends on, apart from the number of seeds. Values of seeds are
-// normal.
+// PlannedTest is what the power of a comparison depends on, apart from the number of seeds. Values of seeds are normal.
 type PlannedTest struct {
 	Difference float64 // of the two means
 	A, B       float64 // standard deviations of the two sides
@@ -42,9 +41,9 @@ func (t PlannedTest) known() bool {
 	return t.Difference > 0 && units.Finite(t.Difference) && units.Finite(t.A*t.A+t.B*t.B) && t.A*t.A+t.B*t.B > 0
 }
 
-// Power returns the chance that the test decides with n seeds a side. It simulates the exact test. Where
-// PermutationTest samples arrangements, it computes Welch's test instead. It is NaN for an unknown or zero difference
-// or deviation.
+// Power returns the chance that both the permutation test and Welch's test decide with n seeds a side. It simulates
+// them. Where PermutationTest samples arrangements, it computes that of Welch's test alone. It is NaN for an unknown or
+// zero difference or deviation.
 func (t PlannedTest) Power(n int) float64 {
 	switch {
 	case !t.known() || n < 2:
@@ -78,8 +77,8 @@ func (t PlannedTest) Seeds() (n int, ok bool) {
 // simulations is the number of simulated samples behind Power. The standard error of a power of 0.8 is 0.009.
 const simulations = 2000
 
-// simulated returns the share of simulated samples that the exact test decides. It counts arrangements with the first
-// value on the first side: their mirror images are as far apart.
+// simulated returns the share of simulated samples that both tests decide. It counts arrangements with the first value
+// on the first side: their mirror images are as far apart.
 func (t PlannedTest) simulated(n int) float64 {
 	var masks []uint32
 	for mask := uint32(1); mask < 1<<(2*n); mask += 2 {
@@ -111,7 +110,7 @@ func (t PlannedTest) simulated(n int) float64 {
 				}
 			}
 		}
-		if extreme <= most {
+		if extreme <= most && Significant(Welch(values[:n], values[n:]).P*float64(max(1, t.Tests))) {
 			decided++
 		}
 	}

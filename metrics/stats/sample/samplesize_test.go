@@ -36,8 +36,8 @@ func TestSeedsBeyondTheExactTest(t *testing.T) {
 	}
 }
 
-// The simulated power is the share of samples that PermutationTest decides.
-func TestPowerIsThatOfThePermutationTest(t *testing.T) {
+// The simulated power is the share of samples that both tests decide.
+func TestPowerIsThatOfBothTests(t *testing.T) {
 	x := PlannedTest{Difference: 0.02, A: 0.005, B: 0.015, Tests: 2}
 	random := rand.New(rand.NewPCG(1, 2))
 	decided, samples := 0, 600
@@ -46,7 +46,7 @@ func TestPowerIsThatOfThePermutationTest(t *testing.T) {
 		for i := range a {
 			a[i], b[i] = x.Difference+x.A*random.NormFloat64(), x.B*random.NormFloat64()
 		}
-		if Significant(PermutationTest(a, b).P * float64(x.Tests)) {
+		if Significant(max(PermutationTest(a, b).P, Welch(a, b).P) * float64(x.Tests)) {
 			decided++
 		}
 	}
@@ -54,7 +54,7 @@ func TestPowerIsThatOfThePermutationTest(t *testing.T) {
 	require.Zero(t, x.Power(4), "0.029 is not below 0.025")
 	x.Tests = 1
 	require.Greater(t, x.Power(8), x.Power(5))
-	require.InDelta(t, x.Power(8), x.Power(9), 0.05, "Welch's test continues where the exact one ends")
+	require.InDelta(t, x.Power(8), x.Power(9), 0.06, "Welch's test continues where the exact one ends")
 	x.Difference = 1
 	require.InDelta(t, 1, x.Power(4), 0)
 	n, ok := x.Seeds()

@@ -60,21 +60,3 @@ func MeanInterval(xs []float64) (mean, low, high float64) {
 
 // Student returns the t-distribution with the given degrees of freedom.
 func Student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
-
-// ProbabilityOfImprovement returns the probability that a value drawn from a exceeds one drawn from b, with ties
-// counted half. It is the Mann-Whitney statistic divided by the number of pairs (Agarwal et al. 2021,
-// arXiv:2108.13264). It is NaN if a or b is empty.
-func ProbabilityOfImprovement(a, b []float64) float64 {
-	wins := 0.0
-	for _, x := range a {
-		for _, y := range b {
-			switch {
-			case x > y:
-				wins++
-			case x == y:
-				wins += 0.5
-			}
-		}
-	}
-	return wins / float64(len(a)*len(b))
-}

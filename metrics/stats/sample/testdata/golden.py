@@ -53,13 +53,7 @@ def case(a, b):
     out["permutation"], out["exact"] = test.pvalue, exact
     out["iqm"] = stats.trim_mean(a, 0.25)
     out["iqm_low"], out["iqm_high"] = bootstrapped((a,), lambda x: stats.trim_mean(x, 0.25))
-    out["probability_low"], out["probability_high"] = bootstrapped((a, b), improvement)
     return out
-
-
-def improvement(x, y):
-    x = np.asarray(x)[:, None]
-    return np.mean((x > y) + 0.5 * (x == y))
 
 
 def bootstrapped(samples, statistic):

@@ -1,4 +1,4 @@
-package stats
+package sample
 
 import (
 	"maps"
@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // PairedDifference is the mean difference between equal seeds. Equal seeds start with the same weights and draw the
@@ -39,11 +38,11 @@ func Paired(a, b map[int64]float64) *PairedDifference {
 	if n < 2 {
 		return nil
 	}
-	mean, low, high := sample.MeanInterval(differences)
-	out := &PairedDifference{Seeds: n, Difference: Optional(mean)}
+	mean, low, high := MeanInterval(differences)
+	out := &PairedDifference{Seeds: n, Difference: &mean}
 	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // a smaller error is rounding
-		out.CILow, out.CIHigh = Optional(low), Optional(high)
-		out.PValue = Optional(2 * sample.Student(float64(n-1)).Survival(math.Abs(mean)/err))
+		p := 2 * Student(float64(n-1)).Survival(math.Abs(mean)/err)
+		out.CILow, out.CIHigh, out.PValue = &low, &high, &p
 	}
 	return out
 }
