@@ -123,7 +123,7 @@ func TestComparisonsAtEqualCostHaveIntervalsAndTests(t *testing.T) {
 	o = swarm(t, t.TempDir(), append(database, "--study", "control", "--per", "engine-seconds", "--at", "60", "--target", "0.3")...)
 	require.Zero(t, o.code, o.stderr)
 	require.Regexp(t, `(?m)^Planned: 2loc6ext over 2loc0ext: -0\.0003, .* \(95 % interval -0\.0101 to \+0\.0095; .*; exact permutation test p = 0\.95, `, o.stdout)
-	require.Regexp(t, `(?m)^2loc6ext over 2loc0ext +- +-0\.053 \(-0\.066 to -0\.040\) p 0\.024 +- +-0\.022 \(-0\.031 to -0\.013\) p 0\.024 +\+37s \(\+11s to \+1m3s\) p 0\.071 +-$`,
+	require.Regexp(t, `(?m)^2loc6ext over 2loc0ext +5, 5 +-0\.053 \(-0\.066 to -0\.040\) p 0\.024 +- +-0\.022 \(-0\.031 to -0\.013\) p 0\.024 +\+37s \(\+11s to \+1m3s\) p 0\.071 +-$`,
 		o.stdout)
 	o = swarm(t, t.TempDir(), append(database, "control-2loc6ext", "--baseline", "control-2loc0ext", "--per", "completions", "--measure", "pass@4")...)
 	require.Zero(t, o.code, o.stderr)

@@ -40,7 +40,7 @@ func TestAPlanSaysHowManySeedsDecideADifference(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	o = swarm(t, home, "plan", "--study", "control", "--difference", "0.006,0.02")
 	require.Zero(t, o.code, o.stderr)
-	require.Regexp(t, `\n +2loc6ext against 2loc0ext +11 \(3\d %\) +5 \(100 %\)\n +4loc4ext against 4loc0ext +7 \(6\d %\) +5 \(100 %\)\n`, o.stdout)
+	require.Regexp(t, `\n +2loc6ext against 2loc0ext +11 \(2\d %\) +5 \(100 %\)\n +4loc4ext against 4loc0ext +7 \(5\d %\) +5 \(100 %\)\n`, o.stdout)
 	require.Contains(t, o.stdout, "at 0.05 shared by 3 planned comparisons")
 	require.Contains(t, o.stdout, "* of its own runs: 2loc0ext 0.0035 (4), 2loc6ext")
 	require.NotContains(t, o.stdout, " --difference")

@@ -1,12 +1,12 @@
 package coordinator
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -30,7 +30,8 @@ func decline(s store.Snapshot, c configs.Config) *DeclinedError {
 		return &DeclinedError{s.Run.Message + ". The service does not continue it.", fail.ExitDone}
 	case hopeless(s):
 		return &DeclinedError{
-			fmt.Sprintf("all of its nodes gave up, and its newest %d attempts recorded no round. The service does not try again before the next boot.", fruitless),
+			"all of its nodes gave up, and its newest " + units.Plural(fruitless, "attempt") +
+				" recorded no round. The service does not try again before the next boot.",
 			fail.ExitLost,
 		}
 	}
