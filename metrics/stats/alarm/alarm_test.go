@@ -181,6 +181,7 @@ func TestAlarmOfTheRecordedStudies(t *testing.T) {
 		"alternatives": recordedAlarms, "teacher": recordedAlarms, "corrections": recordedAlarms, "specialists": recordedAlarms, "sparse-tags": recordedAlarms,
 		"collapse":                        recordedAlarms,
 		"superseded/paper-before-00fc0d9": supersededAlarms,
+		"single/collapse-900":             longAlarms,
 	}
 	exports, err := filepath.Glob("../../../docs/study/*.db.gz")
 	require.NoError(t, err)
@@ -293,6 +294,11 @@ var recordedAlarms = map[string][2][]int{
 	// Without a correction, four of seven that did not collapse, and the bandit's three.
 	"paper-6loc2ext-2": {{214, 271, 299}, nil}, "paper-6loc2ext-5": {{182, 215}, nil}, "paper-6loc2ext-6": {{175}, nil}, "paper-6loc2ext-7": {{260}, nil},
 	"adaptive-adaptive-1": {{109}, nil}, "adaptive-adaptive-2": {{139, 216}, nil}, "adaptive-adaptive-3": {{99, 137}, nil},
+}
+
+// longAlarms are those of the pair of 900 rounds, whose one seed decides nothing.
+var longAlarms = map[string][2][]int{
+	"collapse-4loc4ext-third-1": {{269}, {453, 510, 557, 583, 608}},
 }
 
 var supersededAlarms = map[string][2][]int{
