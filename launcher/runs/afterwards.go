@@ -24,6 +24,9 @@ type Afterwards struct {
 	commands []string
 }
 
+// filesRemoved begins the advice for a run after rm --files. A command that begins a new run follows.
+const filesRemoved = "It cannot continue, because its files were removed. For a new run: "
+
 // After returns the text for a run in this home. advice provides the commands.
 func After(ctx context.Context, home layout.Home, reader *store.Reader, x stats.Status, advice commandline.Advice) (out Afterwards, err error) {
 	if x.State == store.RunRunning || x.State == store.RunDone {
@@ -38,7 +41,7 @@ func After(ctx context.Context, home layout.Home, reader *store.Reader, x stats.
 			restarted(snapshot.Run))
 	}
 	if home.LacksRun(x.Run) {
-		out.commands = []string{"It cannot continue, because its files were removed. For a new run: " + advice.Program + " up --fresh"}
+		out.commands = []string{filesRemoved + advice.Program + " up --fresh"}
 		return out, nil
 	}
 	out.commands = []string{"Continue with: " + advice.GoesOn(x.Run, x.Command)}

@@ -277,7 +277,7 @@ func (d StoppedRun) print(b *strings.Builder) {
 	switch {
 	case d.State == store.RunDone || d.imported:
 	case d.removed:
-		fmt.Fprintf(b, "It cannot continue, because its files were removed. For a new run: swarm up --fresh\n")
+		b.WriteString(filesRemoved + "swarm up --fresh\n")
 	case d.CheckpointRound == 0:
 		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run continues from the journals, at round %d.\n", d.Round)
 	default:

@@ -15,9 +15,9 @@ import (
 // a failed start only by a fatal line, so serverLog keeps the first one.
 type serverLog struct {
 	logger  *slog.Logger
-	trouble func() // called after some errors
+	trouble func()         // called after some errors
+	errors  rate.Sometimes // which of the errors, because anyone who reaches the port can cause them
 
-	errors    rate.Sometimes // which of the errors, because anyone who reaches the port can cause them
 	mu        sync.Mutex
 	firstFail error
 }
