@@ -27,6 +27,12 @@ func TestImprovementIntervalIsFiellers(t *testing.T) {
 		low, high = ImprovementInterval(a, none)
 		require.True(t, math.IsNaN(low) && math.IsNaN(high), "%v", none)
 	}
+	a, b = []float64{0.4375, 0.359375}, []float64{0.25, 0.125, 0.1875}
+	for r, rejected := range map[float64]bool{0: false, 1: true, 2: false} {
+		require.Equal(t, rejected, Welch(a, times(b, r)).P < 0.05, "%v", r)
+	}
+	low, high = ImprovementInterval(a, b)
+	require.True(t, math.IsNaN(low) && math.IsNaN(high))
 }
 
 // The interval of the ratio and that of the difference agree on whether the sides differ.
