@@ -10,9 +10,9 @@ import (
 
 // ImprovementInterval returns the interval of mean(a) / mean(b) - 1 by Fieller's theorem: the ratios r for which
 // Welch's test does not reject mean(a) - r·mean(b) = 0. It contains 0 if and only if Welch's interval of the difference
-// does. The interval is NaN where Welch has none, where it would be unbounded because mean(b) is not clearly above 0, and
-// where Welch rejects r = 1 between ratios that it does not reject: with two values on a side, the degrees of freedom
-// change that much with r.
+// does. The interval is NaN where Welch has none, where it would be unbounded because mean(b) is not clearly above 0,
+// and where Welch rejects r = 1 between ratios that it does not reject: with two values on a side, the degrees of
+// freedom change that much with r.
 func ImprovementInterval(a, b []float64) (low, high float64) {
 	if _, least, _ := MeanInterval(b); !(least > 0) || !units.Finite(Welch(a, b).P) {
 		return math.NaN(), math.NaN()
