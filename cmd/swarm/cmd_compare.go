@@ -57,11 +57,11 @@ func newCompareCommand(g *globals) *cobra.Command {
 		Short: "Say which experiment is better, by how much, and how certain",
 		Long: "compare shows the recorded experiments, all or those named: cumulative reward, improvement over the\n" +
 			"baseline beside the paper's figures for the same I/J, and a verdict: better, worse, undecided with\n" +
-			"what is missing, or not comparable. The baseline is --baseline, else the experiment with the preset\n" +
-			"8loc0ext. Without a baseline rows are ranked and nothing is decided.\n\n" +
+			"what is missing, or not comparable. The baseline is --baseline, else the experiment that\n" +
+			"trains alone: named 8loc0ext, with that preset, named ...-8loc0ext, or 8/0. Without a baseline rows are ranked and nothing is decided.\n\n" +
 			"Verdicts and 95 % intervals are over seeds, never over the nodes of one swarm. A permutation test\n" +
 			"(exact up to eight seeds a side) and Welch's test must both decide, corrected by Holm's method for\n" +
-			"several comparisons. One comparison takes at least four seeds a side, six take five. If an experiment\n" +
+			"several comparisons. One comparison takes four seeds a side, or three against four, six take five. If an experiment\n" +
 			"has finished runs, its other runs do not count. A second interval is over seeds and held-out questions.\n\n" +
 			"Two rows are compared over the rounds that all runs of both have. Each verdict names the settings in\n" +
 			"which they differ. If a setting other than the one under study could explain the result, the rows\n" +
@@ -111,7 +111,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 
 // Help texts of flags that report has, too.
 const (
-	baselineHelp = "`experiment` to compare with (default: the one with the preset 8loc0ext)"
+	baselineHelp = "`experiment` to compare with (default: the one that trains alone)"
 	despiteHelp  = "compare rows despite differences in these `settings`, such as nodes,model"
 )
 

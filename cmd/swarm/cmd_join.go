@@ -117,7 +117,7 @@ func addJoinFlags(f *pflag.FlagSet, o *plan.Options) {
 		}
 	}
 	addHostFlags(f, o)
-	f.Var(&o.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	f.Var(&o.GPULimit, "gpu-memory", "use at most this `size` of each GPU's memory, such as 15 or 15GB")
 }
 
 func runJoin(ctx context.Context, g *globals, o *joinOptions) error {

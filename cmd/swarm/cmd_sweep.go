@@ -83,7 +83,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	addPlanFlags(f, &o.Plan)
 	o.price.Add(f)
 	addHookFlags(f, &o.hooks)
-	f.Var(&o.Plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	f.Var(&o.Plan.GPULimit, "gpu-memory", "use at most this `size` of each GPU's memory, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")
 	f.StringVar(&o.Study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
 	f.StringArrayVar(&o.Grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")

@@ -41,7 +41,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 			"Each is shown with its source. --apply refuses while the memory estimate rests on a default that\n" +
 			"neither a file nor --set confirms.\n\n" +
 			"--gpu-memory 24 or 24GB uses the profile's unit: GiB if its author counts in GiB, as guide 2 does.\n" +
-			"Exit code 3: no GPU with --auto, or the smallest batch is expected to exceed the memory.",
+			"Exit code 3: no GPU with --auto, the smallest batch is expected to exceed the memory, or --apply without\n" +
+			"an estimate or a measurement that it fits.",
 		Example: `  swarm tune --auto
   swarm tune --workload naics-embedder --gpu-memory 24
   swarm tune --workload naics-embedder --auto --apply

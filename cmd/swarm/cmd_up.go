@@ -66,7 +66,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	o.page.add(cmd.Flags())
 	addAdmissionFlags(cmd.Flags(), &o.admission)
 	o.typed = cmd.Flags().Changed
-	cmd.Flags().Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	cmd.Flags().Var(&o.plan.GPULimit, "gpu-memory", "use at most this `size` of each GPU's memory, such as 15 or 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun; it continues in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if a run of this experiment and seed could continue")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download missing model weights without asking")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,6 +79,7 @@ type Run struct {
 	begun     bool              // the run is recorded
 	inputs    map[string]string // hashes of the run's inputs besides the configuration
 	engine    string            // see Versions
+	torch     string            // see Versions
 	clock     *runClock
 	python    policy.Probe
 	lock      *files.Claim
@@ -223,6 +225,9 @@ func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 	}
 	if c.engine = policy.Digest(e.engineDir); c.resume.going() && before.Engine != c.engine {
 		c.engine = "" // different engines made it
+	}
+	if c.torch = before.torchesWith(c.python.Torch); c.torch != c.python.Torch {
+		h.Logger.Warn("the run continues with another PyTorch: its results differ from those that the former would give", "so_far", before.Torch, "now", c.python.Torch)
 	}
 	return e, nil
 }
@@ -414,11 +419,19 @@ func assignMemory(start *protocol.Start, plan fit.Plan) {
 // Versions are the versions and inputs with which a run was made, as recorded.
 type Versions struct {
 	Swarm  string `json:"swarm"`
-	Torch  string `json:"torch"`
+	Torch  string `json:"torch"` // of each attempt that changed it, ", " between them
 	Python string `json:"python"`
 	// policy.Digest of the only engine of the run; empty: several engines or unknown
 	Engine string            `json:"engine,omitempty"`
 	Inputs map[string]string `json:"inputs"` // see plan.InputHashes
+}
+
+// torchesWith returns the recorded versions of torch and the one of this attempt, each once.
+func (v Versions) torchesWith(now string) string {
+	if v.Torch == "" || slices.Contains(strings.Split(v.Torch, ", "), now) {
+		return cmp.Or(v.Torch, now)
+	}
+	return v.Torch + ", " + now
 }
 
 // record records the start of the run, or of another attempt at it, in the database.
@@ -427,7 +440,7 @@ func (c *Run) record() error {
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}
-	versions, err := json.Marshal(Versions{Swarm: c.h.Version, Torch: c.python.Torch, Python: c.python.Path, Engine: c.engine, Inputs: c.inputs})
+	versions, err := json.Marshal(Versions{Swarm: c.h.Version, Torch: c.torch, Python: c.python.Path, Engine: c.engine, Inputs: c.inputs})
 	if err != nil {
 		return fmt.Errorf("encode versions: %w", err)
 	}

@@ -80,6 +80,9 @@ func (r *recorder) record(e event.Event) {
 	case e.Type == event.TypeLoaded:
 		r.loaded(e)
 	case e.Type == event.TypeGiveUp:
+		if r.ctx.Err() == nil && slices.Contains(r.c.nodeIDs, e.Node) {
+			r.group.Go(func() { r.c.claims.GivenUp(e.Node) })
+		}
 		r.settled(e.Node)
 	case e.Type == event.TypeFailure && e.Cause == event.CauseDisk:
 		// Other nodes would fail too. Their journals restore all of them once there is free space.

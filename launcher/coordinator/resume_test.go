@@ -151,3 +151,12 @@ func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// A run that continues with another PyTorch is recorded as made by both.
+func TestEachPyTorchOfARunIsRecorded(t *testing.T) {
+	for _, c := range []struct{ before, now, want string }{
+		{"", "2.7", "2.7"}, {"2.7", "2.7", "2.7"}, {"2.7", "2.8", "2.7, 2.8"}, {"2.7, 2.8", "2.7", "2.7, 2.8"}, {"2.7, 2.8", "2.9", "2.7, 2.8, 2.9"}, {"2.71", "2.7", "2.71, 2.7"},
+	} {
+		require.Equal(t, c.want, Versions{Torch: c.before}.torchesWith(c.now), c)
+	}
+}

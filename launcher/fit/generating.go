@@ -11,10 +11,7 @@ func (e *estimate) generate(r int64) []Component {
 	if e.cuda {
 		s = (s + promptBucket - 1) / promptBucket * promptBucket
 	}
-	size := int64(4)
-	if e.s.half() {
-		size = 2
-	}
+	const size = 4 // in every precision (static.py)
 	parts := e.unparked(PhaseGenerate)
 	add := func(name string, bytes int64, note string) {
 		parts = append(parts, Component{Name: name, Phase: PhaseGenerate, Bytes: bytes, Note: note})
@@ -51,20 +48,21 @@ func (e *estimate) graphs() bool { return e.cuda && e.s.CUDAGraphs }
 // another and share the pool.
 func (e *estimate) graph(r, t int64) int64 { return e.decode(r, t) + e.sampling(r) }
 
-// caches returns the memory that a node keeps between phases with its CUDA graphs: their pool, and the KV cache that
-// they read and write.
+// caches returns the memory that a node keeps between phases with its CUDA graphs: their pool, and what they read and
+// write, the KV cache and the weights in 16 bits. Without graphs it keeps nothing.
 func (e *estimate) caches(r int64) Component {
 	c := Component{Name: nameKept, Phase: PhaseUpdate, Note: "CUDA graphs and the KV cache of the last generation"}
 	if !e.graphs() {
 		return c
 	}
-	group, size := int64(e.s.Generations), int64(4)
-	if e.s.half() {
-		size = 2
-	}
+	const size = 4
+	group := int64(e.s.Generations)
 	s, t := int64(e.s.PromptTokens), int64(e.s.NewTokens)
 	prompts := (r + group - 1) / group
 	held := 2*e.layers*e.kv*size*(prompts*s+r*(t-1)) + e.graph(r, t)
+	if e.s.half() {
+		held += 2 * e.parameters
+	}
 	c.Bytes = held + percent(held, slack)
 	return c
 }

@@ -26,7 +26,7 @@ func between(t *rapid.T, low, high int64, name string) int64 {
 
 func anyRequest(t *rapid.T) Request {
 	r := request(rapid.SampledFrom([]configs.Model{gpt2, nano, qwen}).Draw(t, "model"))
-	for i := range rapid.SampledFrom([]int{2, 1, 4, 0}).Draw(t, "gpus") {
+	for i := range rapid.SampledFrom([]int{4, 2, 4, 1, 0}).Draw(t, "gpus") {
 		total := between(t, rapid.SampledFrom([]int64{12 << 30, 150 << 30}).Draw(t, "most"), 1<<30, "total")
 		r.GPUs = append(r.GPUs, GPU{Index: i, UUID: "GPU", Name: "card", MemoryTotal: total, MemoryFree: between(t, total, 0, "free")})
 	}
@@ -34,7 +34,7 @@ func anyRequest(t *rapid.T) Request {
 	r.Memory = between(t, 1<<38, 1<<28, "memory")
 	r.Shm = rapid.SampledFrom([]int64{-1, 0, 64 << 20, 1 << 30, 64 << 30}).Draw(t, "shm")
 	r.SwarmSize = rapid.SampledFrom([]int{64, 8, 24, 7}).Draw(t, "swarm size")
-	r.GPUsPerNode = rapid.SampledFrom([]int{1, 2, 0}).Draw(t, "gpus per node")
+	r.GPUsPerNode = rapid.SampledFrom([]int{2, 1, 2, 0}).Draw(t, "gpus per node")
 	r.CPUFallback = rapid.Bool().Draw(t, "cpu fallback")
 	r.GPULimit = rapid.SampledFrom([]int64{0, 0, 0, 15e9}).Draw(t, "limit")
 	r.MinGPUMemory = rapid.SampledFrom([]int64{0, 0, 0, 4e9}).Draw(t, "min GPU memory")

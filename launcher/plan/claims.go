@@ -46,21 +46,28 @@ func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 
 // Claims are a run's claims on the host's GPUs. The jobs of swarm run see them.
 type Claims struct {
-	log     *slog.Logger
-	bytes   int64 // per GPU
-	tickets []*queue.Ticket
+	log   *slog.Logger
+	bytes int64 // per GPU, of all nodes planned there
+	cards []card
 
 	mu      sync.Mutex
-	engines map[string]int // pids, by node
+	engines map[string]int  // pids, by node
+	gone    map[string]bool // nodes that were given up
+}
+
+// card is a claimed GPU.
+type card struct {
+	*queue.Ticket
+	nodes []string // planned there
 }
 
 // Claim claims a plan's GPU memory. It only logs a failure to claim: the nodes run without the claim.
 func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
-	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}}
-	used := map[int]bool{}
+	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}, gone: map[string]bool{}}
+	used := map[int][]string{}
 	for _, at := range plan.Placement {
 		for _, index := range at.Cards() {
-			used[index] = true
+			used[index] = append(used[index], at.Node)
 		}
 	}
 	if len(used) == 0 {
@@ -73,20 +80,20 @@ func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
 	}
 	q.Log = h.Logger
 	for _, d := range gpus {
-		if used[d.Index] && d.UUID != "" {
-			c.claim(q, run, d)
+		if nodes := used[d.Index]; len(nodes) > 0 && d.UUID != "" {
+			c.claim(q, run, d, nodes)
 		}
 	}
 	return c
 }
 
-func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
+func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU, nodes []string) {
 	t, err := q.Enter(run, queue.Need{GPU: d.UUID, Bytes: min(c.bytes, d.MemoryTotal)})
 	if err == nil {
 		var verdict queue.Verdict
 		_, verdict, err = t.Try([]queue.Device{{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree}})
 		if err == nil && verdict.Granted {
-			c.tickets = append(c.tickets, t)
+			c.cards = append(c.cards, card{t, nodes})
 			return
 		}
 		if err == nil {
@@ -100,14 +107,35 @@ func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 // Loaded records the engine process of a node on this host, whose memory is part of the claim. It does nothing on
 // nil. It may wait for the queue's lock.
 func (c *Claims) Loaded(node string, pid int) {
-	if c == nil || len(c.tickets) == 0 || pid <= 0 {
-		return
+	if c != nil && pid > 0 {
+		c.adjust(func() { c.engines[node] = pid })
 	}
+}
+
+// GivenUp takes a node's share out of the claims, so that jobs get the memory. It does nothing on nil. It may wait for
+// the queue's lock.
+func (c *Claims) GivenUp(node string) {
+	if c != nil {
+		c.adjust(func() {
+			delete(c.engines, node)
+			c.gone[node] = true
+		})
+	}
+}
+
+func (c *Claims) adjust(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.engines[node] = pid
-	for _, t := range c.tickets {
-		if err := t.Adjust(c.bytes, slices.Collect(maps.Values(c.engines))); err != nil {
+	change()
+	pids := slices.Collect(maps.Values(c.engines))
+	for _, on := range c.cards {
+		left := 0
+		for _, node := range on.nodes {
+			if !c.gone[node] {
+				left++
+			}
+		}
+		if err := on.Adjust(c.bytes*int64(left)/int64(len(on.nodes)), pids); err != nil {
 			c.log.Debug("queue", "error", err)
 		}
 	}
@@ -118,10 +146,12 @@ func (c *Claims) Release() {
 	if c == nil {
 		return
 	}
-	for _, t := range c.tickets {
-		if err := t.Leave(); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, on := range c.cards {
+		if err := on.Leave(); err != nil {
 			c.log.Debug("queue", "error", err)
 		}
 	}
-	c.tickets = nil
+	c.cards = nil
 }

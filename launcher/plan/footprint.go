@@ -34,7 +34,7 @@ func FootprintKey(p Planned) store.FootprintKey {
 	gpuName := CPUName
 	onGPU := c.Device != fit.DeviceCPU && len(p.Host.GPUs) > 0
 	if onGPU {
-		gpuName = MostFree(p).Name
+		gpuName = mostFree(p)[0].Name
 	}
 	text, err := json.Marshal(FootprintSettings{
 		Precision: c.ResolvedPrecision(onGPU), GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload,
@@ -92,7 +92,8 @@ func Measured(ctx context.Context, h Host, p Planned) (*fit.Measured, error) {
 	return nil, nil
 }
 
-// MostFree returns the GPU with the most free memory. p must have a GPU.
-func MostFree(p Planned) gpu.GPU {
-	return slices.MaxFunc(p.Host.GPUs, func(a, b gpu.GPU) int { return cmp.Compare(a.MemoryFree, b.MemoryFree) })
+// mostFree returns a node's number of GPUs, those with the most free memory, or all if there are fewer.
+func mostFree(p Planned) []gpu.GPU {
+	sorted := slices.SortedFunc(slices.Values(p.Host.GPUs), func(a, b gpu.GPU) int { return cmp.Compare(b.MemoryFree, a.MemoryFree) })
+	return sorted[:min(len(sorted), max(1, p.Config.GPUsPerNode))]
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/screen"
@@ -34,7 +35,11 @@ func Profile(ctx context.Context, h Host, p Planned, sizes []int) (profile.Docum
 		if !python.CUDA {
 			return profile.Document{}, NoCUDA(python, "the profile is for a GPU")
 		}
-		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + MostFree(p).UUID}
+		var uuids []string
+		for _, d := range mostFree(p) {
+			uuids = append(uuids, d.UUID)
+		}
+		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}
 	}
 	engine, err := h.Python.Start(ctx, h.Stderr, p.Host.Cores, env...)
 	if err != nil {

@@ -132,16 +132,19 @@ type verification struct {
 	modelDirs map[string]string // by model key
 	engineDir string
 	python    policy.Probe
-	same      bool // the engine is the same version as the run's
+	torch     string // of the run
+	same      bool   // the engine is the same version as the run's
 }
 
 // inexact returns why the bits may differ from the run's, or "" if they must be equal.
 func (v *verification) inexact() string {
-	switch {
-	case plan.EngineDevice(v.p.Plan) != fit.DeviceCPU:
-		return "this device does not compute the same bits each time"
+	switch device := plan.EngineDevice(v.p.Plan); {
+	case device != fit.DeviceCPU:
+		return device + " does not compute the same bits each time"
 	case !v.same:
-		return verify.AnotherEngine
+		return "another version of the engine made the run"
+	case v.torch != "" && v.torch != v.python.Torch:
+		return "another version of PyTorch made the run"
 	}
 	return ""
 }
@@ -173,7 +176,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if plan.EngineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
 		return plan.NoCUDA(v.python, "run "+v.run.Run+" was trained on a GPU")
 	}
-	if made.Torch != "" && made.Torch != v.python.Torch {
+	if v.torch = made.Torch; v.torch != "" && v.torch != v.python.Torch {
 		v.h.Logger.Warn("this torch differs from the run's: sums may differ slightly", "run", made.Torch, "here", v.python.Torch)
 	}
 	if v.engineDir, err = policy.Extract(string(v.h.Home)); err != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// AnotherEngine is the reason why results on a CPU can differ in their bits.
-const AnotherEngine = "another version of the engine made the run"
-
 // Document is the result of verifying a run.
 type Document struct {
 	Run        string `json:"run"`
@@ -49,10 +46,7 @@ func (v Document) Print(out *table.Page) {
 func (v Document) compared() string {
 	what := "bit for bit"
 	if !v.Exact {
-		what = "weights and losses for information only: " + v.Device + " does not compute the same bits each time"
-	}
-	if !v.Exact && v.Device == "cpu" {
-		what = "weights and losses for information only: " + AnotherEngine
+		what = "weights and losses for information only: " + v.Inexact
 	}
 	if v.Generated {
 		what += ", completions generated again"

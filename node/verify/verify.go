@@ -79,10 +79,11 @@ func (o Options) of(node string) Options {
 
 // Report is the result of a verification.
 type Report struct {
-	Verified  bool         `json:"verified"`  // nothing differs and nothing is damaged
-	Exact     bool         `json:"exact"`     // weights and losses were compared bit for bit
-	Generated bool         `json:"generated"` // completions were generated again
-	Rounds    int          `json:"rounds"`    // checked rounds, summed over nodes
+	Verified  bool         `json:"verified"`          // nothing differs and nothing is damaged
+	Exact     bool         `json:"exact"`             // weights and losses were compared bit for bit
+	Inexact   string       `json:"inexact,omitempty"` // why not
+	Generated bool         `json:"generated"`         // completions were generated again
+	Rounds    int          `json:"rounds"`            // checked rounds, summed over nodes
 	Seconds   float64      `json:"seconds"`
 	Nodes     []NodeReport `json:"nodes"`
 }
@@ -126,7 +127,7 @@ const (
 // Run verifies all nodes. The report lists the differences. An error means that a node could not be verified.
 func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
-	report := Report{Verified: true, Exact: o.Exact, Generated: o.Generate, Nodes: make([]NodeReport, len(o.Nodes))}
+	report := Report{Verified: true, Exact: o.Exact, Inexact: o.Inexact, Generated: o.Generate, Nodes: make([]NodeReport, len(o.Nodes))}
 	if o.Progress == nil {
 		o.Progress = func(string, int) {}
 	}

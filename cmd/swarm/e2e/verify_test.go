@@ -121,9 +121,13 @@ func TestVerifyRefuses(t *testing.T) {
 	stopped := swarm(t, home, "verify", "e-1", "-o", "json")
 	require.Equal(t, 0, stopped.code, stopped.stderr+stopped.stdout)
 	require.Positive(t, verifyDocument(t, stopped).Rounds)
-	// Another engine version may compute other sums, so that differences are only informational.
+	// Another engine or PyTorch may compute other sums, so that differences are only informational.
 	alter(t, home, `UPDATE rounds SET loss = loss + 0.25 WHERE run = 'e-1' AND node = 'node_1' AND round = 1`)
 	require.Equal(t, 1, swarm(t, home, "verify", "e-1").code)
+	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.torch', '0.1, ' || (versions ->> 'torch')) WHERE run = 'e-1'`)
+	mixed := swarm(t, home, "verify", "e-1")
+	require.Equal(t, 0, mixed.code, mixed.stderr+mixed.stdout)
+	require.Contains(t, mixed.stdout, "weights and losses for information only: another version of PyTorch made the run")
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
 	earlier := swarm(t, home, "verify", "e-1")
 	require.Equal(t, 0, earlier.code, earlier.stderr+earlier.stdout)

@@ -2,6 +2,8 @@ package membership
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -238,18 +240,27 @@ func (l *lineup) advance() {
 
 // reached reports whether more than half of the workers have reached a round. It counts workers for which the barrier
 // waits or that are ahead. Of these it counts only those that have shared at least half as many rounds as any other, so
-// that newcomers don't lead. If there are none, every worker that has shared a round counts.
+// that newcomers don't lead. If there are none, every worker that has shared a round counts. Without a barrier one
+// worker may share far more rounds than all others, so that it alone would count. There the bound is half of the second
+// most.
 func (l *lineup) reached(round int) bool {
 	for _, all := range []bool{false, true} {
-		longest := 0
+		streaks := map[string]int{} // of each worker: the most rounds that one of its nodes has shared
 		for _, s := range l.assignments {
 			if l.leads(s, all) {
-				longest = max(longest, s.streak)
+				streaks[s.worker] = max(streaks[s.worker], s.streak)
 			}
+		}
+		if len(streaks) == 0 {
+			continue
+		}
+		most := slices.Sorted(maps.Values(streaks))
+		if !l.barrier && len(most) > 1 {
+			most = most[:len(most)-1]
 		}
 		workers := map[string]bool{} // whether each worker has reached the round
 		for _, s := range l.assignments {
-			if l.leads(s, all) && (!l.offers || 2*s.streak >= longest) {
+			if l.leads(s, all) && (!l.offers || 2*s.streak >= most[len(most)-1]) {
 				workers[s.worker] = workers[s.worker] || l.effective(s) >= round
 			}
 		}
@@ -259,9 +270,7 @@ func (l *lineup) reached(round int) bool {
 				there++
 			}
 		}
-		if len(workers) > 0 {
-			return 2*there > len(workers)
-		}
+		return 2*there > len(workers)
 	}
 	return false
 }

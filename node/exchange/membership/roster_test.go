@@ -220,6 +220,29 @@ func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	require.False(t, liar.Absent, "it has shared")
 }
 
+// Without a barrier, a worker may share as many rounds as it can invent. Newcomers begin beside the others all the
+// same, even if the others are only one.
+func TestOneFastWorkerMovesNoRoundWithoutABarrier(t *testing.T) {
+	for _, friends := range []int{1, 3} {
+		l := lineupOf(t, 0, false)
+		l.offers, l.rounds = true, 1000
+		liar := l.join("eve", "eve", 2, 0, "")
+		for i := range friends {
+			l.join(fmt.Sprintf("friend_%d", i), fmt.Sprintf("friend%d", i), 2, 0, "")
+		}
+		for round := 2; round < 12; round++ {
+			for i := range friends {
+				l.share(l.find(fmt.Sprintf("friend_%d", i)), round)
+			}
+			for range 50 {
+				l.share(liar, liar.offered+1)
+			}
+			require.LessOrEqual(t, l.newest, round+1)
+		}
+		require.InDelta(t, 13, l.first(-1), 1, "friends are in round 11")
+	}
+}
+
 // A stranger's claims, for any number of nodes, don't move the swarm's round. Nor do nodes that shared once and stall
 // hold it back.
 func TestTheSwarmsRoundIsWhatMostWorkersHaveShared(t *testing.T) {

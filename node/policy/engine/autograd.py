@@ -6,6 +6,7 @@ compiler from torch 2.1 on, which would cost every engine 50 to 170 MB.
 """
 
 import contextlib
+import functools
 
 import torch
 import torch.nn.functional as F
@@ -82,17 +83,45 @@ class InPlace(torch.autograd.Function):
 
 
 @contextlib.contextmanager
-def repeatable():
+def repeatable(device):
     """The context in which a backward pass on CUDA is bit-identical each time.
 
-    An update that is repeated after a crash must end with the same weights. Operations without a
-    deterministic form warn once.
+    An update that is repeated after a crash must end with the same weights. If an operation has no
+    deterministic form, or cuBLAS was set to another workspace, they warn once instead.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling each result of torch.empty would cost a kernel
         torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    warn_only = not _all_deterministic(device)
+    _set_deterministic(True, warn_only)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        _set_deterministic(*before)
+
+
+def _set_deterministic(mode, warn_only):
+    """torch.use_deterministic_algorithms, which from torch 2.10 on also loads the compiler."""
+    torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)
+
+
+@functools.lru_cache(maxsize=None)
+def _all_deterministic(device):
+    """Whether this torch has a deterministic form of all that a backward pass uses. It is tried once, because
+    the kernels of attention have one only if others are refused, and a pass that fails cannot be repeated.
+    """
+    attention = getattr(F, "scaled_dot_product_attention", lambda q, k, v, **_: q + k + v)
+    _set_deterministic(True, False)
+    try:
+        for dtype in (torch.float32, torch.float16) if device.type == "cuda" else (torch.float32,):
+            x = torch.zeros(1, 1, 16, 64, dtype=dtype, device=device, requires_grad=True)
+            y = attention(x, x, x, is_causal=True) + attention(x, x, x, attn_mask=x.new_zeros(16, 16))
+            rows = y.view(16, 64).index_select(0, torch.zeros(2, dtype=torch.long, device=device))
+            torch.autograd.grad(torch.mm(rows, rows.t()).sum(), x)
+    except RuntimeError as error:
+        if "deterministic" not in str(error):
+            raise
+        return False
+    finally:
+        _set_deterministic(False, False)
+    return True

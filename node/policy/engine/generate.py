@@ -121,13 +121,14 @@ class ExactSteps:
 class Static:
     """Decodes in steps of fixed shape (static.StaticDecoder).
 
-    It keeps the buffers, and the graphs on them, for calls of the same shape until `drop`. If graphs is None,
-    it launches each step's kernels one by one.
+    With graphs it keeps them, and the buffers that they use, for calls of the same shape until `drop`. If
+    graphs is None, it launches each step's kernels one by one and keeps nothing.
     """
 
     def __init__(self, graphs=None):
         self._graphs = graphs
         self._decoder = None
+        self.keeps = graphs is not None
 
     def run(self, model, shape, request, prompts, draws, rows):
         decoder = self._decoder
@@ -140,6 +141,8 @@ class Static:
         except BaseException:
             self.drop()
             raise
+        if not self.keeps:
+            self.drop()
 
     def drop(self):
         """Frees graphs and buffers, before the model's weights move or to free their memory."""

@@ -179,7 +179,7 @@ class Model:
         # Dozens of small additions in one kernel. SDPA's own backward pass is not deterministic unless
         # requested. A leaf whose products have already added in place has no gradient here. Under autocast
         # none do.
-        with repeatable():
+        with repeatable(self.device):
             x.grad, *gradients = torch.autograd.grad(given(h, gradient), [x, *self.leaves], allow_unused=True)
         found = [(leaf.grad, gradient) for leaf, gradient in zip(self.leaves, gradients) if gradient is not None]
         torch._foreach_add_(*map(list, zip(*found)))

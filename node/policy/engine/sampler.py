@@ -73,7 +73,7 @@ class BlockSampler:
         self._request = request
         self._vocabulary = vocabulary
         blocks = -(-vocabulary // BLOCK)
-        self._room = torch.zeros(rows, blocks * BLOCK, dtype=dtype, device=device)  # its tail stays 0
+        self._room = torch.zeros(rows, (blocks + 1) * BLOCK, dtype=dtype, device=device)  # its tail stays 0
         self._zero = torch.zeros(rows, 1, dtype=torch.float64, device=device)
         self._before = torch.zeros(rows, blocks + 1, dtype=torch.float64, device=device)  # its first column stays 0
 
@@ -97,17 +97,20 @@ class BlockSampler:
     def _search(self, uniform, token_out):
         rows = len(self._room)
         blocks = self._room.view(rows, -1, BLOCK)
-        sums = blocks.sum(-1, dtype=torch.float64)
+        sums = blocks[:, :-1].sum(-1, dtype=torch.float64)
         cdf = sums.cumsum(-1)
         # In double precision a uniform number below 1 times the mass is below the mass, so that a first sum
         # above it exists.
         target = uniform * cdf[:, -1:]
+        # A NaN has no sum above it, which selects the block of zeros at the end.
         block = torch.searchsorted(cdf, target, right=True)
         self._before[:, 1:] = cdf
         within = blocks.gather(1, block.unsqueeze(2).expand(-1, 1, BLOCK)).squeeze(1).cumsum(-1, dtype=torch.float64)
         # Rounding may put the rest of the target at or above the block's own sum.
         rest = torch.minimum(target - self._before.gather(1, block), within[:, -1:].nextafter(self._zero))
         torch.add(torch.searchsorted(within, rest, right=True), block, alpha=BLOCK, out=token_out)
+        # On CUDA an index past the end ends the process, and under MPS all others on its GPU.
+        token_out.clamp_(max=self._vocabulary - 1)
 
 
 class Draws:

@@ -115,6 +115,8 @@ def _released(session):
     try:
         session.release()
     except Exception as error:  # noqa: BLE001
+        if shortage.is_out_of_memory(error):
+            return ""  # a load that found no room for the device's context: there is nothing to free
         traceback.print_exc(file=sys.stderr)
         return f"the engine ends, because it can't free what the call left behind ({type(error).__name__}: {shortage.first_line(error)})"
     return ""

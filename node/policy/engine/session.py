@@ -275,7 +275,10 @@ class Session:
             if self._reduced is None:
                 self._reduced = precision.Reduced(model, trainer.autocast)
             model = self._reduced.refresh()
-        return generate(model, request, self._static, span)
+        result = generate(model, request, self._static, span)
+        if self._static is None or not self._static.keeps:
+            self._reduced = None
+        return result
 
     def _self_test(self, trainer):
         """Largest difference of log-probabilities between sampling and scoring, on 2 random prompts of

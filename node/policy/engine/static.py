@@ -58,7 +58,9 @@ class StaticDecoder:
         self.steps, self._own = shape.steps, t
         self._shared_by = config.heads // config.kv_heads
         layers, K, h = config.layers, config.kv_heads, config.head_size
-        kept = model.head.dtype  # dtype of keys and values
+        # Not the dtype of reduced weights: scores with large common parts, as of Qwen2.5, lose their differences
+        # in 16 bits. Training's kernels keep scores in fp32, too.
+        kept = model.dtype
         self._scale = h**-0.5
         self._prompt_keys = torch.zeros(layers, P, K, S, h, dtype=kept, device=device)
         self._prompt_values = torch.zeros_like(self._prompt_keys)
@@ -67,8 +69,9 @@ class StaticDecoder:
         self._queries = 1 if self._shared_by == 1 else 0
         self._caches = torch.zeros(layers, P * G, K, self._queries + 2 * t, h, dtype=kept, device=device)
         self._mask = torch.zeros(P, S + t, dtype=kept, device=device)
-        self._positions = torch.zeros(shape.steps, P * G, dtype=torch.long, device=device)
-        self._uniform = torch.zeros(shape.steps, P * G, dtype=torch.float64, device=device)
+        # For each step the rows' positions and, as raw bytes, their random numbers, so that one kernel selects both.
+        self._given = torch.zeros(shape.steps, 2, P * G, dtype=torch.long, device=device)
+        self._positions, self._uniform = self._given[:, 0], self._given[:, 1].view(torch.float64)
         self._start = self._counters(0)
         self._increment = self._counters(1) - self._start
         self._now = self._start.clone()
@@ -140,7 +143,7 @@ class StaticDecoder:
 
             x = model.block(layer, x, positions, attend, None if index < len(model.layers) - 1 else last)
         logits = model.logits(x).repeat(shape.generations, 1)
-        self._draw(logits, torch.zeros(1, dtype=torch.long, device=model.device))
+        self._draw(logits, torch.zeros(1, dtype=torch.long, device=model.device), self._uniform[0])
 
     def window(self):
         """The window of the next step."""
@@ -153,16 +156,15 @@ class StaticDecoder:
         model = self.model
         drawn = self._now[-1:]
         self._mask.index_fill_(1, self._now[-2:-1], 0)
-        positions = self._positions.index_select(0, drawn).view(-1)
+        positions, uniform = self._given.index_select(0, drawn)[0]
         mask = self._mask[:, : self.shape.prompt_length + window]
         x = model.embed(self._drawn_token.view(-1), positions)
         for index, layer in enumerate(model.layers):
             x = model.block(layer, x, positions, lambda qkv, index=index: self._attend(index, window, mask, qkv))
-        self._draw(model.logits(x), drawn)
+        self._draw(model.logits(x), drawn, uniform.view(torch.float64))
         self._now.add_(self._increment)
 
-    def _draw(self, logits, number):
-        uniform = self._uniform.index_select(0, number).view(-1)
+    def _draw(self, logits, number, uniform):
         self._sampler.draw(logits, uniform, self._drawn_token, self._drawn_figures)
         self._tape.index_copy_(0, number, self._drawn.unsqueeze(0))
 
@@ -170,6 +172,7 @@ class StaticDecoder:
         """Query, key and value [R, H + 2·K, h] of one new token per row -> [R, H·h]. Stores key and
         value.
         """
+        qkv = qkv.to(self._caches.dtype)
         shape, n, h = self.shape, self._shared_by, qkv.shape[2]
         P, G, K, S, W = shape.prompts, shape.generations, self.model.config.kv_heads, shape.prompt_length, window
         cache, first = self._caches[index], self._queries

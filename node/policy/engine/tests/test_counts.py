@@ -12,7 +12,7 @@ import dataclasses
 
 import pytest
 import torch
-from engine import batch, generate, gpt2, head, model, protocol, static, update
+from engine import autograd, batch, generate, gpt2, head, model, protocol, static, update
 from engine.adam import Adam
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -106,6 +106,8 @@ def test_a_decoding_step_is_at_most_220(monkeypatch):
 def test_the_operations_of_an_updates_pass_do_not_grow(monkeypatch, prompts, lengths, most):
     """The vocabulary is small, and the head's chunks have a quarter of the positions that GPT-2's have, as all lengths here."""
     on_cuda = gpt2_on_cuda(dataclasses.replace(CONFIG, vocab_size=257, eos_token_id=256))
+    with autograd.repeatable(on_cuda.device):
+        pass  # the first one tries kernels
     for sizes in (head.CHUNK, head.BLOCK):
         monkeypatch.setitem(sizes, "cuda", sizes["cuda"] // CONFIG.vocab_size * 257 // 4)
     counter = Counter()

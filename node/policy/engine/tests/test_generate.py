@@ -1,5 +1,7 @@
 """Sampling against one-at-a-time reference passes: limits, EOS, dropped rows, filters, distribution."""
 
+import math
+
 import pytest
 import reference
 import torch
@@ -177,6 +179,18 @@ def test_blocks_draw_by_the_inverse_cdf(vocabulary, options):
         high = probs.cumsum(-1).gather(1, token.unsqueeze(1)).squeeze(1)
         low = high - probs.gather(1, token.unsqueeze(1)).squeeze(1)
         assert ((uniform >= low - 1e-6) & (uniform < high + 1e-6)).all()
+
+
+@pytest.mark.parametrize("vocabulary", [2, BLOCK, 1000])
+@pytest.mark.parametrize("options", [dict(temperature=1.0), dict(temperature=0.7, top_k=2), dict(temperature=0.7, top_p=0.5)], ids=str)
+def test_blocks_draw_a_token_that_exists_from_logits_that_are_not_finite(vocabulary, options):
+    """On a GPU an index past the end would end the process."""
+    for bad in (math.nan, math.inf):
+        logits = torch.zeros(3, vocabulary)
+        logits[0, 0] = logits[1, :] = bad
+        token, figures = block_draw(logits, torch.full((3,), 0.9, dtype=torch.float64), **options)
+        assert ((token >= 0) & (token < vocabulary)).all()
+        assert figures[0].isfinite().tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 0.999999999, 1 - 2**-53])

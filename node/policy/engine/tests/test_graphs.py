@@ -106,6 +106,7 @@ def test_the_shape_depends_on_the_request_alone():
 
 def test_what_an_earlier_call_left_behind_is_never_seen(model):
     kept = Static()
+    kept.keeps = True  # as with graphs
     expected = generate(model, request(), kept)
     with torch.inference_mode():
         for buffer in (kept._decoder._caches, kept._decoder._prompt_keys, kept._decoder._prompt_values, kept._decoder._mask):

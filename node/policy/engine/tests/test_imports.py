@@ -11,12 +11,15 @@ import json, sys
 sys.path.insert(0, {parent!r})
 from engine import architecture, session  # all that an engine is made of
 from engine.adam import Adam
+from engine.autograd import repeatable
 from engine.gpt2 import Config
 from engine.protocol import Sequence, Update
 from engine.update import Trainer
 before = set(sys.modules)
 model = architecture.make_model(Config(29, 64, 32, 4, 2, 128, 1e-5, "tanh", 13))
 model.initialise(1)
+with repeatable(model.device):
+    pass  # a backward pass on CUDA
 Trainer(model, Adam(), {checkpointing}).update(Update([[1, 2]], [Sequence(0, [4, 5, 13], 1.0)]))
 print(json.dumps(sorted(name for name in set(sys.modules) - before if name in {heavy!r})))
 """

@@ -7,6 +7,8 @@ import os
 import pytest
 import reference
 import torch
+import torch.nn.functional as F
+from engine import autograd
 from engine.architecture import parse_config, read_config
 from engine.layout import Layout
 from engine.model import causal_mask
@@ -106,3 +108,25 @@ def test_logits_of_few_rows_are_the_faster_product(model, monkeypatch, mkl):
         found = model.logits(x)
     assert found.stride() == ((1, 3) if mkl else (model.config.vocab_size, 1))
     assert torch.allclose(found, plain, atol=1e-5) if mkl else torch.equal(found, plain)
+
+
+def test_a_backward_pass_refuses_what_is_not_deterministic_unless_torch_has_nothing_else(monkeypatch):
+    """Memory-efficient and flash attention take their deterministic kernels only in the strict mode."""
+    device, modes = torch.device("cpu"), []
+
+    def mode():
+        return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+    autograd._all_deterministic.cache_clear()
+    with autograd.repeatable(device):
+        modes.append(mode())
+    autograd._all_deterministic.cache_clear()
+
+    def refusing(*_, **__):
+        raise RuntimeError("attention does not have a deterministic implementation, but you set ...")
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", refusing, raising=False)
+    with autograd.repeatable(device):
+        modes.append(mode())
+    autograd._all_deterministic.cache_clear()
+    assert modes == [(True, False), (True, True)] and mode() == (False, False)

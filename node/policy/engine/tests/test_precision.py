@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
-from engine import precision
+from engine import precision, static
 from engine.adam import Adam
 from engine.generate import Static, generate
 from engine.protocol import EngineError, Generate
@@ -50,8 +50,8 @@ def test_the_copy_follows_the_weights_at_the_same_address(make_model):
 
 
 def test_a_step_of_a_reduced_model_casts_what_enters_products_and_nothing_else(make_model):
-    """Two casts per layer, before the first and the third product, one before the head, and one of the
-    logits.
+    """Four casts per layer, before the first, second and third product and before attention, one before the
+    head, and one of the logits.
     """
     model = make_model(torch.float32)
     reduced, casts = precision.Reduced(model, torch.bfloat16).refresh(), []
@@ -71,7 +71,38 @@ def test_a_step_of_a_reduced_model_casts_what_enters_products_and_nothing_else(m
 
         patch.setattr(StaticDecoder, "step", counted)
         generate(reduced, request(eos_token_id=-1, max_new_tokens=2), Static())
-    assert len(casts) == 2 * len(model.layers) + 2
+    assert len(casts) == 4 * len(model.layers) + 2
+
+
+@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+def test_attention_of_a_reduced_model_keeps_differences_between_large_scores(make_model, config):
+    """Queries and keys have a large common part, as Qwen2.5's biases give them: scores near 3000 that differ by
+    about 10.
+    """
+    generator = torch.Generator().manual_seed(1)
+    reduced = precision.Reduced(make_model(torch.float32, config), torch.bfloat16).refresh()
+    prompts, steps, heads, kv, h = [[1, 2, 3, 4]], 4, config.heads, config.kv_heads, config.head_size
+    shape = static.Shape(1, 2, 4, steps, 1.0, 0, 1.0)
+    decoder = StaticDecoder(reduced, shape, Generate(prompts, 2, steps))
+    decoder._mask.zero_()
+    common = 20 + torch.arange(h) % 3
+
+    def drawn(*size):
+        return (common + torch.randn(*size, h, generator=generator)).bfloat16()
+
+    q, prompt_keys, own_keys = drawn(2, heads), drawn(kv, 4), drawn(2, kv)
+    prompt_values, own_values = torch.randn(kv, 4, h, generator=generator).bfloat16(), torch.randn(2, kv, h, generator=generator).bfloat16()
+    decoder._prompt_keys[0].copy_(prompt_keys)
+    decoder._prompt_values[0].copy_(prompt_values)
+    decoder._mask[:, 5:] = -math.inf
+    y = decoder._attend(0, 3, decoder._mask[:, :7], torch.cat((q, own_keys, own_values), 1))
+    for row in range(2):
+        for head in range(heads):
+            at = head * kv // heads
+            keys = torch.cat((prompt_keys[at], own_keys[row, at : at + 1])).double()
+            values = torch.cat((prompt_values[at], own_values[row, at : at + 1])).double()
+            expected = (keys @ q[row, head].double() / h**0.5).softmax(0) @ values
+            assert torch.allclose(y[row].view(heads, h)[head].double(), expected, atol=0.02)
 
 
 def test_reduced_logprobs_are_near_the_exact_ones(make_model):

@@ -138,6 +138,17 @@ def test_after_any_other_failure_the_engine_frees_what_is_left_and_goes_on(cuda,
     assert len(trims) == (1 if kind == "bad_request" else 3), "one was asked for"
 
 
+def test_a_load_without_room_for_the_devices_context_is_a_shortage(monkeypatch):
+    """Then freeing fails in the same way, and the device is not lost."""
+
+    def no_room(_):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(Session, "release", no_room)
+    answers = ask(Failing(RuntimeError("CUDA error: out of memory")), "memory", "trim")
+    assert answers[0]["error"]["kind"] == "out_of_memory" and "result" in answers[1]
+
+
 def test_a_lost_rank_ends_the_engine_and_nothing_is_freed(monkeypatch):
     monkeypatch.setattr(Session, "release", lambda _: pytest.fail("it could wait for the others"))
     assert ask(Failing(RankLost("rank 1 is gone")), "memory", "trim") == [
