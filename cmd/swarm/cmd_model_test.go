@@ -141,8 +141,11 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	require.Zero(t, run.code, run.stderr)
 
 	dir := filepath.Join(t.TempDir(), "deep", "trained")
+	former := dir + ".old" // where the user may have moved an earlier model
+	require.NoError(t, os.MkdirAll(filepath.Join(former, "model"), 0o755))
 	o := swarm(t, home, "model", "save", "base", "1", dir, "-o", "json")
 	require.Zero(t, o.code, o.stderr)
+	require.DirExists(t, filepath.Join(former, "model"))
 	var saved recorded.Saved
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
 	require.Equal(t, []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}, saved.Files)

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/usage"
+	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/node/pretrain"
 )
 
@@ -45,7 +46,7 @@ func newPretrainCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.model, "model", "nano", "model preset whose shape, tokenizer and recipe to use")
 	f.StringVar(&o.set, "tasks", "", "task set to learn (default: the preset's)")
-	f.StringVar(&o.out, "out", "", "folder to write (required)")
+	f.StringVar(&o.out, "out", "", "folder to write, new or empty (required)")
 	f.IntVar(&o.recipe.Steps, "steps", 0, "optimizer steps (default: the preset's recipe)")
 	f.IntVar(&o.recipe.Batch, "batch", 0, "questions a step")
 	f.Float64Var(&o.recipe.LearningRate, "learning-rate", 0, "peak learning rate")
@@ -106,8 +107,12 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	if err := o.validate(model); err != nil {
 		return err
 	}
+	out, err := recorded.EmptyFolder(o.out)
+	if err != nil {
+		return err
+	}
 	opts, err := pretrain.Request{
-		Model: model, Set: o.set, Recipe: o.recipe, Seed: o.seed, Threads: o.threads, CurveItems: o.curveItems, EvalItems: o.evalItems, Out: o.out,
+		Model: model, Set: o.set, Recipe: o.recipe, Seed: o.seed, Threads: o.threads, CurveItems: o.curveItems, EvalItems: o.evalItems, Out: out,
 	}.Options()
 	if err != nil {
 		return err

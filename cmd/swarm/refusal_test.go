@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		{name: "empty price", args: "up --price=", code: 2, err: `bad price "" (--price): allowed: a value that is not empty`},
 		{name: "empty home", args: "ls --home=", code: 2, err: `bad home "" (--home): allowed: a value that is not empty`},
 		{name: "empty seeds", args: "sweep 4loc4ext --seeds=", code: 2, err: `bad seeds "" (--seeds): allowed: a value that is not empty`},
-		{name: "pretrain into a model", args: "pretrain --model nano --out MODEL", code: 2, err: "MODEL holds a model already", try: "another --out"},
+		{name: "pretrain into a folder with files", args: "pretrain --model nano --out FOLDER", code: 2, err: "folder FOLDER is not empty", try: "another folder"},
 		{name: "all and a limit", args: "ls --all -n 3", code: 2, err: "--all and --limit exclude each other", try: "one of them"},
 		{name: "completion of an unknown shell", args: "completion foo", code: 2, err: `unknown command "foo" for swarm completion`, try: "swarm completion --help"},
 		{name: "completion with an argument", args: "completion bash extra", code: 2, err: `swarm completion bash takes no argument "extra"`, try: "swarm completion bash --help"},

@@ -57,6 +57,7 @@ func TestASavedModelTakesAnEmptyFolder(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
 	_, err = EmptyFolder(dir)
 	require.EqualError(t, err, "folder "+dir+" is not empty")
+	require.Equal(t, "another folder", fail.Remedy(err))
 }
 
 // Nodes and rounds belong to runs. For a folder, Find rejects them before it opens anything.

@@ -60,7 +60,7 @@ func EmptyFolder(dir string) (string, error) {
 	case err == nil && len(entries) == 0, errors.Is(err, fs.ErrNotExist):
 		return absolute, nil
 	case err == nil:
-		return "", fail.Usage(fmt.Errorf("folder %s is not empty", dir), "another folder, or remove this one")
+		return "", fail.Usage(fmt.Errorf("folder %s is not empty", dir), "another folder")
 	}
 	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
 }

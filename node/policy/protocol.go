@@ -247,11 +247,11 @@ const Float32 = "float32"
 // DTypes lists the types in which the engine saves weights, Float32 first.
 func DTypes() []string { return []string{Float32, "bfloat16", "float16"} }
 
-// SaveParams writes the state to Path, atomically (temporary name, fsync, rename).
+// SaveParams writes the state to Path, each file atomically (temporary name, fsync, rename).
 type SaveParams struct {
 	Path string `json:"path"`
 	// Format is "checkpoint", one safetensors file with weights, Adam moments and step, or "huggingface", a
-	// directory with config.json and model.safetensors (weights only).
+	// directory with config.json and model.safetensors (weights only). Other files in the directory stay.
 	Format string `json:"format"`
 	DType  string `json:"dtype"` // huggingface only: one of DTypes
 	// Metadata is stored in the checkpoint, and restore returns it.

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
@@ -31,7 +29,7 @@ type Options struct {
 	CurveItems   int // held-out questions of the evaluation after each tenth of the steps; 0: none
 	EvalItems    int // held-out questions of the final evaluation
 	MaxNewTokens int
-	Out          string // folder to write; it must not hold a model
+	Out          string // folder to write; files of a model in it are replaced
 }
 
 // curvePoints is the number of evaluations, including the final one.
@@ -79,9 +77,6 @@ func ConfigJSON(s configs.Shape, eos int) ([]byte, error) {
 // weights are a function of recipe, tasks, shape and seed on one machine and thread count. Evaluations do not
 // change them.
 func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(Progress)) (Result, error) {
-	if _, err := os.Stat(filepath.Join(opts.Out, "model.safetensors")); err == nil {
-		return Result{}, fail.Usage(fmt.Errorf("%s holds a model already", opts.Out), "another --out")
-	}
 	loaded, err := initialise(ctx, engine, opts)
 	if err != nil {
 		return Result{}, err

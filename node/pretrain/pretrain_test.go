@@ -122,14 +122,6 @@ func TestRunDrawsItsCurve(t *testing.T) {
 	require.Equal(t, plain.SHA256, curved.SHA256)
 }
 
-func TestRunRefusesAFolderWithAModel(t *testing.T) {
-	opts := options(t)
-	require.NoError(t, os.MkdirAll(opts.Out, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(opts.Out, "model.safetensors"), nil, 0o644))
-	_, err := Run(context.Background(), nil, opts, nil)
-	require.ErrorContains(t, err, "holds a model already")
-}
-
 func TestRunEndsWithItsContext(t *testing.T) {
 	engine, err := policy.Start(t.Context(), lab.Options(t))
 	require.NoError(t, err)

@@ -1,9 +1,6 @@
 package pretrain
 
 import (
-	"fmt"
-	"path/filepath"
-
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -17,7 +14,7 @@ type Request struct {
 	Seed                  int64
 	Threads               int
 	CurveItems, EvalItems int
-	Out                   string // may be relative to the working directory
+	Out                   string // absolute, because the engine, which writes the model, runs in another folder
 }
 
 // Options resolves the names of the request.
@@ -48,13 +45,8 @@ func (r Request) Options() (Options, error) {
 		return Options{}, err
 	}
 	system, _ := task.SystemPrompt(prompt)
-	// The engine, which writes the model, runs in another folder.
-	out, err := filepath.Abs(r.Out)
-	if err != nil {
-		return Options{}, fmt.Errorf("--out: %w", err)
-	}
 	return Options{
 		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system, Recipe: r.Recipe, Seed: r.Seed,
-		Threads: r.Threads, CurveItems: r.CurveItems, EvalItems: r.EvalItems, MaxNewTokens: 48, Out: out,
+		Threads: r.Threads, CurveItems: r.CurveItems, EvalItems: r.EvalItems, MaxNewTokens: 48, Out: r.Out,
 	}, nil
 }

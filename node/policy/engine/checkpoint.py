@@ -3,15 +3,14 @@ transformers.
 
 A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` after the
 first step, `adam.step`, and with float16 the loss scale. Equal states give equal files. Nothing is pickled.
-Files appear under their name complete or not at all. Until then a checkpoint is NAME.PID.partial.tmp, with
-the engine's PID. The next save into the folder removes the partial files of dead engines.
+Files appear under their name complete or not at all. Until then a file is NAME.PID.partial.tmp, with the
+engine's PID. The next checkpoint in the folder removes the partial files of dead engines.
 """
 
 import json
 import math
 import os
 import re
-import shutil
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -126,35 +125,36 @@ def restore(trainer, path, sha256=""):
 
 
 def save_huggingface(model, raw_config, directory, dtype):
-    """Replaces directory with one that has config.json and model.safetensors. Returns (bytes, sha256)."""
+    """Writes config.json and model.safetensors into directory, which may be missing. Returns (bytes, sha256).
+
+    It replaces files of these names. Everything else in and beside directory may be the user's and stays.
+    """
     stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(dtype, torch.float32)
     name = str(stored).split(".")[1]
     # The name in transformers 5 and in 4.
     config = dict(raw_config, **model.config.saved_fields(), dtype=name, torch_dtype=name)
     directory = os.path.abspath(directory)
-    temporary, old = directory + ".tmp", directory + ".old"
+    paths = [os.path.join(directory, file) for file in ("config.json", "model.safetensors")]
+    partial = [f"{path}.{os.getpid()}.partial.tmp" for path in paths]
     try:
-        os.makedirs(os.path.dirname(directory), exist_ok=True)
-        _remove(temporary)
-        os.mkdir(temporary)
+        os.makedirs(directory, exist_ok=True)
         # transformers refuses a file that does not name the framework that wrote it.
-        result = weights.write(os.path.join(temporary, "model.safetensors"), model.tensors, {"format": "pt"}, stored)
-        with open(os.path.join(temporary, "config.json"), "w", encoding="utf-8") as file:
+        result = weights.write(partial[1], model.tensors, {"format": "pt"}, stored)
+        with open(partial[0], "w", encoding="utf-8") as file:
             json.dump(config, file, indent=2, sort_keys=True)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(os.path.join(temporary, "config.json"))
-        _remove(old)
-        if os.path.lexists(directory):
-            os.rename(directory, old)
-        os.rename(temporary, directory)
+        for temporary, path in zip(partial, paths):
+            os.replace(temporary, path)
+        _sync_directory(paths[0])
         _sync_directory(directory)
-        _remove(old)
         return result
     except OSError as error:
-        _remove(temporary)
         raise EngineError(CHECKPOINT, f"{directory}: {error.strerror or error}") from None
+    finally:
+        for temporary in partial:
+            _remove(temporary)
 
 
 def _clear(directory):
@@ -269,10 +269,7 @@ def _sync_directory(path):
 
 
 def _remove(path):
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        try:
-            os.unlink(path)
-        except OSError:
-            pass
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

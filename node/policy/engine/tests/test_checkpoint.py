@@ -182,3 +182,26 @@ def test_hugging_face_directory(make_model, trainer, tmp_path, dtype, stored):
     read = make_model(torch.float32, seed=9)
     weights.load(read, path)
     assert torch.equal(read.flat, trainer.model.flat.to(stored).float())
+
+
+def test_saving_a_directory_keeps_everything_else(trainer, tmp_path, monkeypatch):
+    folders = [tmp_path / name for name in ("model", "model.old", "model.tmp")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "notes").write_text("the user's")
+
+    def contents():
+        return {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.glob("*/*")}
+
+    before = contents()
+    checkpoint.save_huggingface(trainer.model, {}, str(folders[0]), "float32")
+    saved = contents()
+    assert set(saved) == {*before, "model/config.json", "model/model.safetensors"} and before.items() <= saved.items()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EngineError, match="No space left"):
+        checkpoint.save_huggingface(trainer.model, {}, str(folders[0]), "float16")
+    assert contents() == saved
