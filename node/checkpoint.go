@@ -121,17 +121,24 @@ func (c *checkpoints) finish(m *manifest, saved policy.SaveResult, pause float64
 	return m.event(c.dir), nil
 }
 
-// list reads the manifests, oldest first. refused has the error of each unreadable manifest, by file name.
+// list reads the manifests, oldest first. refused has the error of each manifest that is not used, by file name, and
+// under "." that of reading the folder.
 func (c *checkpoints) list() (list []manifest, refused map[string]error) {
-	paths, _ := filepath.Glob(filepath.Join(c.dir, "checkpoint-*.json"))
 	refused = map[string]error{}
-	for _, path := range paths {
-		m, err := readManifest(path)
+	entries, err := os.ReadDir(c.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		refused["."] = err
+	}
+	for _, entry := range entries {
+		if match, _ := filepath.Match("checkpoint-*.json", entry.Name()); !match {
+			continue
+		}
+		m, err := readManifest(filepath.Join(c.dir, entry.Name()))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the node has just replaced it with a newer one
 		}
 		if err != nil {
-			refused[filepath.Base(path)] = err
+			refused[entry.Name()] = err
 			continue
 		}
 		list = append(list, m)

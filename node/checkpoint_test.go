@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -180,15 +181,33 @@ func TestCheckpointsRestore(t *testing.T) {
 	}
 }
 
-// restore does not skip a good checkpoint that it could not read for lack of memory.
+// restore does not skip a checkpoint that may be good: memory ran out, or reading it failed.
 func TestRestoreFails(t *testing.T) {
-	for _, failure := range []error{&policy.Error{Kind: policy.KindOutOfMemory}, policy.ErrEngineGone} {
+	for _, failure := range []error{&policy.Error{Kind: policy.KindOutOfMemory}, &policy.Error{Kind: policy.KindUnreadable}, policy.ErrEngineGone} {
 		c, s := filled(t, 1, 2)
 		s.answers[file(2)] = failure
 		_, err := c.restore(t.Context(), s, 99)
 		require.ErrorIs(t, err, failure)
 		require.Equal(t, []string{file(2)}, s.restored)
 	}
+}
+
+// A failed read of a manifest or of the folder is not damage either, and nothing is removed.
+func TestUnreadableManifests(t *testing.T) {
+	c, s := filled(t, 1, 2)
+	require.NoError(t, os.Remove(c.manifestPath(2)))
+	require.NoError(t, os.Mkdir(c.manifestPath(2), 0o755))
+	_, err := c.restore(t.Context(), s, 99)
+	require.ErrorIs(t, err, syscall.EISDIR)
+	require.ErrorContains(t, err, c.manifestPath(2))
+	c.dropAbove(99)
+	require.DirExists(t, c.manifestPath(2))
+
+	c.dir = filepath.Join(c.dir, "loop")
+	require.NoError(t, os.Symlink("loop", c.dir))
+	_, err = c.restore(t.Context(), s, 99)
+	require.ErrorIs(t, err, syscall.ELOOP)
+	require.Empty(t, s.restored)
 }
 
 // A checkpoint of another run, node or model is not damage. restore reports it to the user and computes nothing

@@ -46,10 +46,10 @@ func (l *attempt) openSelection(n *Node) error {
 	}
 	n.Selection = questions
 	own := l.saves.owner
-	l.best = best.Open(l.model.start.Dir, best.Owner{Run: own.Run, Node: own.Node, Model: own.Model}, best.Questions{
+	l.best, err = best.Open(l.model.start.Dir, best.Owner{Run: own.Run, Node: own.Node, Model: own.Model}, best.Questions{
 		Set: questions.Set, Count: questions.Len(), Generations: questions.options.NumGenerations,
-	}, l.logger)
-	return nil
+	}, l.logger, n.warn)
+	return err
 }
 
 // warnOnce writes a warning to the log. Only the first process of the node to get this far also sends it to the

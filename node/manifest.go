@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -63,7 +64,14 @@ func (m manifest) write(path string) error {
 	return files.Write(path, append(head, sumOf(data)...))
 }
 
-// readManifest reads a manifest. Any error except errNewerManifest means that the manifest is damaged or missing.
+// unreadable reports whether err is a failed read. The file may be intact.
+func unreadable(err error) bool {
+	_, failed := errors.AsType[*fs.PathError](err)
+	return failed && !errors.Is(err, fs.ErrNotExist)
+}
+
+// readManifest reads a manifest. Any error except errNewerManifest and an unreadable one means that the manifest is
+// damaged or missing.
 func readManifest(path string) (manifest, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -85,13 +85,25 @@ func (p *recovery) restore(ctx context.Context) (int, error) {
 	return max(choice.round, p.first), nil
 }
 
+// undamaged returns err, or nil if it reports damage of the journal. After any other error the records may be intact,
+// and a later process may read them.
+func undamaged(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrDamaged):
+		return nil
+	case errors.Is(err, journal.ErrVersion):
+		return &Failure{event.CauseConfig, err}
+	}
+	return err
+}
+
 // reported is the first round that neither the database has nor the journal can report. It stops at a damaged
 // record. replay warns about the damage if it matters.
 func (p *recovery) reported() (int, error) {
 	round := p.recorded
 	for r, err := range journal.Rounds(p.dir, p.recorded) {
-		if errors.Is(err, journal.ErrVersion) {
-			return round, &Failure{event.CauseConfig, err}
+		if failure := undamaged(err); failure != nil {
+			return round, failure
 		}
 		if err != nil || !reports(r) {
 			break
@@ -112,8 +124,8 @@ func reports(r journal.Round) bool {
 func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 	out := resumed{first: from}
 	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
-		if errors.Is(err, journal.ErrVersion) {
-			return out, &Failure{event.CauseConfig, err}
+		if failure := undamaged(err); failure != nil {
+			return out, failure
 		}
 		if err != nil {
 			p.warn(fmt.Sprintf("journal not used from round %d on: %v; the node computes these rounds again", out.first, err))

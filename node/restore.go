@@ -72,15 +72,19 @@ type chosen struct {
 
 // restore loads the newest good checkpoint of at most limit rounds. It skips damaged ones, and the caller replays
 // the rounds between. A checkpoint of another model or run, or of a newer program, is not damage but a Failure for
-// the user.
+// the user. Nor is a failed read: a later process may succeed.
 func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (chosen, error) {
 	var choice chosen
-	list, unreadable := c.list()
-	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
-		if err := unreadable[name]; errors.Is(err, errNewerManifest) {
+	list, refused := c.list()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		err := refused[name]
+		if errors.Is(err, errNewerManifest) {
 			return choice, c.foreign(name, err.Error())
 		}
-		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint %s: %v", name, unreadable[name]))
+		if unreadable(err) {
+			return choice, fmt.Errorf("checkpoints: %w", err)
+		}
+		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint %s: %v", name, err))
 	}
 	for _, m := range slices.Backward(list) {
 		if difference := m.owner.foreign(c.owner); difference != "" {
@@ -135,9 +139,9 @@ func (c *checkpoints) foreign(name, difference string) error {
 // not run.
 func CheckFiles(dir string) (damaged []string) {
 	c := &checkpoints{dir: dir}
-	list, unreadable := c.list()
-	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
-		damaged = append(damaged, fmt.Sprintf("%s: %v", name, unreadable[name]))
+	list, refused := c.list()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		damaged = append(damaged, fmt.Sprintf("%s: %v", name, refused[name]))
 	}
 	for _, m := range list {
 		if m.SHA256 != "" && !intact(filepath.Join(dir, m.File), m.SHA256) {
@@ -160,11 +164,13 @@ func intact(path, sum string) bool {
 	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
 }
 
-// dropAbove removes the unreadable checkpoints, and those after more than this number of rounds.
+// dropAbove removes the damaged manifests, and the checkpoints after more than this number of rounds.
 func (c *checkpoints) dropAbove(round int) {
-	list, unreadable := c.list()
-	for name := range unreadable {
-		_ = os.Remove(filepath.Join(c.dir, name))
+	list, refused := c.list()
+	for name, err := range refused {
+		if !unreadable(err) {
+			_ = os.Remove(filepath.Join(c.dir, name))
+		}
 	}
 	for _, m := range list {
 		if m.Round > round {

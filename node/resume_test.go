@@ -264,6 +264,62 @@ func TestDamageIsMadeGood(t *testing.T) {
 	}
 }
 
+// A failed read is not damage: the node ends and deletes nothing. Once the file can be read, it continues.
+func TestAFailedReadCostsNothing(t *testing.T) {
+	t.Parallel()
+	server := broker(t, "unreadable")
+	config := func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 6, 2 }
+	whole := t.TempDir()
+	l := begin(t, assignment(t, server, "unreadable", whole, config))
+	l.ends(ExitDone)
+	want := newLedger(t)
+	want.take(l, 0)
+
+	for _, k := range []struct {
+		file     string
+		recorded int // with 3, the node needs the journal from round 3 on
+	}{
+		{checkpointName(6) + ".safetensors", 6},
+		{checkpointName(6) + ".json", 6},
+		{"journal-00000002.log", 3},
+	} {
+		t.Run(k.file, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "node")
+			require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+			path := filepath.Join(dir, k.file)
+			before := names(t, dir)
+			require.NoError(t, os.Rename(path, dir+".moved"))
+			require.NoError(t, os.Symlink(filepath.Base(path), path)) // a loop: every open fails
+			start := assignment(t, server, "unreadable", dir, config)
+			start.Recorded = k.recorded
+			l := begin(t, start)
+			l.ends(ExitFailed)
+			require.Contains(t, strings.ToLower(l.failure().Message), "too many levels of symbolic links")
+			require.Contains(t, []string{event.CauseEngine, event.CauseUnknown}, l.failure().Cause, "a restart can help")
+
+			require.NoError(t, os.Rename(dir+".moved", path))
+			require.Subset(t, names(t, dir), before)
+			l = begin(t, start)
+			l.ends(ExitDone)
+			require.NotContains(t, l.states(), event.StateGenerating)
+			got := newLedger(t)
+			got.take(l, k.recorded)
+			require.Equal(t, want.checkpoints[6], got.checkpoints[6])
+		})
+	}
+}
+
+// names returns the names of the files in a folder.
+func names(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		list = append(list, entry.Name())
+	}
+	return list
+}
+
 // A journal of another run is an error, not damage.
 func TestAnotherSeedsJournalIsRefused(t *testing.T) {
 	t.Parallel()

@@ -238,8 +238,8 @@ func requireHalf(t testing.TB, home, dir, document string, whole recorded.Saved)
 func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	o := swarm(t, home, append([]string{"up"}, tinyRun("--rounds", "4", "--name", "chosen", "--set", "learning_rate=0.01", "--set", "eval_questions=4",
-		"--set", "eval_every=1", "--validation-questions", "6")...)...)
+	up := append([]string{"up"}, tinyRun("--name", "chosen", "--set", "learning_rate=0.01", "--set", "eval_questions=4", "--set", "eval_every=1")...)
+	o := swarm(t, home, append(up, "--rounds", "4", "--validation-questions", "6")...)
 	require.Zero(t, o.code, o.stderr)
 	var bests []best.Weights
 	for _, name := range []string{"node_0", "node_1"} {
@@ -298,6 +298,15 @@ func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
 	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "damaged"), "--best", "--node", wanted)
 	require.Equal(t, fail.ExitFailed, o.code)
 	require.Contains(t, o.stderr, "the SHA-256 of its best weights is not that of best.json")
+
+	o = swarm(t, home, append(up, "--rounds", "5", "--validation-questions", "4")...)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout+o.stderr, "the validation questions have changed: new best weights will be chosen")
+	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "other"), "--best", "--node", "1")
+	require.Zero(t, o.code, o.stderr)
+	former := filepath.Join(home, "runs", "chosen-1", "node_1", bests[1].Folder)
+	require.Contains(t, o.stdout, "The best weights by the former ones are in "+former+"\n")
+	require.FileExists(t, filepath.Join(former, "model.safetensors"))
 }
 
 func TestMissingModelIsDownloadedAfterAYes(t *testing.T) {

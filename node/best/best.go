@@ -30,6 +30,8 @@ const (
 // ErrNone reports that a node's folder has no best weights.
 var ErrNone = errors.New("it has kept no best weights")
 
+var errDamaged = errors.New(File + " is damaged")
+
 // Owner identifies the run, node and model of the weights.
 type Owner struct {
 	Run   string `json:"run"`
@@ -61,6 +63,9 @@ type Weights struct {
 	WeightHash string   `json:"weight_hash"`
 	Bytes      int64    `json:"bytes"`
 	All        []Judged `json:"judged"` // all weights that these questions judged, in the order of judging
+
+	// Former describes the weights that other questions chose before these. It has no Former itself.
+	Former *Weights `json:"former,omitempty"`
 }
 
 // Judged is the validation result of a node's weights.
@@ -99,13 +104,15 @@ func Read(dir string) (Weights, error) {
 	}
 	var b Weights
 	if err := json.Unmarshal(data, &b); err != nil {
-		return Weights{}, fmt.Errorf("%s is damaged: %w", File, err)
+		return Weights{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	switch {
-	case b.Version > version:
+	if b.Version > version {
 		return Weights{}, fmt.Errorf("%s was written by a newer program", File)
-	case b.Folder != Folder(b.Round):
-		return Weights{}, fmt.Errorf("%s names round %d and folder %.80q", File, b.Round, b.Folder)
+	}
+	for w := &b; w != nil; w = w.Former {
+		if w.Folder != Folder(w.Round) {
+			return Weights{}, fmt.Errorf("%w: it names round %d and folder %.80q", errDamaged, w.Round, w.Folder)
+		}
 	}
 	return b, nil
 }
@@ -118,36 +125,70 @@ type Keeper struct {
 	dir    string
 	logger *slog.Logger
 	now    Weights // Folder is empty if no weights were chosen by the current questions
-	old    string  // folder of the newest weights, whatever questions chose them; empty: none
 }
 
 // Open returns a Keeper that continues from the weights of previous processes. Weights of another owner, or chosen by
-// other questions, stay until new weights replace them.
-func Open(dir string, own Owner, questions Questions, logger *slog.Logger) *Keeper {
-	b := &Keeper{dir: dir, logger: logger}
+// other questions, become the Former of the next weights, and warn tells the user. Open removes nothing if it returns
+// an error or best.json is damaged.
+func Open(dir string, own Owner, questions Questions, logger *slog.Logger, warn func(string)) (*Keeper, error) {
 	known, err := Read(dir)
-	if err == nil {
-		_, err = os.Stat(filepath.Join(dir, known.Folder))
+	damaged := errors.Is(err, errDamaged)
+	reason := "the validation questions have changed"
+	switch {
+	case damaged:
+		known, reason = newest(dir), err.Error()
+	case err != nil && !errors.Is(err, ErrNone):
+		return nil, err
 	}
-	if err != nil && !errors.Is(err, ErrNone) {
-		logger.Warn("best weights not used", "reason", err)
-	}
-	if err == nil {
-		b.old = known.Folder
-		if known.Set == questions.Set && known.Owner == own {
-			b.now = known
+	var kept []Weights
+	for w := &known; w != nil && w.Folder != ""; w = w.Former {
+		_, err := os.Stat(filepath.Join(dir, w.Folder))
+		switch {
+		case err == nil:
+			kept = append(kept, *w)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		default:
+			logger.Warn("best weights not used", "reason", err)
 		}
 	}
-	b.now.Version, b.now.Owner, b.now.Questions = version, own, questions
-	b.clear()
-	return b
+	b := &Keeper{dir: dir, logger: logger}
+	if at := slices.IndexFunc(kept, func(w Weights) bool { return w.Set == questions.Set && w.Owner == own }); at >= 0 {
+		b.now = kept[at]
+		kept = slices.Delete(kept, at, at+1)
+	} else if len(kept) > 0 {
+		warn(fmt.Sprintf("%s: new best weights will be chosen. The former ones, of round %d, stay in %s until the questions change again",
+			reason, kept[0].Round, kept[0].Folder))
+	}
+	b.now.Version, b.now.Owner, b.now.Questions, b.now.Former = version, own, questions, nil
+	if len(kept) > 0 {
+		kept[0].Former = nil
+		b.now.Former = &kept[0]
+	}
+	if !damaged {
+		b.clear(known)
+	}
+	return b, nil
 }
 
-// clear removes all folders of weights except the best ones.
-func (b *Keeper) clear() {
+// newest describes the weights of the latest round in a folder whose best.json is damaged. Their result is unknown.
+func newest(dir string) (w Weights) {
+	folders, _ := filepath.Glob(filepath.Join(dir, Pattern))
+	for _, path := range folders {
+		var round int
+		if _, err := fmt.Sscanf(filepath.Base(path), "best-%d", &round); err == nil && filepath.Base(path) == Folder(round) {
+			w.Round, w.Folder = round, Folder(round)
+		}
+	}
+	return w
+}
+
+// clear removes all folders of weights that a best.json with this content does not name.
+func (b *Keeper) clear(named Weights) {
 	folders, _ := filepath.Glob(filepath.Join(b.dir, Pattern))
 	for _, path := range folders {
-		if filepath.Base(path) != b.old {
+		name := filepath.Base(path)
+		if name != named.Folder && (named.Former == nil || name != named.Former.Folder) {
 			_ = os.RemoveAll(path)
 		}
 	}
@@ -185,9 +226,6 @@ func (b *Keeper) Take(ctx context.Context, engine Saver, j Judged) error {
 		return fmt.Errorf("best weights after round %d: %w", j.Round, err)
 	}
 	b.now = next
-	if b.old != next.Folder {
-		b.old = next.Folder
-		b.clear()
-	}
+	b.clear(next)
 	return nil
 }

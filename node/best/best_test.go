@@ -2,6 +2,7 @@ package best
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,9 +21,22 @@ func (saver) Save(_ context.Context, p policy.SaveParams) (policy.SaveResult, er
 	return policy.SaveResult{Bytes: 1, SHA256: "sum", WeightHash: "hash"}, os.MkdirAll(p.Path, 0o755)
 }
 
-// chooser is a node's best weights, of questions with that name.
-func chooser(dir, set string) *Keeper {
-	return Open(dir, Owner{"run", "node_0", "tiny"}, Questions{set, 8, 4}, slog.New(slog.DiscardHandler))
+// open is a node's best weights, of questions with that name, and the warnings.
+func open(t *testing.T, dir, set string) (b *Keeper, warnings []string) {
+	t.Helper()
+	b, err := Open(dir, Owner{"run", "node_0", "tiny"}, Questions{set, 8, 4}, slog.New(slog.DiscardHandler), func(message string) {
+		warnings = append(warnings, message)
+	})
+	require.NoError(t, err)
+	return b, warnings
+}
+
+// chooser is open where nothing is to be warned of.
+func chooser(t *testing.T, dir, set string) *Keeper {
+	t.Helper()
+	b, warnings := open(t, dir, set)
+	require.Empty(t, warnings)
+	return b
 }
 
 // folders are the names of the folders of weights that there are.
@@ -41,7 +55,7 @@ func TestTheBestWeightsAreKept(t *testing.T) {
 	dir, engine := t.TempDir(), saver{}
 	_, err := Read(dir)
 	require.ErrorIs(t, err, ErrNone)
-	b := chooser(dir, "s")
+	b := chooser(t, dir, "s")
 	for _, c := range []struct {
 		judged Judged
 		best   int
@@ -60,7 +74,7 @@ func TestTheBestWeightsAreKept(t *testing.T) {
 		require.Equal(t, []any{c.best, Folder(c.best), "s", "sum"}, []any{kept.Round, kept.Folder, kept.Set, kept.SHA256})
 		require.Equal(t, []string{Folder(c.best)}, folders(t, dir), "the former ones are gone")
 	}
-	again := chooser(dir, "s")
+	again := chooser(t, dir, "s")
 	require.Equal(t, b.now, again.now)
 	again.Settle(20)
 	require.Len(t, again.now.All, 3)
@@ -73,35 +87,98 @@ func TestTheBestWeightsAreKept(t *testing.T) {
 func TestBestWeightsAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir, engine := t.TempDir(), saver{}
-	require.NoError(t, chooser(dir, "s").Take(t.Context(), engine, Judged{10, 0.2, 0.2}))
-	for _, left := range []string{"best-00000020", "best-00000030.tmp", "best-00000010.old"} { // and two names of earlier versions
+	require.NoError(t, chooser(t, dir, "s").Take(t.Context(), engine, Judged{10, 0.2, 0.2}))
+	for _, left := range []string{"best-00000020", "best-00000030.tmp", "best-00000010.old"} { // saved, being saved, replaced
 		require.NoError(t, os.Mkdir(filepath.Join(dir, left), 0o755))
 	}
-	b := chooser(dir, "s")
+	b := chooser(t, dir, "s")
 	require.Equal(t, []string{Folder(10)}, folders(t, dir))
 	require.False(t, b.Knows(20))
 
-	other := chooser(dir, "t")
-	require.False(t, other.Knows(10), "other questions judged them")
-	require.Equal(t, []string{Folder(10)}, folders(t, dir), "they stay until there are others")
-	require.NoError(t, other.Take(t.Context(), engine, Judged{20, 0.1, 0.1}))
-	require.Equal(t, []string{Folder(20)}, folders(t, dir), "values of different questions don't compare")
-
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, Folder(20))))
-	gone := chooser(dir, "t")
-	require.False(t, gone.Knows(20))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, Folder(10))))
+	gone := chooser(t, dir, "s")
+	require.False(t, gone.Knows(10))
 	require.NoError(t, gone.Take(t.Context(), engine, Judged{30, 0, 0}))
 	require.Equal(t, []string{Folder(30)}, folders(t, dir))
 
+	require.NoError(t, os.Remove(filepath.Join(dir, File)))
+	require.Empty(t, chooser(t, dir, "s").now.Folder)
+	require.Empty(t, folders(t, dir), "a folder that nothing names is nothing")
+}
+
+// Values of different questions don't compare: worse weights may follow the best ones, and do not delete them.
+func TestWeightsOfTheFormerQuestionsAreKept(t *testing.T) {
+	t.Parallel()
+	dir, engine := t.TempDir(), saver{}
+	require.NoError(t, chooser(t, dir, "s").Take(t.Context(), engine, Judged{10, 0.9, 0.9}))
+	first, err := Read(dir)
+	require.NoError(t, err)
+
+	b, warnings := open(t, dir, "t")
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "the validation questions have changed: ")
+	require.Contains(t, warnings[0], "of round 10, stay in best-00000010")
+	require.False(t, b.Knows(10), "other questions judged them")
+	kept, err := Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, first, kept, "they count until there are others")
+	for _, judged := range []Judged{{20, 0.1, 0.1}, {30, 0.2, 0.1}} {
+		require.NoError(t, b.Take(t.Context(), engine, judged))
+		require.Equal(t, []string{Folder(10), Folder(judged.Round)}, folders(t, dir))
+	}
+	kept, err = Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, first, *kept.Former)
+	require.Equal(t, b.now, chooser(t, dir, "t").now)
+
+	back := chooser(t, dir, "s")
+	require.True(t, back.Knows(10))
+	require.NoError(t, back.Take(t.Context(), engine, Judged{40, 0.3, 0.3}))
+	kept, err = Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, []any{10, first.SHA256, 30}, []any{kept.Round, kept.SHA256, kept.Former.Round}, "the questions that chose them are back")
+	require.Equal(t, []string{Folder(10), Folder(30)}, folders(t, dir))
+
+	third, warnings := open(t, dir, "u")
+	require.Len(t, warnings, 1)
+	require.Equal(t, []string{Folder(10), Folder(30)}, folders(t, dir))
+	require.NoError(t, third.Take(t.Context(), engine, Judged{50, 0, 0}))
+	require.Equal(t, []string{Folder(10), Folder(50)}, folders(t, dir), "one folder of former weights is kept")
+}
+
+// A best.json that cannot be used costs no weights.
+func TestAnUnusableManifestDeletesNothing(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"{": "is damaged", `{"version": 9}`: "by a newer program", `{"version": 1, "round": 30, "folder": "../../secret"}`: "names round 30 and folder",
+		`{"version": 1, "round": 30, "folder": "best-00000030", "former": {"round": 2, "folder": "../x"}}`: "names round 2 and folder",
+		"": "too many levels of symbolic links", // a loop: reading it fails
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644))
+		dir, engine := t.TempDir(), saver{}
+		require.NoError(t, chooser(t, dir, "s").Take(t.Context(), engine, Judged{10, 0.9, 0.9}))
+		path := filepath.Join(dir, File)
+		require.NoError(t, os.Rename(path, path+".moved"))
+		if text != "" {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		} else {
+			require.NoError(t, os.Symlink(File, path))
+		}
 		_, err := Read(dir)
 		require.ErrorContains(t, err, want)
+		if errors.Is(err, errDamaged) {
+			b, warnings := open(t, dir, "s")
+			require.Len(t, warnings, 1)
+			require.Contains(t, warnings[0], "of round 10, stay in best-00000010")
+			require.NoError(t, b.Take(t.Context(), engine, Judged{20, 0, 0}))
+			require.Equal(t, []string{Folder(10), Folder(20)}, folders(t, dir))
+			continue
+		}
+		_, err = Open(dir, Owner{}, Questions{}, slog.New(slog.DiscardHandler), func(string) {})
+		require.ErrorContains(t, err, want)
+		require.Equal(t, []string{Folder(10)}, folders(t, dir))
+		require.NoError(t, os.Rename(path+".moved", path))
+		require.True(t, chooser(t, dir, "s").Knows(10))
 	}
-	require.Empty(t, chooser(dir, "t").now.Folder)
-	require.Empty(t, folders(t, dir), "a folder that nothing names is nothing")
 }
 
 func TestJudgedIsPassAndReward(t *testing.T) {

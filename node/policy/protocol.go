@@ -33,7 +33,8 @@ const (
 	KindDevice      = "device"        // the device does not exist
 	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers here
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
-	KindCheckpoint  = "checkpoint"    // cannot write or read a checkpoint
+	KindCheckpoint  = "checkpoint"    // cannot write a checkpoint, or it is damaged or missing
+	KindUnreadable  = "unreadable"    // reading a checkpoint failed; the file may be intact
 	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
 	KindInternal    = "internal"      // a fault in the engine
 )

@@ -18,7 +18,7 @@ import torch
 
 from . import snapshot, weights
 from .aside import Aside
-from .protocol import CHECKPOINT, EngineError
+from .protocol import CHECKPOINT, UNREADABLE, EngineError
 
 _FIRST, _SECOND, _STEP = "adam.exp_avg.", "adam.exp_avg_sq.", "adam.step"
 _RANDOM = "rng.cpu"  # in files of earlier versions: torch's random state, which is unused
@@ -91,7 +91,8 @@ def save(trainer, path, metadata):
 
 
 def restore(trainer, path, sha256=""):
-    """Reads a checkpoint into trainer and returns its metadata. Raises EngineError("checkpoint").
+    """Reads a checkpoint into trainer and returns its metadata. Raises EngineError("checkpoint") if the file is
+    damaged or missing, and EngineError("unreadable") if reading it fails.
 
     It checks and reads the whole file once before it changes anything, so that a damaged file leaves the
     state unchanged. A loss scale stays at its initial value if the file has none or the trainer does not use
@@ -121,7 +122,7 @@ def restore(trainer, path, sha256=""):
     except weights.FormatError as error:
         raise EngineError(CHECKPOINT, str(error)) from None
     except OSError as error:
-        raise EngineError(CHECKPOINT, f"{path}: {error.strerror or error}") from None
+        raise EngineError(UNREADABLE, f"{path}: {error.strerror or error}") from None
 
 
 def save_huggingface(model, raw_config, directory, dtype):

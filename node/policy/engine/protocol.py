@@ -20,6 +20,7 @@ DEVICE = "device"
 SELF_TEST = "self_test"
 OUT_OF_MEMORY = "out_of_memory"
 CHECKPOINT = "checkpoint"
+UNREADABLE = "unreadable"
 NOT_FINITE = "not_finite"
 INTERNAL = "internal"
 

@@ -63,14 +63,11 @@ class File:
         self.path = path
         try:
             self._file = open(path, "rb", buffering=0)
-        except OSError as error:
-            raise FormatError(f"{path}: {error.strerror or error}") from None
+        except FileNotFoundError as error:
+            raise FormatError(f"{path}: {error.strerror}") from None
         try:
             self.size = os.fstat(self._file.fileno()).st_size
             self.entries, self.metadata = self._read_header()
-        except OSError as error:
-            self._file.close()
-            raise FormatError(f"{path}: {error.strerror or error}") from None
         except BaseException:
             self._file.close()
             raise
@@ -246,7 +243,9 @@ def weight_hash(tensors):
 
 
 def load(model, directory):
-    """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model")."""
+    """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model"), and OSError if reading a file
+    fails.
+    """
     try:
         plan = _locate(model.config, model.shapes, directory)
         for path, names in plan.items():

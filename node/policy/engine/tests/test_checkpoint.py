@@ -142,11 +142,30 @@ def test_truncated_absent_or_altered_checkpoint_changes_nothing(trainer, tmp_pat
             checkpoint.restore(trainer, path, digest)
         assert error.value.kind == "checkpoint"
         assert same(state(trainer), before)
-    with pytest.raises(EngineError, match="nowhere"):
+    with pytest.raises(EngineError, match="nowhere") as error:
         checkpoint.restore(trainer, str(tmp_path / "nowhere"))
-    with pytest.raises(EngineError, match="directory|Directory"):
-        checkpoint.restore(trainer, str(tmp_path))
+    assert error.value.kind == "checkpoint"
     assert same(state(trainer), before)
+
+
+def test_a_failed_read_is_no_damage(trainer, tmp_path, monkeypatch):
+    path = str(tmp_path / "ck")
+    checkpoint.save(trainer, path, {})
+    os.symlink("loop", tmp_path / "loop")
+    for unreadable, named in ((tmp_path, "directory"), (tmp_path / "loop", "symbolic links")):
+        with pytest.raises(EngineError, match=named) as error:
+            checkpoint.restore(trainer, str(unreadable))
+        assert error.value.kind == "unreadable" and str(unreadable) in str(error.value)
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    for part in ("_read_header", "sha256", "read"):
+        with monkeypatch.context() as patch:
+            patch.setattr(weights.File, part, fail)
+            with pytest.raises(EngineError, match=f"{path}: Input/output error") as error:
+                checkpoint.restore(trainer, path)
+            assert error.value.kind == "unreadable"
 
 
 def test_a_save_that_fails_keeps_the_file_before_it(trainer, tmp_path, monkeypatch):
