@@ -23,9 +23,10 @@ func newServiceCommand(g *globals) *cobra.Command {
 		Use:   "service",
 		Short: "Keep a run going over reboots and crashes, as a systemd service",
 		Long: "service makes `swarm up` a systemd service, of this user, or of the machine as root with --system.\n" +
-			"It starts at boot and again after a crash, and continues the run it finds. A run that is done stays\n" +
-			"done. It does not continue a run that the alarm stopped (--on-alarm stop), nor one that failed three\n" +
-			"times without a new round because all nodes gave up. swarm resume continues these.",
+			"It starts at boot, and again 3 minutes after a crash or a failure that may pass (exit 1 and 3). It\n" +
+			"continues the run it finds. A run that is done stays done. It does not continue a run that the alarm\n" +
+			"stopped (--on-alarm stop), nor one that failed three times without a new round because all nodes gave\n" +
+			"up. swarm resume continues these.",
 		Args: usage.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}

@@ -256,6 +256,29 @@ func TestDownSaysThatAJobDidNotStop(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "it isn't killed: nobody would be left to end its command")
 }
 
+func TestAJobThatDiedWithItsContainerIsLost(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	s := jobHome(t, home)
+	died, err := s.StartJob(t.Context(), store.Job{Name: "train", Key: "k", Command: []string{"x"}, State: store.JobRunning, Started: event.Now() - 1000,
+		Host: "another container"})
+	require.NoError(t, err)
+	require.Contains(t, within(home, "status", died).stdout, died+" · lost")
+	require.Contains(t, within(home, "status", "train").stdout, "train-1 · done")
+	require.Equal(t, "done\uFFFD\n", within(home, "logs", "train", "-n", "1").stdout)
+	require.Equal(t, died+" does not run: lost.\n", within(home, "down", died).stdout)
+
+	db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), "UPDATE jobs SET seen = ? WHERE job = ?", event.Now()-60, died)
+	require.NoError(t, err)
+	require.Contains(t, within(home, "status", "train").stdout, died+" · running", "its swarm run was heard of a minute ago")
+	o := within(home, "down", "train")
+	require.Equal(t, fail.ExitFailed, o.code)
+	require.Contains(t, o.stderr, died+" runs on another container")
+}
+
 func TestExportHasJobs(t *testing.T) {
 	t.Parallel()
 	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)

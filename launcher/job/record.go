@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -26,9 +27,13 @@ func Elsewhere(j store.Job) bool {
 	return err == nil && j.Host != "" && host != j.Host
 }
 
-// alive reports whether a job without an end still runs. For a job on another host only its last record is known, so
-// it counts as alive.
-func alive(j store.Job) bool { return Elsewhere(j) || identity(j).Alive() }
+// alive reports whether a job without an end still runs. For a job on another host it relies on the database.
+func alive(j store.Job) bool {
+	if Elsewhere(j) {
+		return event.Now()-jobstats.LastHeard(j) < lifecycle.Silence
+	}
+	return identity(j).Alive()
+}
 
 // GoesOn reports whether a job waits or runs.
 func GoesOn(j store.Job) bool {

@@ -16,9 +16,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// silence is the time without news in the database after which a coordinator on another host counts as dead, in
-// seconds. A living coordinator writes every few seconds.
-const silence = 120
+// Silence is the time without news in the database after which a coordinator or a job on another host counts as dead,
+// in seconds. A living one writes every few seconds.
+const Silence = 120
 
 // Identity names the process that runs, or ran, a run.
 func Identity(run store.Run) supervise.Identity {
@@ -41,7 +41,7 @@ func Alive(s store.Snapshot, now float64) bool {
 		return s.Run.State == store.RunRunning
 	}
 	newest := s.Attempts[len(s.Attempts)-1]
-	return newest.Ended == 0 && now-newest.Seen < silence
+	return newest.Ended == 0 && now-newest.Seen < Silence
 }
 
 // Status returns the current status of the run or experiment with that name.

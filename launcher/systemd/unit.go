@@ -97,16 +97,15 @@ func absoluteProgram(name string) (string, error) {
 //     until the next boot or start.
 //   - 2 is a permanent mistake, and 4 is an end: swarm gave up some nodes and the others are done, or it gave up all
 //     again and again. The service stays down.
-//   - 1 and 3 may be temporary (a full disk, a GPU in use, a driver that is not up yet), and so is a kill. systemd
-//     starts the service again, at most burst times an hour.
+//   - 1 and 3 may be temporary (a full disk, a GPU in use, a coordinator that is away), and so is a kill. systemd
+//     starts the service again after 3 minutes, without a limit: a unit that reaches a start limit stays down for good.
 func (u Unit) Text() (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("%s", mark)
 	line("[Unit]")
 	line("Description=swarm up (%s)", strings.TrimSuffix(u.Name, ".service"))
-	line("StartLimitIntervalSec=1h")
-	line("StartLimitBurst=%d", burst)
+	line("StartLimitIntervalSec=0")
 	if u.System {
 		line("Wants=network-online.target")
 		line("After=network-online.target nvidia-persistenced.service")
@@ -135,7 +134,7 @@ func (u Unit) Text() (string, error) {
 	}
 	line("ExecStart=%s", command)
 	line("Restart=on-failure")
-	line("RestartSec=30")
+	line("RestartSec=180")
 	line("SuccessExitStatus=129 130 143")
 	line("RestartPreventExitStatus=2 4")
 	line("KillMode=mixed")
@@ -151,10 +150,6 @@ func (u Unit) Text() (string, error) {
 	}
 	return b.String(), nil
 }
-
-// burst bounds the starts of a service per hour. With 30 s between starts, it covers a driver that takes 10 minutes
-// to come up.
-const burst = 20
 
 // Owner returns the owner of path, or of a path that this process would create, in the form of Unit.User: empty for
 // root.

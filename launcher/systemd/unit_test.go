@@ -118,7 +118,7 @@ func TestUnitRefusesWhatSystemdCannotHold(t *testing.T) {
 	}
 }
 
-// systemd accepts both kinds of unit, and they treat the exit codes of swarm up as documented.
+// systemd accepts both kinds of unit. They treat the exit codes of swarm up as documented.
 func TestUnitsAreVerified(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -145,6 +145,16 @@ func TestUnitsAreVerified(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorContains(t, m.Verify(context.Background(), u.Name, text), "systemd rejects the unit: ")
 	}
+}
+
+// systemd does not restart a unit that has reached its start limit, so there is none.
+func TestUnitsHaveNoStartLimit(t *testing.T) {
+	t.Parallel()
+	text, err := Unit{Exe: "/x", Directory: "/"}.Text()
+	require.NoError(t, err)
+	unit, service, _ := strings.Cut(text, "\n[Service]\n")
+	require.Contains(t, unit, "\nStartLimitIntervalSec=0\n")
+	require.Contains(t, service, "\nRestartSec=180\n")
 }
 
 func TestUnitKeepsNoSecrets(t *testing.T) {

@@ -20,7 +20,8 @@ type JobFilter struct {
 }
 
 const (
-	jobColumns = `job, name, key, command, dir, host, pid, start_ticks, boot_id, state, started, coalesce(ended, 0.0), exit_code, reason, log`
+	// jobColumns lacks seen, which Jobs adds.
+	jobColumns = `job, name, key, command, dir, host, pid, start_ticks, boot_id, state, started, coalesce(ended, 0.0), exit_code, reason, log, `
 
 	attemptColumns = `job, attempt, started, coalesce(ended, 0.0), device, gpu, gpu_name, coalesce(gpu_total_bytes, 0),
   coalesce(batch_size, 0), coalesce(accumulate, 0), gradient_checkpointing, offload, settings, step, exit_code, signal, cause,
@@ -30,14 +31,19 @@ const (
 
 // Jobs returns the jobs that f selects with their attempts, newest first. Databases from before jobs existed have none.
 func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
-	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
+	schema, err := r.schema(ctx)
+	if err != nil || schema < schemaJobs {
 		return nil, err
 	}
-	jobs, err := r.jobs(ctx, f)
+	columns := jobColumns + "seen"
+	if schema < schemaJobSeen {
+		columns = jobColumns + "0.0"
+	}
+	jobs, err := r.jobs(ctx, columns, f)
 	return jobs, sqlite.Explain(r.path, err)
 }
 
-func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
+func (r *Reader) jobs(ctx context.Context, columns string, f JobFilter) ([]Job, error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // both queries see the same state
 	if err != nil {
 		return nil, err
@@ -51,7 +57,7 @@ func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 		at[j.Job] = len(jobs)
 		jobs = append(jobs, j)
 		return err
-	}, "SELECT "+jobColumns+" FROM jobs "+where, args...)
+	}, "SELECT "+columns+" FROM jobs "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +190,7 @@ func scanJob(rows *sql.Rows) (Job, error) {
 	var j Job
 	var command []byte
 	err := rows.Scan(&j.Job, &j.Name, &j.Key, &command, &j.Dir, &j.Host, &j.PID, &j.StartTicks, &j.BootID, &j.State, &j.Started, &j.Ended,
-		&j.ExitCode, &j.Reason, &j.Log)
+		&j.ExitCode, &j.Reason, &j.Log, &j.Seen)
 	if err != nil {
 		return j, err
 	}

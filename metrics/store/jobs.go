@@ -49,6 +49,7 @@ type Job struct {
 
 	State    string
 	Started  float64 // Unix seconds
+	Seen     float64 // last heartbeat of swarm run, which the Store that started the job records; 0: none
 	Ended    float64 // 0: it is running, or died without recording an end
 	ExitCode *int    // as passed on; nil: none yet
 	Reason   string  // reason for its state
@@ -97,6 +98,8 @@ func (a JobAttempt) Seconds() float64 {
 	return max(0, a.Ended-a.Started)
 }
 
+const jobSeenSQL = `UPDATE jobs SET seen = ?2 WHERE job = ?1 AND seen < ?2 AND ended IS NULL`
+
 // StartJob writes a new job's row and returns its key. The key is the name, reduced to characters that are safe in file
 // names, with the next free number. It retries as SaveJob does.
 func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
@@ -110,6 +113,9 @@ func (s *Store) StartJob(ctx context.Context, j Job) (string, error) {
 		}
 		return saveJob(ctx, tx, j)
 	})
+	if err == nil {
+		s.pulse.begin(j.Job, 0, j.Started)
+	}
 	return j.Job, err
 }
 

@@ -369,6 +369,47 @@ INSERT INTO events (run, node, type, time, state, cause, message, pid) VALUES ('
 	require.Equal(t, "x", got.Name)
 }
 
+func TestALiveJobIsSeen(t *testing.T) {
+	var clock steady
+	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{SeenInterval: time.Millisecond, elapsed: clock.read})
+	r := readerOf(t, s)
+	j := aJob("x", JobWaiting, 100)
+	j.Job = startJob(t, s, j)
+	seen := func(at float64) bool {
+		got, err := r.Job(t.Context(), j.Job)
+		require.NoError(t, err)
+		return got.Seen == at
+	}
+	for _, at := range []float64{130, 160} {
+		clock.pass(30 * time.Second)
+		require.Eventually(t, func() bool { return seen(at) }, time.Minute, time.Millisecond)
+		j.State = JobRunning
+		require.NoError(t, s.SaveJob(t.Context(), j))
+		require.True(t, seen(at), "a save keeps the heartbeat")
+	}
+	j.State, j.Ended = JobDone, 165
+	require.NoError(t, s.SaveJob(t.Context(), j))
+	clock.pass(30 * time.Second)
+	require.NoError(t, s.Close())
+	require.True(t, seen(160), "a job that has ended is seen no more")
+}
+
+func TestJobsFromBeforeHeartbeatsCanBeRead(t *testing.T) {
+	path := olderDatabase(t, schemaJobSeen-1,
+		"INSERT INTO jobs (job, name, key, command, state, started) VALUES ('x-1', 'x', 'k', '[]', 'running', 5)")
+	r, err := OpenReader(t.Context(), path)
+	require.NoError(t, err)
+	defer r.Close()
+	want := Job{Job: "x-1", Name: "x", Key: "k", Command: []string{}, State: JobRunning, Started: 5}
+	got, err := r.Job(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	requireIntact(t, openStore(t, path, Options{}))
+	got, err = r.Job(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, want, got, "after the migration")
+}
+
 func BenchmarkStoreOfAJob(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "swarm.db")
 	s := openStore(b, path, Options{})

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// pulse tracks the attempts that this process has started. The current time of an attempt is its start plus the elapsed
-// time of a monotonic clock. Events of the attempt should use the same time.
+// pulse tracks the attempts and jobs that this process has started. Their current time is their start plus the elapsed
+// time of a monotonic clock. Events of an attempt should use the same time.
 type pulse struct {
 	elapsed func() time.Duration // since a fixed moment
 	mu      sync.Mutex
-	begun   map[string]beat
+	begun   map[string]beat // by run or job
 }
 
-// beat is the start of an attempt.
+// beat is the start of an attempt or a job.
 type beat struct {
-	attempt int
-	started float64 // as in the attempt's row
+	attempt int     // from 1; 0: a job
+	started float64 // as in its row
 	elapsed time.Duration
 }
 
@@ -29,37 +29,41 @@ func sinceNow() func() time.Duration {
 	return func() time.Duration { return time.Since(opened) }
 }
 
-func (p *pulse) begin(run string, attempt int, started float64) {
+func (p *pulse) begin(name string, attempt int, started float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun[run] = beat{attempt, started, p.elapsed()}
+	p.begun[name] = beat{attempt, started, p.elapsed()}
 }
 
-// runs returns the runs that this process started.
-func (p *pulse) runs() []string {
+// names returns the runs and jobs that this process started.
+func (p *pulse) names() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	runs := make([]string, 0, len(p.begun))
-	for run := range p.begun {
-		runs = append(runs, run)
+	names := make([]string, 0, len(p.begun))
+	for name := range p.begun {
+		names = append(names, name)
 	}
-	return runs
+	return names
 }
 
-// read returns a run's attempt and its current time. ok reports whether this process started the run.
-func (p *pulse) read(run string) (attempt int, seen float64, ok bool) {
+// read returns the attempt and the current time of a run or job. ok reports whether this process started it.
+func (p *pulse) read(name string) (attempt int, seen float64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, ok := p.begun[run]
+	b, ok := p.begun[name]
 	return b.attempt, b.started + (p.elapsed() - b.elapsed).Seconds(), ok
 }
 
-// see records a heartbeat of a run's attempt.
-func (tx *transaction) see(run string) error {
-	attempt, seen, ok := tx.pulse.read(run)
+// see records a heartbeat of a run's attempt or of a job.
+func (tx *transaction) see(name string) error {
+	attempt, seen, ok := tx.pulse.read(name)
 	if !ok {
 		return nil
 	}
-	_, err := tx.exec(seenSQL, run, attempt, seen)
+	query, args := seenSQL, []any{name, attempt, seen}
+	if attempt == 0 {
+		query, args = jobSeenSQL, []any{name, seen}
+	}
+	_, err := tx.exec(query, args...)
 	return err
 }

@@ -39,6 +39,7 @@ const (
 	schemaJobs     = 7
 	schemaCommands = 10
 	schemaShares   = 11
+	schemaJobSeen  = 14
 )
 
 // has reports whether the database has at least that schema.

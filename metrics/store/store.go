@@ -33,7 +33,7 @@ type Options struct {
 	RetryDelay     time.Duration // first pause after a failed write, doubled up to 30 s; default 0.5 s
 	RetryFor       time.Duration // how long failed writes are retried, default 10 min
 	MemoryInterval time.Duration // one memory row per node and interval, whole seconds, default 10 s
-	SeenInterval   time.Duration // interval of heartbeats of running attempts and of checks of the write-ahead log, default 5 s
+	SeenInterval   time.Duration // interval of heartbeats of running attempts and jobs, and of checks of the write-ahead log, default 5 s
 	WALLimit       int64         // size of the write-ahead log, in bytes, above which it is checkpointed, default 16 MiB
 
 	// Warn receives problems that a run survives: a file system that may be unsuitable, the first of a series of failed
@@ -223,7 +223,7 @@ func (s *Store) close() error {
 	<-s.done
 	err := s.Err()
 	if err == nil {
-		_ = s.tab.see(s.pulse.runs()) // a last heartbeat; not needed by an attempt that has an end
+		_ = s.tab.see(s.pulse.names()) // a last heartbeat; not needed by an attempt that has an end
 		// Readers may delay the checkpoint, which costs disk space but no data.
 		_, err = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}

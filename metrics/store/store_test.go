@@ -302,7 +302,7 @@ func TestRefusedFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("not a database\n", 100)), 0o600))
 
 	for path, want := range map[string]string{
-		newer:   "written by a newer swarm (schema 99, this one knows 13)",
+		newer:   "written by a newer swarm (schema 99, this one knows 14)",
 		foreign: "not a swarm database",
 		text:    "not a swarm database",
 		dir:     "not a file",

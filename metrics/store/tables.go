@@ -83,7 +83,7 @@ func prepareTables(ctx context.Context, db *sql.DB, opts Options, p *pulse) (*ta
 	queries := []string{
 		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
 		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL, endAttemptSQL,
-		seenSQL,
+		seenSQL, jobSeenSQL,
 		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, oldEvalSQL, deleteEvalSQL, insertEvalSQL,
 		ackedSQL, setAckedSQL, forgetOutboxesSQL, ownerSQL, setWorkerSQL, joinSQL, leaveSQL,
 	}

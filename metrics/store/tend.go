@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// tend records heartbeats of the attempts started here and keeps the write-ahead log short. It returns only errors that
-// a retry cannot fix. The next write reports any other error, and retries.
+// tend records heartbeats of the attempts and jobs started here and keeps the write-ahead log short. It returns only
+// errors that a retry cannot fix. The next write reports any other error, and retries.
 func (s *Store) tend() error {
 	if err := s.moved(); err != nil {
 		return err
 	}
-	if runs := s.pulse.runs(); len(runs) > 0 {
-		if err := s.tab.see(runs); err != nil {
+	if names := s.pulse.names(); len(names) > 0 {
+		if err := s.tab.see(names); err != nil {
 			return nil //nolint:nilerr // see above
 		}
 	}
@@ -65,15 +65,15 @@ func (s *Store) shorten() {
 	}
 }
 
-// see records heartbeats of runs in one transaction.
-func (t *tables) see(runs []string) error {
+// see records heartbeats of runs and jobs in one transaction.
+func (t *tables) see(names []string) error {
 	tx, done, err := t.begin()
 	if err != nil {
 		return err
 	}
 	defer done()
-	for _, run := range runs {
-		if err := tx.see(run); err != nil {
+	for _, name := range names {
+		if err := tx.see(name); err != nil {
 			return err
 		}
 	}

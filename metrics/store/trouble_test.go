@@ -217,7 +217,7 @@ func TestNewerSchemaIsOneLine(t *testing.T) {
 	for _, err := range []error{err, readErr} {
 		var e *Error
 		require.ErrorAs(t, err, &e)
-		require.Contains(t, e.Error(), "written by a newer swarm (schema 99, this one knows 13)")
+		require.Contains(t, e.Error(), "written by a newer swarm (schema 99, this one knows 14)")
 		require.NotContains(t, e.Error(), "\n")
 		require.True(t, strings.HasPrefix(e.Remedy(), "update swarm"))
 	}

@@ -52,7 +52,7 @@ func jobUntil(j store.Job, now float64, state string) float64 {
 
 // LastHeard returns the newest time in a job's rows, in Unix seconds.
 func LastHeard(j store.Job) float64 {
-	last := max(j.Started, j.Ended)
+	last := max(j.Started, j.Seen, j.Ended)
 	for _, a := range j.Attempts {
 		last = max(last, a.Started, a.Ended)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// JobLost is the state of a job that is recorded as waiting or running although its process is gone.
+// JobLost is the state of a job that is recorded as waiting or running although its process is gone or silent.
 const JobLost = "lost"
 
 // States of an attempt.

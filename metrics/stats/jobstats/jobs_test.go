@@ -50,6 +50,8 @@ func TestAJobWithoutAnEnd(t *testing.T) {
 	lost := NewJob(j, 1e6, false)
 	require.Equal(t, []any{JobLost, AttemptLost, (*float64)(nil), 20.0, 40.0},
 		[]any{lost.State, lost.Attempts[2].State, lost.Attempts[2].Seconds, lost.ActiveSeconds, lost.ElapsedSeconds}, "until it was last heard of")
+	j.Seen = 190
+	require.Equal(t, 90.0, NewJob(j, 1e6, false).ElapsedSeconds, "until its last heartbeat")
 	before := NewJob(j, 50, true)
 	require.Equal(t, []any{0.0, 0.0}, []any{before.ElapsedSeconds, *before.Attempts[2].Seconds}, "a clock set back")
 	waiting := NewJob(store.Job{Job: "w-1", State: store.JobWaiting, Started: 100}, 130, true)
