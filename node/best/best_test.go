@@ -88,7 +88,7 @@ func TestBestWeightsAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir, engine := t.TempDir(), saver{}
 	require.NoError(t, chooser(t, dir, "s").Take(t.Context(), engine, Judged{10, 0.2, 0.2}))
-	for _, left := range []string{"best-00000020", "best-00000030.tmp", "best-00000010.old"} { // saved, being saved, replaced
+	for _, left := range []string{"best-00000020", "best-00000030.tmp", "best-00000010.old"} { // saved, and two names of earlier versions
 		require.NoError(t, os.Mkdir(filepath.Join(dir, left), 0o755))
 	}
 	b := chooser(t, dir, "s")
