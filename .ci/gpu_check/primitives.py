@@ -108,6 +108,7 @@ def limit():
     facts.tell("driver_memory", driver.memory())
     with facts.step("torch"):
         facts.tell("torch_memory", torch.cuda.mem_get_info(0))
+        facts.tell("torch_total", torch.cuda.get_device_properties(0).total_memory)  # what the engine's cap is a part of
     with facts.step("allocations"):
         taken = []
         for _ in range(64):

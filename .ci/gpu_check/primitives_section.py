@@ -18,7 +18,7 @@ def check_primitives(c):
         for subject in SUBJECTS:
             c.report.needs_gpu("primitives", subject)
         return
-    for part in (allocations, copies, attention, contexts, limits):
+    for part in (contexts, limits, allocations, copies, attention):  # the first two have no substitute if time runs out
         try:
             part(c)
         except (RuntimeError, OSError, ValueError, KeyError) as error:
@@ -29,8 +29,9 @@ def allocations(c):
     alone = c.ask("primitives", "primitives.py", "--what", "malloc", cap=20, name="malloc alone")
     report_allocations(c, alone, "alone")
     with contextlib.ExitStack() as stack:
-        for i in range(NEIGHBOURS):
-            stack.enter_context(Held("busy", c.evidence.path(f"primitives/busy{i}.log"), cap=min(30, c.left())))
+        busy = [stack.enter_context(Held("busy", c.evidence.path(f"primitives/busy{i}.log"), cap=min(30, c.left()))) for i in range(NEIGHBOURS)]
+        for each in busy:
+            each.ready()
         beside = c.ask("primitives", "primitives.py", "--what", "malloc", cap=30, name="malloc beside seven")
         report_allocations(c, beside, "beside seven busy processes")
 
@@ -69,10 +70,12 @@ def contexts(c):
     with Daemon(logs, host.smi().get("uuid", "")) as daemon:
         before = used()
         with Held("context", c.evidence.path("primitives/client.log"), env=daemon.env) as first:
+            first.ready()
             with_server = used()
             c.report.add("primitives", "server and first client, with MPS", with_server - before, "bytes")
             c.report.add("primitives", "memory as reported to a client without a limit", told(first.fact))
-            with Held("context", c.evidence.path("primitives/client.log"), env=daemon.env):
+            with Held("context", c.evidence.path("primitives/client.log"), env=daemon.env) as second:
+                second.ready()
                 c.report.add("primitives", "a second client's context, with MPS", used() - with_server, "bytes")
             c.report.details.setdefault("primitives", {})["mps servers"] = daemon.ask("get_server_list")
 
@@ -85,6 +88,8 @@ def limits(c):
     with Daemon(logs, host.smi().get("uuid", "")) as daemon:
         env = dict(daemon.env, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=LIMIT)
         found = c.ask("primitives", "primitives.py", "--what", "limit", cap=30, env=env, name="limit")
+    if "torch_total" in found:
+        c.report.add("primitives", f"total of torch's properties under the MPS limit {LIMIT}", found["torch_total"], "bytes")
     for name in ("driver_memory", "torch_memory", "memory_when_refused"):
         if name in found:
             c.report.add("primitives", f"{name.replace('_', ' ')} under the MPS limit {LIMIT}", told(found[name]))
@@ -99,7 +104,8 @@ def told(pair):
 
 def one_more(c, env):
     before = used()
-    with Held("context", c.evidence.path("primitives/context.log"), env=env):
+    with Held("context", c.evidence.path("primitives/context.log"), env=env) as held:
+        held.ready()
         return used() - before
 
 

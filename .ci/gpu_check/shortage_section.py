@@ -26,6 +26,7 @@ def check_shortage(c):
                 found = c.ask("shortage", "exhaustion.py", "--model", c.folder, "--case", case, cap=40, name=case)
             else:
                 with Held("hoard", c.evidence.path(f"shortage/{case}.hoard.log"), "--leave", str(leave), cap=60) as hoard:
+                    hoard.ready()
                     c.report.details.setdefault("shortage", {})[f"{case} hoard"] = {"taken": hoard.fact, "smi": host.smi()}
                     found = c.ask("shortage", "exhaustion.py", "--model", c.folder, "--case", case, cap=40, name=case)
             report_case(c, found, what)

@@ -58,11 +58,12 @@ func newCompareCommand(g *globals) *cobra.Command {
 		Long: "compare shows the recorded experiments, all or those named: cumulative reward, improvement over the\n" +
 			"baseline beside the paper's figures for the same I/J, and a verdict: better, worse, undecided with\n" +
 			"what is missing, or not comparable. The baseline is --baseline, else the experiment that\n" +
-			"trains alone: named 8loc0ext, with that preset, named ...-8loc0ext, or 8/0. Without a baseline rows are ranked and nothing is decided.\n\n" +
+			"trains alone (docs/METRICS.md has the order). Without a baseline rows are ranked and nothing is\n" +
+			"decided.\n\n" +
 			"Verdicts and 95 % intervals are over seeds, never over the nodes of one swarm. A permutation test\n" +
 			"(exact up to eight seeds a side) and Welch's test must both decide, corrected by Holm's method for\n" +
-			"several comparisons. One comparison takes four seeds a side, or three against four, six take five. If an experiment\n" +
-			"has finished runs, its other runs do not count. A second interval is over seeds and held-out questions.\n\n" +
+			"several comparisons. One comparison takes four seeds a side, or three against four. Six take five. If\n" +
+			"an experiment has finished runs, its other runs do not count. A second interval is over seeds and held-out questions.\n\n" +
 			"Two rows are compared over the rounds that all runs of both have. Each verdict names the settings in\n" +
 			"which they differ. If a setting other than the one under study could explain the result, the rows\n" +
 			"are not comparable, unless --despite names it. docs/METRICS.md has the rule.\n\n" +

@@ -62,6 +62,7 @@ func (e *estimate) caches(r int64) Component {
 	held := 2*e.layers*e.kv*size*(prompts*s+r*(t-1)) + e.graph(r, t)
 	if e.s.half() {
 		held += 2 * e.parameters
+		c.Note += ", and the weights in 16 bits"
 	}
 	c.Bytes = held + percent(held, slack)
 	return c

@@ -88,7 +88,7 @@ const (
 // The result is a lower bound for an engine without kernel launch overhead and idle time. It leaves out scoring,
 // sharing and checkpoints.
 func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, batch int) Pace {
-	size := int64(4) // bytes of a weight, and of a key or value
+	size := int64(4) // bytes of a weight
 	if precision == "bf16" || precision == "fp16" {
 		size = 2
 	}
@@ -96,7 +96,7 @@ func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, b
 	if batch <= 0 || batch > all {
 		batch = max(1, all)
 	}
-	kv := 2 * int64(m.Layers*m.KeyValueHeads()*m.HeadWidth()) * size // bytes per token
+	kv := 2 * int64(m.Layers*m.KeyValueHeads()*m.HeadWidth()) * 4 // bytes per token, in every precision
 	mean := float64(w.PromptTokens) + float64(w.NewTokens)/2
 	calls := float64(divide(all, batch))
 	bytes := calls*float64(w.NewTokens)*float64(m.Parameters*size) + float64(w.NewTokens)*w.completions()*mean*float64(kv)

@@ -40,6 +40,19 @@ func TestFirstPrinciplesGiveThePublishedFigures(t *testing.T) {
 	}
 }
 
+// In 16 bits a step reads half of the weights' bytes and as many of the KV cache's.
+func TestDecodingIn16BitsReadsTheSameCache(t *testing.T) {
+	t.Parallel()
+	gpt2, err := configs.LoadModel("gpt2")
+	require.NoError(t, err)
+	card, _ := CardNamed("NVIDIA A100-SXM4-80GB")
+	card.tf32, card.half = 1e30, 1e30 // memory traffic alone
+	work := Work{Own: 4, Generations: 8, PromptTokens: 256, NewTokens: 256, Iterations: 1}
+	single, half := FirstPrinciples(gpt2.Shape, "tf32", card, work, 1, 0), FirstPrinciples(gpt2.Shape, "bf16", card, work, 1, 0)
+	weights := 256 * 4 * float64(gpt2.Shape.Parameters) / (AssumedBandwidth * card.Bandwidth)
+	require.InEpsilon(t, weights/2, single.Generate-half.Generate, 1e-6)
+}
+
 func TestCardsAreKnownByNameAndSize(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -112,8 +112,8 @@ func (c *Claims) Loaded(node string, pid int) {
 	}
 }
 
-// GivenUp takes a node's share out of the claims, so that jobs get the memory. It does nothing on nil. It may wait for
-// the queue's lock.
+// GivenUp ends the claim on a GPU if all nodes planned there were given up. Until then the others share the memory of
+// such a node. It does nothing on nil. It may wait for the queue's lock.
 func (c *Claims) GivenUp(node string) {
 	if c != nil {
 		c.adjust(func() {
@@ -129,13 +129,11 @@ func (c *Claims) adjust(change func()) {
 	change()
 	pids := slices.Collect(maps.Values(c.engines))
 	for _, on := range c.cards {
-		left := 0
-		for _, node := range on.nodes {
-			if !c.gone[node] {
-				left++
-			}
+		bytes := c.bytes
+		if !slices.ContainsFunc(on.nodes, func(node string) bool { return !c.gone[node] }) {
+			bytes = 0
 		}
-		if err := on.Adjust(c.bytes*int64(left)/int64(len(on.nodes)), pids); err != nil {
+		if err := on.Adjust(bytes, pids); err != nil {
 			c.log.Debug("queue", "error", err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
-// The memory of a node that was given up is free for jobs, on each of its GPUs.
-func TestANodeThatWasGivenUpClaimsNothing(t *testing.T) {
+// A GPU whose nodes were all given up is free for jobs.
+func TestAGPUWithoutNodesIsFreeForJobs(t *testing.T) {
 	h := Host{Home: layout.Home(t.TempDir()), Logger: slog.New(slog.DiscardHandler)}
 	zero, one := 0, 1
 	p := fit.Plan{Expected: 9e9, Placement: []fit.Placement{{Node: "node_0", GPU: &zero}, {Node: "node_1", GPU: &zero}, {Node: "node_2", GPU: &zero}, {Node: "node_3", GPU: &one}}}
@@ -34,9 +34,11 @@ func TestANodeThatWasGivenUpClaimsNothing(t *testing.T) {
 	c.Loaded("node_0", os.Getpid())
 	require.Equal(t, map[string]int64{"GPU-0": 9e9, "GPU-1": 9e9}, claimed())
 	c.GivenUp("node_0")
-	require.Equal(t, map[string]int64{"GPU-0": 6e9, "GPU-1": 9e9}, claimed())
 	c.GivenUp("node_3")
-	require.Equal(t, map[string]int64{"GPU-0": 6e9, "GPU-1": 0}, claimed())
+	require.Equal(t, map[string]int64{"GPU-0": 9e9, "GPU-1": 0}, claimed(), "the others share what node_0 had")
+	c.GivenUp("node_1")
+	c.GivenUp("node_2")
+	require.Equal(t, map[string]int64{"GPU-0": 0, "GPU-1": 0}, claimed())
 	c.Release()
 	require.Empty(t, claimed())
 }

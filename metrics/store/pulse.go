@@ -3,6 +3,8 @@ package store
 import (
 	"sync"
 	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // pulse tracks the attempts and jobs that this process has started. Their current time is their start plus the elapsed
@@ -61,8 +63,8 @@ func (tx *transaction) see(name string) error {
 		return nil
 	}
 	query, args := seenSQL, []any{name, attempt, seen}
-	if attempt == 0 {
-		query, args = jobSeenSQL, []any{name, seen}
+	if attempt == 0 { // Other hosts compare it with their clocks, and elapsed time lacks a suspended host's.
+		query, args = jobSeenSQL, []any{name, event.Now()}
 	}
 	_, err := tx.exec(query, args...)
 	return err

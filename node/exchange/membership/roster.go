@@ -240,9 +240,9 @@ func (l *lineup) advance() {
 
 // reached reports whether more than half of the workers have reached a round. It counts workers for which the barrier
 // waits or that are ahead. Of these it counts only those that have shared at least half as many rounds as any other, so
-// that newcomers don't lead. If there are none, every worker that has shared a round counts. Without a barrier one
-// worker may share far more rounds than all others, so that it alone would count. There the bound is half of the second
-// most.
+// that newcomers don't lead. If there are none, every worker that has shared a round counts. Without a barrier a
+// minority may share far more rounds than the others, so that it alone would count. There the bound is half of what the
+// worker in the middle has shared.
 func (l *lineup) reached(round int) bool {
 	for _, all := range []bool{false, true} {
 		streaks := map[string]int{} // of each worker: the most rounds that one of its nodes has shared
@@ -254,13 +254,14 @@ func (l *lineup) reached(round int) bool {
 		if len(streaks) == 0 {
 			continue
 		}
-		most := slices.Sorted(maps.Values(streaks))
-		if !l.barrier && len(most) > 1 {
-			most = most[:len(most)-1]
+		sorted := slices.Sorted(maps.Values(streaks))
+		bound := sorted[len(sorted)-1]
+		if !l.barrier {
+			bound = sorted[(len(sorted)-1)/2]
 		}
 		workers := map[string]bool{} // whether each worker has reached the round
 		for _, s := range l.assignments {
-			if l.leads(s, all) && (!l.offers || 2*s.streak >= most[len(most)-1]) {
+			if l.leads(s, all) && (!l.offers || 2*s.streak >= bound) {
 				workers[s.worker] = workers[s.worker] || l.effective(s) >= round
 			}
 		}

@@ -87,7 +87,7 @@ def repeatable(device):
     """The context in which a backward pass on CUDA is bit-identical each time.
 
     An update that is repeated after a crash must end with the same weights. If an operation has no
-    deterministic form, or cuBLAS was set to another workspace, they warn once instead.
+    deterministic form, or cuBLAS was set to another workspace, torch warns once instead.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling each result of torch.empty would cost a kernel

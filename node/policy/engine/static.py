@@ -59,7 +59,7 @@ class StaticDecoder:
         self._shared_by = config.heads // config.kv_heads
         layers, K, h = config.layers, config.kv_heads, config.head_size
         # Not the dtype of reduced weights: scores with large common parts, as of Qwen2.5, lose their differences
-        # in 16 bits. Training's kernels keep scores in fp32, too.
+        # in 16 bits. SDPA, which training uses from torch 2 on, keeps scores in fp32, too.
         kept = model.dtype
         self._scale = h**-0.5
         self._prompt_keys = torch.zeros(layers, P, K, S, h, dtype=kept, device=device)

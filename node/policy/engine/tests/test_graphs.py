@@ -104,6 +104,12 @@ def test_the_shape_depends_on_the_request_alone():
     assert static.shape_of(request(prompts=[[1] * 23]), 1, 5, 1, 22).prompt_length == 22  # never beyond the context
 
 
+def test_without_graphs_no_buffer_is_kept(model):
+    static = Static()
+    generate(model, request(), static)
+    assert static._decoder is None
+
+
 def test_what_an_earlier_call_left_behind_is_never_seen(model):
     kept = Static()
     kept.keeps = True  # as with graphs

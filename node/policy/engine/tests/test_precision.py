@@ -3,6 +3,7 @@ GPU's.
 """
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -103,6 +104,15 @@ def test_attention_of_a_reduced_model_keeps_differences_between_large_scores(mak
             values = torch.cat((prompt_values[at], own_values[row, at : at + 1])).double()
             expected = (keys @ q[row, head].double() / h**0.5).softmax(0) @ values
             assert torch.allclose(y[row].view(heads, h)[head].double(), expected, atol=0.02)
+
+
+def test_the_reduced_copy_is_kept_only_beside_graphs(make_model):
+    session, trainer = Session(), SimpleNamespace(model=make_model(torch.float32), autocast=torch.bfloat16)
+    for keeps in (False, True):
+        session._static = Static()
+        session._static.keeps = keeps  # as with graphs
+        assert session._sample(trainer, request()).tokens
+        assert (session._reduced is not None) == keeps
 
 
 def test_reduced_logprobs_are_near_the_exact_ones(make_model):
