@@ -200,6 +200,14 @@ func TestUnreadableManifests(t *testing.T) {
 	_, err := c.restore(t.Context(), s, 99)
 	require.ErrorIs(t, err, syscall.EISDIR)
 	require.ErrorContains(t, err, c.manifestPath(2))
+	quiet := slog.New(slog.DiscardHandler)
+	require.ErrorIs(t, RestoreRound(t.Context(), c.dir, 2, s, quiet), syscall.EISDIR)
+	require.NoError(t, RestoreRound(t.Context(), c.dir, 1, s, quiet))
+	s.restored = nil
+	found := CheckFiles(c.dir)
+	require.Len(t, found, 2)
+	require.Equal(t, file(1)+": its sha256 differs from its manifest's", found[0])
+	require.Contains(t, found[1], "checkpoint-00000002.json cannot be read, but may be intact: ")
 	c.dropAbove(99)
 	require.DirExists(t, c.manifestPath(2))
 
@@ -207,6 +215,7 @@ func TestUnreadableManifests(t *testing.T) {
 	require.NoError(t, os.Symlink("loop", c.dir))
 	_, err = c.restore(t.Context(), s, 99)
 	require.ErrorIs(t, err, syscall.ELOOP)
+	require.ErrorIs(t, RestoreRound(t.Context(), c.dir, 2, s, quiet), syscall.ELOOP)
 	require.Empty(t, s.restored)
 }
 
@@ -250,6 +259,15 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		choice, err := c.restore(t.Context(), s, 99)
 		require.NoError(t, err)
 		require.Equal(t, 1, choice.round)
+	})
+	t.Run("a file that speaks of another model and can't be read again", func(t *testing.T) {
+		c, s := filled(t, 1, 2)
+		s.answers[file(2)] = &policy.Error{Kind: policy.KindCheckpoint, Message: "it is of another model"}
+		require.NoError(t, os.Remove(filepath.Join(c.dir, file(2))))
+		require.NoError(t, os.Symlink(file(2), filepath.Join(c.dir, file(2))))
+		_, err := c.restore(t.Context(), s, 99)
+		require.ErrorIs(t, err, syscall.ELOOP)
+		require.Equal(t, []string{file(2)}, s.restored)
 	})
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -49,6 +50,10 @@ func (l *attempt) openSelection(n *Node) error {
 	l.best, err = best.Open(l.model.start.Dir, best.Owner{Run: own.Run, Node: own.Node, Model: own.Model}, best.Questions{
 		Set: questions.Set, Count: questions.Len(), Generations: questions.options.NumGenerations,
 	}, l.logger, n.warn)
+	if errors.Is(err, best.ErrNewer) {
+		err = &Failure{event.CauseConfig, fmt.Errorf(
+			"%w. Try: continue the run with the program version that wrote it, or begin a new one with --fresh", err)}
+	}
 	return err
 }
 

@@ -139,7 +139,7 @@ func requireBest(t *testing.T, dir string, l *nodeProcess) best.Weights {
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, b.Folder)}, folders)
 	require.FileExists(t, filepath.Join(dir, b.Folder, "config.json"))
-	require.True(t, intact(filepath.Join(dir, b.Folder, "model.safetensors"), b.SHA256))
+	require.NoError(t, checkSum(filepath.Join(dir, b.Folder, "model.safetensors"), b.SHA256))
 	if l != nil {
 		require.NotContains(t, strings.Join(l.sets(), " "), b.Set, "other questions than the evaluation's")
 	}
@@ -189,6 +189,12 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 	kept, err := best.Read(dir)
 	require.NoError(t, err)
 	require.Len(t, kept.All, 2, "after rounds 4 and 5")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, best.File), []byte(`{"version": 2}`), 0o600))
+	newer := begin(t, start)
+	newer.ends(ExitConfig)
+	require.Equal(t, event.CauseConfig, newer.failure().Cause, "a restart can't help")
+	require.Contains(t, newer.failure().Message, "a newer version of the program wrote best.json: its version is 2, this program reads 1. Try: ")
 }
 
 // A node that is told to stop during an evaluation stops, and its next process makes the evaluation.

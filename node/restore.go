@@ -43,9 +43,12 @@ func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.L
 // RestoreRound is RestoreNewest for the checkpoint after this number of rounds.
 func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, logger *slog.Logger) error {
 	c := &checkpoints{dir: dir, logger: logger}
-	list, _ := c.list()
+	list, refused := c.list()
 	at := slices.IndexFunc(list, func(m manifest) bool { return m.Round == rounds })
 	if at < 0 {
+		if err := c.undamaged(refused); err != nil {
+			return err
+		}
 		has := "none"
 		for i, m := range list {
 			if has += fmt.Sprintf(", %d", m.Round); i == 0 {
@@ -76,15 +79,11 @@ type chosen struct {
 func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (chosen, error) {
 	var choice chosen
 	list, refused := c.list()
+	if err := c.undamaged(refused); err != nil {
+		return choice, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		err := refused[name]
-		if errors.Is(err, errNewerManifest) {
-			return choice, c.foreign(name, err.Error())
-		}
-		if unreadable(err) {
-			return choice, fmt.Errorf("checkpoints: %w", err)
-		}
-		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint %s: %v", name, err))
+		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint %s: %v", name, refused[name]))
 	}
 	for _, m := range slices.Backward(list) {
 		if difference := m.owner.foreign(c.owner); difference != "" {
@@ -109,6 +108,20 @@ func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (cho
 	return choice, nil
 }
 
+// undamaged returns an error if one of the refused manifests may be intact: reading it failed, or a newer program
+// wrote it.
+func (c *checkpoints) undamaged(refused map[string]error) error {
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		switch err := refused[name]; {
+		case errors.Is(err, errNewerManifest):
+			return c.foreign(name, err.Error())
+		case unreadable(err):
+			return fmt.Errorf("checkpoints: %w", err)
+		}
+	}
+	return nil
+}
+
 // bringBack restores one checkpoint. reason is empty, or says why the checkpoint cannot be used.
 func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (reason string, err error) {
 	path := filepath.Join(c.dir, m.File)
@@ -117,8 +130,12 @@ func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (
 	switch {
 	case errors.As(err, &refused) && refused.Kind == policy.KindCheckpoint:
 		message := strings.TrimPrefix(refused.Message, path+": ")
-		if strings.Contains(message, "another model") && intact(path, m.SHA256) {
-			return "", c.foreign(m.File, message)
+		if strings.Contains(message, "another model") {
+			if err := checkSum(path, m.SHA256); err == nil {
+				return "", c.foreign(m.File, message)
+			} else if unreadable(err) {
+				return "", fmt.Errorf("checkpoint of round %d: %w", m.Round, err)
+			}
 		}
 		return message, nil
 	case err != nil:
@@ -135,33 +152,43 @@ func (c *checkpoints) foreign(name, difference string) error {
 }
 
 // CheckFiles checks the files of the checkpoints in a node's folder against the checksums of their manifests. It
-// returns what is damaged, oldest first, nil if nothing is. A folder without checkpoints is not damaged. The node must
-// not run.
+// returns what is damaged or cannot be read, nil if nothing is. A folder without checkpoints is not damaged. The node
+// must not run.
 func CheckFiles(dir string) (damaged []string) {
 	c := &checkpoints{dir: dir}
 	list, refused := c.list()
-	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		damaged = append(damaged, fmt.Sprintf("%s: %v", name, refused[name]))
-	}
 	for _, m := range list {
-		if m.SHA256 != "" && !intact(filepath.Join(dir, m.File), m.SHA256) {
-			damaged = append(damaged, m.File+" cannot be read, or its sha256 differs from its manifest's")
+		if m.SHA256 != "" {
+			refused[m.File] = checkSum(filepath.Join(dir, m.File), m.SHA256)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		switch err := refused[name]; {
+		case unreadable(err):
+			damaged = append(damaged, fmt.Sprintf("%s cannot be read, but may be intact: %v", name, err))
+		case err != nil:
+			damaged = append(damaged, fmt.Sprintf("%s: %v", name, err))
 		}
 	}
 	return damaged
 }
 
-// intact reports whether a file has the checksum of its manifest. If it has, a mismatch inside the file is not
-// damage.
-func intact(path, sum string) bool {
+// checkSum returns nil if a file has the checksum of its manifest: then a mismatch inside the file is not damage. The
+// file may be intact if the error is an unreadable one.
+func checkSum(path, sum string) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return false
+		return err
 	}
 	defer file.Close()
 	digest := sha256.New()
-	_, err = io.Copy(digest, file)
-	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
+	if _, err := io.Copy(digest, file); err != nil {
+		return err
+	}
+	if hex.EncodeToString(digest.Sum(nil)) != sum {
+		return errors.New("its sha256 differs from its manifest's")
+	}
+	return nil
 }
 
 // dropAbove removes the damaged manifests, and the checkpoints after more than this number of rounds.

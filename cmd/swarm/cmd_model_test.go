@@ -305,7 +305,7 @@ func TestBestWeightsAreSavedAsAFolder(t *testing.T) {
 	o = swarm(t, home, "model", "save", "chosen", filepath.Join(t.TempDir(), "other"), "--best", "--node", "1")
 	require.Zero(t, o.code, o.stderr)
 	former := filepath.Join(home, "runs", "chosen-1", "node_1", bests[1].Folder)
-	require.Contains(t, o.stdout, "The best weights by the former ones are in "+former+"\n")
+	require.Contains(t, o.stdout, "Earlier best weights are in "+former+"\n")
 	require.FileExists(t, filepath.Join(former, "model.safetensors"))
 }
 

@@ -120,8 +120,8 @@ func copyBest(ctx context.Context, h plan.Host, run store.Run, name string, kept
 		Path: dir, Run: run.Run, Node: name, Rounds: kept.Round, Parameters: shape.Parameters, Bytes: written.Bytes, SHA256: written.SHA256,
 		WeightHash: kept.WeightHash, ValidationPass: &kept.Pass,
 	}
-	if kept.Former != nil {
-		saved.Former = h.Home.Path("runs", run.Run, name, kept.Former.Folder)
+	for w := kept.Former; w != nil; w = w.Former {
+		saved.Former = append(saved.Former, h.Home.Path("runs", run.Run, name, w.Folder))
 	}
 	saved.Files, err = fileNames(dir)
 	return saved, err

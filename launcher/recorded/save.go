@@ -35,7 +35,7 @@ type Saved struct {
 	Files      []string `json:"files"`
 
 	ValidationPass *float64 `json:"validation_pass,omitempty"` // pass@1 that best weights were chosen by
-	Former         string   `json:"former,omitempty"`          // folder of the best weights by the former validation questions
+	Former         []string `json:"former,omitempty"`          // folders of earlier best weights, chosen by other questions or before damage
 }
 
 // Print prints what was written, and the command to prompt it.
@@ -46,8 +46,8 @@ func (s Saved) Print(w io.Writer) {
 		fmt.Fprintf(w, "Its best weights, by validation: pass@1 %.4f, the highest of several and so too high. swarm eval %s measures them.\n",
 			*s.ValidationPass, terminal.CommandLine([]string{s.Path}))
 	}
-	if s.Former != "" {
-		fmt.Fprintf(w, "Its validation questions have changed. The best weights by the former ones are in %s\n", s.Former)
+	for _, former := range s.Former {
+		fmt.Fprintf(w, "Earlier best weights are in %s\n", former)
 	}
 	fmt.Fprintf(w, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", s.Path}))
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -27,8 +28,12 @@ const (
 	version = 1 // of the manifest
 )
 
-// ErrNone reports that a node's folder has no best weights.
-var ErrNone = errors.New("it has kept no best weights")
+var (
+	// ErrNone reports that a node's folder has no best weights.
+	ErrNone = errors.New("it has kept no best weights")
+	// ErrNewer reports an intact manifest with a version that this program cannot read.
+	ErrNewer = errors.New("a newer version of the program wrote " + File)
+)
 
 var errDamaged = errors.New(File + " is damaged")
 
@@ -64,7 +69,8 @@ type Weights struct {
 	Bytes      int64    `json:"bytes"`
 	All        []Judged `json:"judged"` // all weights that these questions judged, in the order of judging
 
-	// Former describes the weights that other questions chose before these. It has no Former itself.
+	// Former describes the weights that other questions chose before these. It has a Former itself only if best.json
+	// was damaged: then all weights in the node's folder became former ones, and their results are unknown.
 	Former *Weights `json:"former,omitempty"`
 }
 
@@ -107,7 +113,7 @@ func Read(dir string) (Weights, error) {
 		return Weights{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if b.Version > version {
-		return Weights{}, fmt.Errorf("%s was written by a newer program", File)
+		return Weights{}, fmt.Errorf("%w: its version is %d, this program reads %d", ErrNewer, b.Version, version)
 	}
 	for w := &b; w != nil; w = w.Former {
 		if w.Folder != Folder(w.Round) {
@@ -136,13 +142,16 @@ func Open(dir string, own Owner, questions Questions, logger *slog.Logger, warn 
 	reason := "the validation questions have changed"
 	switch {
 	case damaged:
-		known, reason = newest(dir), err.Error()
+		reason = err.Error()
+		if known, err = present(dir); err != nil {
+			return nil, err
+		}
 	case err != nil && !errors.Is(err, ErrNone):
 		return nil, err
 	}
 	var kept []Weights
 	for w := &known; w != nil && w.Folder != ""; w = w.Former {
-		_, err := os.Stat(filepath.Join(dir, w.Folder))
+		err := complete(filepath.Join(dir, w.Folder))
 		switch {
 		case err == nil:
 			kept = append(kept, *w)
@@ -157,13 +166,19 @@ func Open(dir string, own Owner, questions Questions, logger *slog.Logger, warn 
 		b.now = kept[at]
 		kept = slices.Delete(kept, at, at+1)
 	} else if len(kept) > 0 {
-		warn(fmt.Sprintf("%s: new best weights will be chosen. The former ones, of round %d, stay in %s until the questions change again",
-			reason, kept[0].Round, kept[0].Folder))
+		if !damaged {
+			kept = kept[:1]
+		}
+		var folders []string
+		for _, w := range kept {
+			folders = append(folders, w.Folder)
+		}
+		warn(fmt.Sprintf("%s: new best weights will be chosen. The former ones stay in %s until the questions change again",
+			reason, strings.Join(folders, ", ")))
 	}
 	b.now.Version, b.now.Owner, b.now.Questions, b.now.Former = version, own, questions, nil
-	if len(kept) > 0 {
-		kept[0].Former = nil
-		b.now.Former = &kept[0]
+	for _, w := range slices.Backward(kept) {
+		w.Former, b.now.Former = b.now.Former, &w
 	}
 	if !damaged {
 		b.clear(known)
@@ -171,24 +186,39 @@ func Open(dir string, own Owner, questions Questions, logger *slog.Logger, warn 
 	return b, nil
 }
 
-// newest describes the weights of the latest round in a folder whose best.json is damaged. Their result is unknown.
-func newest(dir string) (w Weights) {
-	folders, _ := filepath.Glob(filepath.Join(dir, Pattern))
-	for _, path := range folders {
+// present describes all folders of weights in a folder whose best.json is damaged, the latest round first. Their
+// results are unknown.
+func present(dir string) (latest Weights, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
 		var round int
-		if _, err := fmt.Sscanf(filepath.Base(path), "best-%d", &round); err == nil && filepath.Base(path) == Folder(round) {
-			w.Round, w.Folder = round, Folder(round)
+		if _, err := fmt.Sscanf(entry.Name(), "best-%d", &round); err == nil && entry.Name() == Folder(round) {
+			former := latest
+			latest = Weights{Judged: Judged{Round: round}, Folder: Folder(round), Former: &former}
 		}
 	}
-	return w
+	return latest, err
+}
+
+// complete returns an error if a folder of weights lacks a file. A save that was killed leaves such a folder.
+func complete(dir string) error {
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // clear removes all folders of weights that a best.json with this content does not name.
 func (b *Keeper) clear(named Weights) {
+	keep := map[string]bool{}
+	for w := &named; w != nil; w = w.Former {
+		keep[w.Folder] = true
+	}
 	folders, _ := filepath.Glob(filepath.Join(b.dir, Pattern))
 	for _, path := range folders {
-		name := filepath.Base(path)
-		if name != named.Folder && (named.Former == nil || name != named.Former.Folder) {
+		if !keep[filepath.Base(path)] {
 			_ = os.RemoveAll(path)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,11 +15,15 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// saver is the engine's part: it makes the folder.
+// saver is the engine's part: it makes the folder and its two files.
 type saver struct{}
 
 func (saver) Save(_ context.Context, p policy.SaveParams) (policy.SaveResult, error) {
-	return policy.SaveResult{Bytes: 1, SHA256: "sum", WeightHash: "hash"}, os.MkdirAll(p.Path, 0o755)
+	err := os.MkdirAll(p.Path, 0o755)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(p.Path, name), nil, 0o644))
+	}
+	return policy.SaveResult{Bytes: 1, SHA256: "sum", WeightHash: "hash"}, err
 }
 
 // open is a node's best weights, of questions with that name, and the warnings.
@@ -117,7 +122,7 @@ func TestWeightsOfTheFormerQuestionsAreKept(t *testing.T) {
 	b, warnings := open(t, dir, "t")
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "the validation questions have changed: ")
-	require.Contains(t, warnings[0], "of round 10, stay in best-00000010")
+	require.Contains(t, warnings[0], "The former ones stay in best-00000010 until")
 	require.False(t, b.Knows(10), "other questions judged them")
 	kept, err := Read(dir)
 	require.NoError(t, err)
@@ -141,6 +146,7 @@ func TestWeightsOfTheFormerQuestionsAreKept(t *testing.T) {
 
 	third, warnings := open(t, dir, "u")
 	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "stay in best-00000010 until")
 	require.Equal(t, []string{Folder(10), Folder(30)}, folders(t, dir))
 	require.NoError(t, third.Take(t.Context(), engine, Judged{50, 0, 0}))
 	require.Equal(t, []string{Folder(10), Folder(50)}, folders(t, dir), "one folder of former weights is kept")
@@ -150,7 +156,7 @@ func TestWeightsOfTheFormerQuestionsAreKept(t *testing.T) {
 func TestAnUnusableManifestDeletesNothing(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{": "is damaged", `{"version": 9}`: "by a newer program", `{"version": 1, "round": 30, "folder": "../../secret"}`: "names round 30 and folder",
+		"{": "is damaged", `{"version": 9}`: ErrNewer.Error() + ": its version is 9, this program reads 1", `{"version": 1, "round": 30, "folder": "../../secret"}`: "names round 30 and folder",
 		`{"version": 1, "round": 30, "folder": "best-00000030", "former": {"round": 2, "folder": "../x"}}`: "names round 2 and folder",
 		"": "too many levels of symbolic links", // a loop: reading it fails
 	} {
@@ -168,7 +174,7 @@ func TestAnUnusableManifestDeletesNothing(t *testing.T) {
 		if errors.Is(err, errDamaged) {
 			b, warnings := open(t, dir, "s")
 			require.Len(t, warnings, 1)
-			require.Contains(t, warnings[0], "of round 10, stay in best-00000010")
+			require.Contains(t, warnings[0], "The former ones stay in best-00000010 until")
 			require.NoError(t, b.Take(t.Context(), engine, Judged{20, 0, 0}))
 			require.Equal(t, []string{Folder(10), Folder(20)}, folders(t, dir))
 			continue
@@ -179,6 +185,40 @@ func TestAnUnusableManifestDeletesNothing(t *testing.T) {
 		require.NoError(t, os.Rename(path+".moved", path))
 		require.True(t, chooser(t, dir, "s").Knows(10))
 	}
+}
+
+// After damage it is unknown which weights were the best, so all complete ones stay until the questions change.
+func TestDamageKeepsAllWeights(t *testing.T) {
+	t.Parallel()
+	dir, engine := t.TempDir(), saver{}
+	require.NoError(t, chooser(t, dir, "s").Take(t.Context(), engine, Judged{30, 0.9, 0.9}))
+	b, _ := open(t, dir, "t")
+	require.NoError(t, b.Take(t.Context(), engine, Judged{10, 0.9, 0.9}))
+	for round, file := range map[int]string{50: "config.json", 60: "model.safetensors"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, Folder(round)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, Folder(round), file), nil, 0o644))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, File), []byte("{"), 0o644))
+
+	loop := filepath.Join(dir, Folder(60), "config.json")
+	require.NoError(t, os.Symlink("config.json", loop))
+	_, err := Open(dir, Owner{}, Questions{}, slog.New(slog.DiscardHandler), func(string) {})
+	require.ErrorIs(t, err, syscall.ELOOP, "a failed read is no missing file")
+	require.NoError(t, os.Remove(loop))
+
+	b, warnings := open(t, dir, "t")
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "The former ones stay in best-00000030, best-00000010 until")
+	require.Equal(t, []string{Folder(10), Folder(30), Folder(50), Folder(60)}, folders(t, dir))
+	require.NoError(t, b.Take(t.Context(), engine, Judged{40, 0, 0}))
+	require.Equal(t, []string{Folder(10), Folder(30), Folder(40)}, folders(t, dir), "those of killed saves are gone")
+
+	require.Equal(t, b.now, chooser(t, dir, "t").now)
+	require.NoError(t, chooser(t, dir, "t").Take(t.Context(), engine, Judged{70, 0.1, 0.1}))
+	require.Equal(t, []string{Folder(10), Folder(30), Folder(70)}, folders(t, dir))
+	b, _ = open(t, dir, "u")
+	require.NoError(t, b.Take(t.Context(), engine, Judged{80, 0, 0}))
+	require.Equal(t, []string{Folder(70), Folder(80)}, folders(t, dir))
 }
 
 func TestJudgedIsPassAndReward(t *testing.T) {

@@ -29,12 +29,12 @@ type Response struct {
 // Error kinds of an engine.
 const (
 	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
-	KindModel       = "model"         // the model directory is unreadable or has an unknown architecture
+	KindModel       = "model"         // the model directory is missing or invalid, or has an unknown architecture
 	KindDevice      = "device"        // the device does not exist
 	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers here
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
 	KindCheckpoint  = "checkpoint"    // cannot write a checkpoint, or it is damaged or missing
-	KindUnreadable  = "unreadable"    // reading a checkpoint failed; the file may be intact
+	KindUnreadable  = "unreadable"    // reading a checkpoint or the model directory failed; the files may be intact
 	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
 	KindInternal    = "internal"      // a fault in the engine
 )

@@ -621,8 +621,8 @@ func TestCheckpointFilesAreRead(t *testing.T) {
 		damage string
 	}{
 		{func() error { return os.WriteFile(file, []byte("weights"), 0o644) }, ""},
-		{func() error { return os.Truncate(file, 3) }, "checkpoint checkpoint-00000003.safetensors cannot be read"},
-		{func() error { return os.Remove(file) }, "cannot be read"},
+		{func() error { return os.Truncate(file, 3) }, "checkpoint checkpoint-00000003.safetensors: its sha256 differs"},
+		{func() error { return os.Remove(file) }, "no such file"},
 		{func() error { return os.Truncate(filepath.Join(dir, "checkpoint-00000003.json"), 9) }, "checkpoint-00000003.json: its manifest is not JSON"},
 	} {
 		require.NoError(t, step.spoil())

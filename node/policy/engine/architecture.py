@@ -8,7 +8,7 @@ import os
 import torch
 
 from . import gpt2, llama
-from .protocol import MODEL, EngineError
+from .protocol import MODEL, UNREADABLE, EngineError
 
 # Hugging Face's model_type -> (config parser, model class).
 ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2)}
@@ -22,13 +22,17 @@ def make_model(config, device="cpu", dtype=torch.float32):
 
 
 def read_config(directory):
-    """Reads config.json. Returns (the architecture's Config, the whole JSON object)."""
+    """Reads config.json. Returns (the architecture's Config, the whole JSON object). Raises
+    EngineError("unreadable") if reading it fails.
+    """
     path = os.path.join(directory, "config.json")
     try:
         with open(path, encoding="utf-8") as file:
             raw = json.load(file)
-    except (OSError, ValueError, RecursionError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError) as error:
         raise EngineError(MODEL, f"{path}: {error}") from None
+    except OSError as error:
+        raise EngineError(UNREADABLE, f"{path}: {error.strerror or error}") from None
     if not isinstance(raw, dict):
         raise EngineError(MODEL, f"{path}: not a JSON object")
     return parse_config(raw, path), raw

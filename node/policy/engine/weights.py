@@ -17,7 +17,7 @@ from typing import NamedTuple, Tuple
 import torch
 
 from .aside import Aside
-from .protocol import MODEL, EngineError
+from .protocol import MODEL, UNREADABLE, EngineError
 
 DTYPES = {
     "F64": torch.float64,
@@ -243,8 +243,8 @@ def weight_hash(tensors):
 
 
 def load(model, directory):
-    """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model"), and OSError if reading a file
-    fails.
+    """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model") if they are
+    missing or invalid, and EngineError("unreadable") if reading them fails.
     """
     try:
         plan = _locate(model.config, model.shapes, directory)
@@ -254,6 +254,8 @@ def load(model, directory):
                     file.read(stored, model.tensors[name])
     except FormatError as error:
         raise EngineError(MODEL, str(error)) from None
+    except OSError as error:
+        raise EngineError(UNREADABLE, f"{error.filename or directory}: {error.strerror or error}") from None
 
 
 def _locate(config, shapes, directory):
@@ -287,26 +289,23 @@ def _locate(config, shapes, directory):
 
 
 def _files(directory):
-    single, index = os.path.join(directory, "model.safetensors"), os.path.join(directory, _INDEX)
-    if os.path.exists(single):
-        return [single]
-    if not os.path.exists(index):
-        others = sorted(name for name in _listing(directory) if name.endswith(".safetensors"))
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FormatError(f"{directory}: {error.strerror}") from None
+    if "model.safetensors" in names:
+        return [os.path.join(directory, "model.safetensors")]
+    index = os.path.join(directory, _INDEX)
+    if _INDEX not in names:
+        others = [name for name in names if name.endswith(".safetensors")]
         if len(others) != 1:
             raise FormatError(f"{directory}: no model.safetensors and no {_INDEX}")
         return [os.path.join(directory, others[0])]
     try:
         with open(index, encoding="utf-8") as file:
             shards = set(json.load(file)["weight_map"].values())
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (FileNotFoundError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{index}: broken index: {error}") from None
     if not all(isinstance(shard, str) and shard == os.path.basename(shard) and shard for shard in shards):
         raise FormatError(f"{index}: a shard is not a plain file name")
     return [os.path.join(directory, shard) for shard in sorted(shards)]
-
-
-def _listing(directory):
-    try:
-        return os.listdir(directory)
-    except OSError as error:
-        raise FormatError(f"{directory}: {error.strerror or error}") from None

@@ -83,6 +83,20 @@ def test_config_file_that_is_broken(tmp_path, text):
     assert error.value.kind == "model"
 
 
+def test_config_file_that_is_missing_or_cannot_be_read(tmp_path):
+    path = tmp_path / "config.json"
+    for directory, named in ((tmp_path / "nowhere", "No such file"), (path, "Not a directory")):
+        path.write_text("{}")
+        with pytest.raises(EngineError, match=named) as error:
+            read_config(str(directory))
+        assert error.value.kind == "model" and str(directory) in str(error.value)
+    path.unlink()
+    path.symlink_to("config.json")  # a loop: every open fails
+    with pytest.raises(EngineError, match=f"{path}: .*symbolic links") as error:
+        read_config(str(tmp_path))
+    assert error.value.kind == "unreadable"
+
+
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "configs", "testdata", "model_configs.json"), encoding="utf-8") as file:
     TABLE = json.load(file)
 

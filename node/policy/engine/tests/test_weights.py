@@ -171,6 +171,27 @@ def test_weights_that_the_program_refuses(tmp_path, base, changes):
 
 
 def test_no_weights_at_all(model, tmp_path):
-    for directory in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(EngineError, match=str(directory)):
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path, tmp_path / "nowhere", tmp_path / "file"):
+        with pytest.raises(EngineError, match=str(directory)) as error:
             weights.load(model, str(directory))
+        assert error.value.kind == "model"
+
+
+def test_a_failed_read_is_no_invalid_model(model, tmp_path, monkeypatch):
+    for name in ("model.safetensors.index.json", "model.safetensors", "folder"):
+        path = tmp_path / name
+        path.symlink_to(name)  # a loop: every open fails
+        with pytest.raises(EngineError, match=f"{path}: .*symbolic links") as error:
+            weights.load(model, str(path if name == "folder" else tmp_path))
+        assert error.value.kind == "unreadable"
+    (tmp_path / "model.safetensors").unlink()
+    weights.write(str(tmp_path / "model.safetensors"), stored(model), {})
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(File, "read", fail)
+    with pytest.raises(EngineError, match=f"{tmp_path}: Input/output error") as error:
+        weights.load(model, str(tmp_path))
+    assert error.value.kind == "unreadable"
