@@ -40,9 +40,11 @@ func launchEngine(
 		ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, late)
 		defer cancel()
 		e, err := policy.Start(ctx, options)
-		if errors.Is(err, policy.ErrEngineGone) || errors.Is(err, policy.ErrEngineStalled) {
-			// The coordinator has seen this interpreter import torch, so the engine was killed or ran short of
-			// something: a retry may succeed.
+		var refused *policy.Error
+		failed := errors.As(err, &refused) && refused.Kind != policy.KindBadRequest
+		if failed || errors.Is(err, policy.ErrEngineGone) || errors.Is(err, policy.ErrEngineStalled) {
+			// The coordinator has seen this interpreter import torch, so the engine was killed, ran short of something,
+			// or met an error of CUDA: a retry may succeed.
 			return launched{}, err
 		}
 		if err != nil {
@@ -74,7 +76,7 @@ func (g *governed) loadParams() policy.LoadParams {
 func (g *governed) load(ctx context.Context) error {
 	running, err := g.launch(ctx, g.loadParams())
 	if short := outOfMemory(err, g.meter.device); short != nil {
-		return g.exhausted(phaseLoad, 0, *short, err)
+		return (&climb{governed: g, phase: phaseLoad}).exhausted(*short, err)
 	}
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) erro
 	}
 	_, err := g.running.engine.Restore(ctx, saved)
 	if short := outOfMemory(err, g.meter.device); short != nil {
-		return g.exhausted(phaseLoad, 0, *short, err)
+		return (&climb{governed: g, phase: phaseLoad}).exhausted(*short, err)
 	}
 	if err != nil {
 		return fmt.Errorf("restore the state in the restarted engine: %w", err)

@@ -44,6 +44,7 @@ func TestAnEngineThatDiesAtItsGreetingMayBeStartedAgain(t *testing.T) {
 		{"kill -9 $$", event.CauseEngine, ExitFailed},
 		{"kill -11 $$", event.CauseEngine, ExitFailed},
 		{"echo ImportError: cannot allocate memory >&2; exit 1", event.CauseEngine, ExitFailed},
+		{`read -r _; echo '{"id":1,"error":{"kind":"internal","message":"CUDA unknown error"}}'; read -r _`, event.CauseEngine, ExitFailed},
 	} {
 		start := assignment(t, server, "greeting", t.TempDir(), nil)
 		start.Python = filepath.Join(t.TempDir(), "python3")

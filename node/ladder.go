@@ -52,7 +52,7 @@ type climb struct {
 // down takes the next rung that has anything to do, and reports it to the launcher. An error ends the call: no rung
 // is left, or the engine is lost.
 func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) error {
-	c.cause = causeOf(short, c.start.OthersBytes, c.limited)
+	c.cause = c.why(short)
 	for c.next < len(ladder) {
 		rung := ladder[c.next]
 		done, err := rung.step(c, ctx)
@@ -67,7 +67,16 @@ func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) e
 			return nil
 		}
 	}
-	return c.exhausted(c.phase, c.size(c.phase, c.asked), short, failed)
+	return c.exhausted(short, failed)
+}
+
+// why returns the cause of a shortage, one of event.Memory*. An engine that finds no memory for its CUDA context has
+// no figures of the GPU. The plan left the node's budget free, so other processes hold it.
+func (c *climb) why(short policy.Shortage) string {
+	if c.phase == phaseLoad && c.start.BudgetBytes > 0 && short.Where == "device" && short.TotalBytes == 0 {
+		return event.MemoryNeighbour
+	}
+	return causeOf(short, c.start.OthersBytes, c.limited)
 }
 
 // lost is the error when a rung has lost the engine.
@@ -227,24 +236,26 @@ func (c *climb) fall(gone error) error {
 	return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("the kernel's out-of-memory killer ended the engine%s: %w", hope, gone)}
 }
 
-// exhausted is the error of a node whose ladder has no rung left. The launcher acts on its cause.
-func (g *governed) exhausted(phase string, size int, short policy.Shortage, failed error) error {
-	cause := causeOf(short, g.start.OthersBytes, g.limited)
+// exhausted is the error of a node whose ladder has no rung left. A load has none. The launcher acts on the cause of
+// the error and of the step that exhausted reports.
+func (c *climb) exhausted(short policy.Shortage, failed error) error {
+	c.cause = c.why(short)
+	c.record(event.ActionEnd, short)
 	what := map[string]string{
 		event.MemoryOwnCap: "the node's own memory budget is too small", event.MemoryGPU: "the GPU's memory is full",
 		event.MemoryNeighbour: "other processes have taken more of the GPU's memory than planned", event.MemoryHost: "host memory is full",
-	}[cause]
+	}[c.cause]
 	tried := ""
-	if size > 0 {
+	if size := c.size(c.phase, c.asked); size > 0 {
 		tried = fmt.Sprintf(" with %d sequence(s) at a time, gradient checkpointing %s, optimizer offload %s",
-			size, onOff(g.checkpointing()), onOff(g.offloading()))
+			size, onOff(c.checkpointing()), onOff(c.offloading()))
 	}
 	failure := event.CauseOutOfMemory
-	if cause == event.MemoryHost {
+	if c.cause == event.MemoryHost {
 		failure = event.CauseHostOutOfMemory
 	}
 	return &Failure{failure, fmt.Errorf("out of memory in %s of round %d%s: %s (%s): %w. Try: %s",
-		phase, g.round, tried, what, describe(short), failed, remedies[cause])}
+		c.phase, c.round, tried, what, describe(short), failed, remedies[c.cause])}
 }
 
 func onOff(on bool) string {

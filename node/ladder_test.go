@@ -459,9 +459,10 @@ func TestLadderEnds(t *testing.T) {
 			require.Contains(t, err.Error(), ". Try: ")
 			require.NotContains(t, err.Error(), "\n")
 			require.Equal(t, c.cause, classify(fmt.Errorf("update: %w", err)).Cause)
+			require.Equal(t, event.ActionEnd, g.events[len(g.events)-1].MemoryStep.Action)
 			if c.cause == event.CauseOutOfMemory {
 				require.ErrorContains(t, err, "with 1 sequence(s) at a time, gradient checkpointing on, optimizer offload on")
-				steps := len(ladder) + 1 // the micro-batch is halved twice
+				steps := len(ladder) + 2 // the micro-batch is halved twice, and the node ends
 				if c.name != "own cap" {
 					steps += len(patience) - 1
 				}
@@ -469,10 +470,30 @@ func TestLadderEnds(t *testing.T) {
 			}
 		})
 	}
-	t.Run("while loading", func(t *testing.T) {
-		_, err := govern(t, &gpu{room: 900, weights: 1000, short: figures}, t.TempDir(), nil)
-		require.ErrorContains(t, err, "out of memory in load of round 3: the node's own memory budget is too small")
+	bare := policy.Shortage{Where: "device", CapBytes: 6.5e9} // no memory for the CUDA context: no figures
+	for cause, short := range map[string]policy.Shortage{event.MemoryOwnCap: figures, event.MemoryNeighbour: full, event.MemoryHost: {Where: "host"}, "no context": bare} {
+		inBubble(t, "while loading: "+cause, func(t *testing.T) {
+			g := &gpu{room: 900, weights: 1000, short: short, budget: 6.5e9}
+			_, err := govern(t, g, t.TempDir(), nil)
+			require.ErrorContains(t, err, "out of memory in load of round 3: ")
+			require.Equal(t, []string{"load end 0"}, g.steps())
+			want := cause
+			if short == bare {
+				want = event.MemoryNeighbour
+			}
+			require.Equal(t, want, g.events[0].MemoryStep.Cause)
+		})
+	}
+	inBubble(t, "while restarting", func(t *testing.T) {
+		g := &gpu{room: 2000, weights: 1000, base: 2000, short: full, spike: 1500}
+		p, err := govern(t, g, t.TempDir(), nil)
+		require.NoError(t, err)
+		g.until = time.Now().Add(time.Hour)
+		_, err = p.Update(t.Context(), batch(1))
+		require.ErrorContains(t, err, "restart the engine: out of memory in load of round 3: other processes have taken more")
 		require.Equal(t, event.CauseOutOfMemory, classify(err).Cause)
+		require.Equal(t, "load end 0", g.steps()[len(g.steps())-1])
+		require.Equal(t, event.MemoryNeighbour, g.events[len(g.events)-1].MemoryStep.Cause)
 	})
 }
 

@@ -198,8 +198,10 @@ func classify(err error) *Failure {
 			return &Failure{event.CauseModel, err}
 		case policy.KindSelfTest:
 			return &Failure{event.CausePython, err} // another process would compute the same
-		case policy.KindDevice, policy.KindBadRequest:
+		case policy.KindBadRequest:
 			return &Failure{event.CauseConfig, err}
+		case policy.KindDevice: // a driver or an MPS server that is still starting answers so, too
+			return &Failure{event.CauseDevice, err}
 		case policy.KindCheckpoint:
 			if strings.Contains(refused.Message, "No space left") || strings.Contains(refused.Message, "quota exceeded") {
 				return &Failure{event.CauseDisk, err}

@@ -416,7 +416,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{engine(policy.KindOutOfMemory, "CUDA out of memory"), event.CauseOutOfMemory},
 		{engine(policy.KindModel, "model.safetensors is missing"), event.CauseModel},
-		{engine(policy.KindDevice, "cuda:3 is not there"), event.CauseConfig},
+		{engine(policy.KindDevice, "cuda:3 is not there"), event.CauseDevice},
 		{engine(policy.KindBadRequest, "top_k"), event.CauseConfig},
 		{engine(policy.KindInternal, "bug"), event.CauseEngine},
 		{engine(policy.KindCheckpoint, "/a: No space left on device"), event.CauseDisk},

@@ -26,7 +26,7 @@ def check_engine(c):
             with footprint.Node(c.folder, c.device, precision, c.work, c.threads, log=c.evidence.path("engine/engine.log"), **options) as node:
                 swept = footprint.sweep(node, drawn, sizes) if precision == first else footprint.sweep(node, drawn[-1:], sizes[-1:])
         except EngineError as error:
-            if error.kind == "device" and precision in str(error):  # bf16 before Ampere
+            if error.kind == "bad_request" and precision in str(error):  # bf16 before Ampere
                 c.report.add("engine", precision, f"refused: {error}")
             else:
                 c.report.fail("engine", f"{error.kind}: {error}", precision)

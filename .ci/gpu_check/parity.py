@@ -51,7 +51,7 @@ def ask_engine(folder, device, precisions, threads, log, graphs=(False, True)):
                     measure(engine, way, prompts, folder, device, threads)
                 except EngineError as error:
                     # Before Ampere bf16 is refused. That is a reported outcome, and the other precisions continue.
-                    where = "refused" if error.kind == "device" and precision in str(error) else "failed"
+                    where = "refused" if error.kind == "bad_request" and precision in str(error) else "failed"
                     setattr(way, where, f"{error.kind}: {error}")
                 except (RuntimeError, OSError, ValueError, KeyError) as error:
                     way.failed = f"{type(error).__name__}: {error}"

@@ -30,7 +30,7 @@ class T4:
         from engine_client import EngineError
 
         if name == "load" and params["precision"] == "bf16":
-            raise EngineError({"kind": "device", "message": "precision bf16 needs an Ampere GPU or newer, not Tesla T4. Try: precision tf32"})
+            raise EngineError({"kind": "bad_request", "message": "precision bf16 needs an Ampere GPU or newer, not Tesla T4. Try: precision tf32"})
         return self._engine.call(name, **params)
 
 
@@ -48,7 +48,7 @@ def test_a_card_without_bf16_has_parity_of_all_else(tmp_path, monkeypatch):
     c = Stage()
     parity_section.report_ways(c, ways, truth, "", "random weights")
     assert not c.report.missed()
-    refused = [row.name for row in c.report.rows if str(row.value).startswith("refused: device: precision bf16 needs an Ampere")]
+    refused = [row.name for row in c.report.rows if str(row.value).startswith("refused: bad_request: precision bf16 needs an Ampere")]
     assert refused == ["bf16, random weights", "bf16, graphs, random weights"]
     met = c.verdicts()
     assert set(met.values()) == {report.MET}

@@ -93,7 +93,7 @@ func TestAGPULostMidRunIsOneClearError(t *testing.T) {
 	o := finish(t, cmd)
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	const lost = "GPU 0: the GPU fell off its bus or needs a reset (GPU is lost)"
-	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu, which recommends a fix\n", o.stderr)
+	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu and swarm doctor, which recommend fixes\n", o.stderr)
 	require.Contains(t, o.stdout, "warning: "+lost+": its nodes are stopped\n")
 	require.NotContains(t, o.stdout, "restarts in")
 }

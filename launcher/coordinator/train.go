@@ -331,7 +331,7 @@ func (c *Run) verdict(err error) error {
 	var lost *launch.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
 		if lost.GivenUp[0].Cause == event.CauseDevice {
-			return fail.Hint(err, "swarm gpu, which recommends a fix")
+			return fail.Hint(err, "swarm gpu and swarm doctor, which recommend fixes")
 		}
 		return fail.Hint(err, "read "+runlog.Path(c.dir, lost.GivenUp[0].Node))
 	}

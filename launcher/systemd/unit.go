@@ -108,7 +108,7 @@ func (u Unit) Text() (string, error) {
 	line("StartLimitIntervalSec=0")
 	if u.System {
 		line("Wants=network-online.target")
-		line("After=network-online.target nvidia-persistenced.service")
+		line("After=network-online.target nvidia-persistenced.service nvidia-fabricmanager.service")
 	}
 	line("")
 	line("[Service]")

@@ -140,6 +140,7 @@ func TestUnitsAreVerified(t *testing.T) {
 			require.Contains(t, text, want)
 		}
 		require.Equal(t, system, strings.Contains(text, "WantedBy=multi-user.target\n"))
+		require.Equal(t, system, strings.Contains(text, " nvidia-fabricmanager.service\n"), "up must not start before its GPUs work")
 		u.Exe = "/nowhere/swarm"
 		text, err = u.Text()
 		require.NoError(t, err)

@@ -263,6 +263,7 @@ const (
 	ActionOptimizerOffload = "optimizer_offload"
 	ActionParamOffload     = "param_offload"
 	ActionRestartEngine    = "restart_engine"
+	ActionEnd              = "end"  // nothing is left to try: the node's process ends
 	ActionShed             = "shed" // the node leaves the swarm; the others share its budget
 	ActionCPU              = "cpu"  // the node continues on the CPU
 )

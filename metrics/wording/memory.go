@@ -44,6 +44,8 @@ func stepTaken(s *event.MemoryStep) string {
 		return "weights moved to host memory between phases"
 	case event.ActionRestartEngine:
 		return "engine restarted"
+	case event.ActionEnd:
+		return "nothing left to try, the node ends"
 	case event.ActionShed:
 		return "the node leaves the swarm, the others share its memory"
 	case event.ActionCPU:

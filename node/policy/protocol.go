@@ -30,7 +30,7 @@ type Response struct {
 const (
 	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
 	KindModel       = "model"         // the model directory is missing or invalid, or has an unknown architecture
-	KindDevice      = "device"        // the device does not exist
+	KindDevice      = "device"        // CUDA does not show the device, perhaps only for now
 	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: torch computes wrong numbers here
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
 	KindCheckpoint  = "checkpoint"    // cannot write a checkpoint, or it is damaged or missing

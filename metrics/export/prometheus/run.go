@@ -148,7 +148,7 @@ var (
 		event.StateCheckpoint, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway, event.State(stats.StateCrashed))
 	memoryCauses  = []string{event.MemoryOwnCap, event.MemoryGPU, event.MemoryNeighbour, event.MemoryHost}
 	memoryActions = []string{event.ActionClearCache, event.ActionHalveMicroBatch, event.ActionCheckpointing, event.ActionOptimizerOffload,
-		event.ActionParamOffload, event.ActionRestartEngine, event.ActionShed, event.ActionCPU}
+		event.ActionParamOffload, event.ActionRestartEngine, event.ActionEnd, event.ActionShed, event.ActionCPU}
 )
 
 func texts[T ~string](all ...T) []string {

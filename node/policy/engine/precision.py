@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from .protocol import DEVICE, SELF_TEST, EngineError
+from .protocol import SELF_TEST, EngineError, bad
 
 REDUCED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -36,7 +36,7 @@ def check(precision, device):
     """
     if precision == "bf16" and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8:
         name = torch.cuda.get_device_name(device)
-        raise EngineError(DEVICE, f"precision bf16 needs an Ampere GPU or newer, not {name}. Try: precision tf32")
+        raise bad(f"precision bf16 needs an Ampere GPU or newer, not {name}. Try: precision tf32")
 
 
 def judge(difference, dtype, precision, device, graphs):

@@ -57,6 +57,7 @@ class Session:
         """Loads a model. Drops the previous one first. After a failure no model is loaded."""
         began = time.perf_counter()
         device = open_device(request)
+        precision.check(request.precision, device)
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
         if self._load is not None:
@@ -75,7 +76,6 @@ class Session:
             memory.prefer_small()
         if device.type == "cuda":
             torch.cuda.set_device(device)  # otherwise page-locked memory would also create a context on the first device
-            precision.check(request.precision, device)
             precision.set_matmul(request.precision)
             precision.avoid_cudnn_attention()
             memory.set_cap(device, self._cap)

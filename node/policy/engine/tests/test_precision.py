@@ -148,8 +148,9 @@ def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, major, refused)
     precision.check("tf32", device)
     precision.check("bf16", torch.device("cpu"))
     if refused:
-        with pytest.raises(EngineError, match="Tesla T4. Try: precision tf32"):
+        with pytest.raises(EngineError, match="Tesla T4. Try: precision tf32") as caught:
             precision.check("bf16", device)
+        assert caught.value.kind == "bad_request", "the node must not be restarted for it"
     else:
         precision.check("bf16", device)
 
