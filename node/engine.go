@@ -29,6 +29,7 @@ func launchEngine(
 	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
+	environ = apart(environ)
 	options := policy.Options{
 		Host:   policy.InheritHost(environ),
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,

@@ -17,6 +17,7 @@ const (
 	mpsProgram = "nvidia-cuda-mps-control"
 	mpsPipe    = "CUDA_MPS_PIPE_DIRECTORY"
 	mpsLimit   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+	mpsNowhere = "/dev/null" // value of mpsPipe that no daemon can use; engine/ending.py has it, too
 )
 
 // mpsAnswers bounds the time for all answers of the control daemon before a kill.
@@ -26,12 +27,23 @@ const mpsAnswers = 3 * time.Second
 // rest of the limit as free, instead of the GPU's free memory.
 func mpsLimits(environ []string) bool { return value(environ, mpsLimit) != "" }
 
+// apart keeps an engine without a pipe directory away from every MPS daemon. Without the variable, the CUDA driver
+// connects to a daemon at the default path, and may wait there for another user's clients. After a failed connection it
+// runs without MPS. Nodes without MPS are never on a GPU in compute mode EXCLUSIVE_PROCESS (plan.Describe), which could
+// require that daemon.
+func apart(environ []string) []string {
+	if value(environ, mpsPipe) != "" {
+		return environ
+	}
+	return slices.Concat(environ, []string{mpsPipe + "=" + mpsNowhere})
+}
+
 // BeforeKill returns policy.Options.BeforeKill for engines with this environment, nil without MPS. Under MPS, a
 // client that is killed inside a kernel can crash its server and all other clients. So the server ends the client's
 // work first (terminate_client), within mpsAnswers. If that fails, trouble receives a line, and the kill follows
 // anyway.
 func BeforeKill(environ []string, trouble func(string)) func(pid int) {
-	if value(environ, mpsPipe) == "" {
+	if pipe := value(environ, mpsPipe); pipe == "" || pipe == mpsNowhere {
 		return nil
 	}
 	return func(pid int) {

@@ -51,9 +51,17 @@ func TestBeforeKillIsBounded(t *testing.T) {
 	}
 }
 
+// cmd/swarm/testdata/script/mps.txtar tests the same with real processes.
+func TestEnginesWithoutMPSUseNoDaemon(t *testing.T) {
+	require.Equal(t, []string{"A=1", mpsPipe + "=/dev/null"}, apart([]string{"A=1"}))
+	require.Equal(t, []string{mpsPipe + "=", mpsPipe + "=/dev/null"}, apart([]string{mpsPipe + "="}))
+	require.Equal(t, []string{mpsPipe + "=/pipe"}, apart([]string{mpsPipe + "=/pipe"}), "the launcher's or the user's choice")
+}
+
 func TestWithoutMPSNobodyIsAsked(t *testing.T) {
 	require.Nil(t, BeforeKill(nil, nil))
 	require.Nil(t, BeforeKill([]string{mpsPipe + "=/pipe", mpsPipe + "="}, nil))
+	require.Nil(t, BeforeKill([]string{mpsPipe + "=/dev/null"}, nil))
 	require.False(t, mpsLimits([]string{mpsPipe + "=/pipe"}), "another's daemon, without a limit")
 	require.True(t, mpsLimits([]string{mpsLimit + "=0=6198M"}))
 }

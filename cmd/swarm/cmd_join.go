@@ -164,7 +164,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if err := errors.Join(j.NeedsFiles(&o.plan.Config), j.TellLocalModel(&o.plan.Config, g.logger)); err != nil {
 		return err
 	}
-	p, err := o.plan.Resolve(ctx, g.planHost())
+	p, err := g.resolve(ctx, &o.plan)
 	var declined *coordinator.DeclinedError
 	if errors.As(err, &declined) {
 		return g.tellDeclined(r.Run.Run, declined)

@@ -103,7 +103,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, coordinator.StopEarly)
 	defer interrupts.Close()
-	p, err := o.plan.Resolve(ctx, g.planHost())
+	p, err := g.resolve(ctx, &o.plan)
 	if errors.Is(err, coordinator.ErrFinished) {
 		if err := r.SameDone(ctx, p); err != nil {
 			return interrupt.Exit(ctx, err)

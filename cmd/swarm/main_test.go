@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/cmd/swarm/swarmtest"
 	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -29,6 +30,9 @@ func TestMain(m *testing.M) {
 		if os.Getenv(enginesOnCPU) != "" {
 			plan.EngineDevice = func(fit.Plan) string { return fit.DeviceCPU }
 		}
+		if pipe := os.Getenv(defaultPipe); pipe != "" {
+			mps.DefaultPipe = pipe
+		}
 		main()
 	}
 	testscript.Main(withFixtures{m}, commands)
@@ -37,6 +41,9 @@ func TestMain(m *testing.M) {
 // enginesOnCPU, if set, runs plans for the GPUs of a fake NVML on the CPU. Everything except the engines' own use of
 // CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
 const enginesOnCPU = "ENGINES_ON_CPU"
+
+// defaultPipe, if set, replaces /tmp/nvidia-mps, the default directory of an MPS daemon.
+const defaultPipe = "MPS_DEFAULT_PIPE"
 
 func TestScripts(t *testing.T) {
 	t.Parallel()

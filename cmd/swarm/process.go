@@ -167,6 +167,14 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 	return coordinator.Prepare(ctx, o)
 }
 
+// resolve plans a run on this host, after it has ended the leftovers of dead coordinators, which hold memory.
+func (g *globals) resolve(ctx context.Context, o *plan.Options) (plan.Planned, error) {
+	if err := coordinator.Sweep(ctx, g.home, g.logger); err != nil && ctx.Err() == nil {
+		g.logger.Warn("a leftover may hold memory", "error", err)
+	}
+	return o.Resolve(ctx, g.planHost())
+}
+
 // announceRun tells the process that started the run in the background that it is running. It does nothing in the
 // foreground.
 func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.Service, admission *workers.Admission) error {

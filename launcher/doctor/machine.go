@@ -104,6 +104,11 @@ func checkMPS(host gpu.Host) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := Finding{Check: "MPS", OK: true, Found: "available; --share auto uses it if all nodes fit in memory and its test passes"}
+	for _, g := range need.GPUs {
+		if note := g.Occupied(); note != "" {
+			f.Found, f.Try = fail.SplitRemedy(note)
+		}
+	}
 	if err := mps.Check(need); err != nil {
 		f.Found, f.Try = fail.SplitRemedy(err.Error())
 	}

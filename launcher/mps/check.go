@@ -3,10 +3,13 @@ package mps
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
@@ -36,6 +39,25 @@ type Need struct {
 	GPUs        []GPU
 	GPUsPerNode int
 	Program     string // path of the control daemon; empty: Program on PATH
+}
+
+// DefaultPipe is the directory where the CUDA driver looks for a daemon if its environment names none. Tests change it.
+var DefaultPipe = "/tmp/nvidia-mps"
+
+// Occupied returns a warning if a daemon at DefaultPipe may be the one process of a GPU in compute mode
+// EXCLUSIVE_PROCESS. It returns "" otherwise.
+func (g GPU) Occupied() string {
+	if g.ComputeMode != gpu.ModeExclusiveProcess || os.Getenv(pipeVariable) != "" {
+		return ""
+	}
+	conn, err := net.Dial("unix", filepath.Join(DefaultPipe, "control"))
+	if err == nil {
+		conn.Close()
+	} else if !errors.Is(err, syscall.EPROTOTYPE) { // which tells of a daemon: its socket has another type
+		return ""
+	}
+	return fmt.Sprintf("GPU %d is in compute mode EXCLUSIVE_PROCESS, and the MPS daemon of %s may occupy it: nodes may not start. "+
+		"Try: end that daemon as its user (echo quit | %s), or sudo nvidia-smi -i %d -c DEFAULT", g.Index, DefaultPipe, Program, g.Index)
 }
 
 // Check reports whether MPS can be used, as far as this is visible before MPS starts. It returns nil or an error that

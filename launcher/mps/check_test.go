@@ -2,7 +2,9 @@ package mps
 
 import (
 	"errors"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +45,39 @@ func TestCheckSaysWhyInOneLine(t *testing.T) {
 	fits := Need{GPUs: []GPU{change(func(g *GPU) { g.Clients, g.ComputeMode = 48, gpu.ModeExclusiveProcess })}, GPUsPerNode: 1, Program: "/bin/sh"}
 	if path, err := fits.check("linux", func(string) string { return "" }); err != nil || path != "/bin/sh" {
 		t.Errorf("48 clients in exclusive mode: %q, %v", path, err)
+	}
+}
+
+// Both types of socket count, but not the file that a killed daemon leaves. cmd/swarm tests the warning's text.
+func TestOccupiedByALivingDaemon(t *testing.T) {
+	usual := DefaultPipe
+	t.Cleanup(func() { DefaultPipe = usual })
+	exclusive := card
+	exclusive.ComputeMode = gpu.ModeExclusiveProcess
+	for _, network := range []string{"unix", "unixpacket"} {
+		dir, err := os.MkdirTemp("/tmp", "swarm-mps-") // the socket's path must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		DefaultPipe = dir
+		occupied := func(where string, want bool) {
+			if text := exclusive.Occupied(); (text != "") != want {
+				t.Errorf("%s, %s: %q", network, where, text)
+			}
+		}
+		occupied("no daemon", false)
+		listener, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, "control"), Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		occupied("a daemon", true)
+		if text := card.Occupied(); text != "" {
+			t.Errorf("%s in mode DEFAULT: %q", network, text)
+		}
+		listener.SetUnlinkOnClose(false)
+		listener.Close()
+		occupied("a stale file", false)
 	}
 }
 

@@ -207,6 +207,11 @@ func (p *Options) Look(h Host) (Look, error) {
 			out.Warnings = append(out.Warnings, notes...)
 			// the MPS proof needs a Python whose torch has CUDA
 			request.MPS = p.Trainer.Command == "" && triesMPS(host, request)
+			for _, d := range out.Host.GPUs {
+				if note := MPSGPU(d, 1).Occupied(); note != "" {
+					out.Warnings = append(out.Warnings, note)
+				}
+			}
 		}
 		if p.Trainer.Command != "" {
 			request.Model.Name, request.Measured = TrainerModel, p.Trainer.footprint()

@@ -19,6 +19,7 @@
 //	temp=61         °C; slow=90: slowdown temperature
 //	clocks=0x24     reasons for reduced clocks (nvmlClocksEventReason…)
 //	proc=4711/2000  a compute process and its MiB; - for MiB: unknown; proc=none: no process
+//	held=4711/2000  MiB that are not free while process 4711 runs
 //	mps=4712/2000   an MPS client, in the list of MPS clients only: the server is a proc
 //	xid=79          an XID error, delivered once to every event set
 //	lost            off the bus; lost=N: from the Nth query of the device on

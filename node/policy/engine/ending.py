@@ -11,6 +11,7 @@ import sys
 import threading
 
 GRACE = 2.0  # seconds that the device may take; less than the parent waits before it kills (closeGrace in client.go)
+NOWHERE = "/dev/null"  # the pipe directory of an engine without MPS (mpsNowhere in node/mps.go)
 
 
 class Leaving(BaseException):
@@ -25,7 +26,7 @@ def leave(wake=lambda: None):
     """
     torch = sys.modules.get("torch")
     try:
-        if "CUDA_MPS_PIPE_DIRECTORY" in os.environ and _in_use(torch):
+        if os.environ.get("CUDA_MPS_PIPE_DIRECTORY", NOWHERE) != NOWHERE and _in_use(torch):
             limit = threading.Timer(GRACE, os._exit, (0,))
             limit.daemon = True
             limit.start()

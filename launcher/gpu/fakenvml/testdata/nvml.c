@@ -18,7 +18,8 @@ struct process { unsigned int pid; u64 used; };
 struct list { int count; struct process of[MAX_PROCESSES]; };
 struct device {
 	char name[96], uuid[96];
-	u64 total, free; /* MiB */
+	u64 total, free, held; /* MiB; held: not free while process holder runs */
+	unsigned int holder;
 	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not reported */
 	u64 slowdown;
 	int tells_slowdown, tells_processes, xids, instances, valid;
@@ -84,6 +85,7 @@ static void set_option(struct device *d, int index, const char *o) {
 	else if (strcmp(o, "remap=pending") == 0) d->remap_pending = 1;
 	else if (strcmp(o, "remap=failed") == 0) d->remap_pending = 0, d->remap_failed = 1;
 	else if (strcmp(o, "retired=pending") == 0) d->retired = 1;
+	else if (sscanf(o, "held=%u/%llu", &d->holder, &d->held) == 2) ;
 	else if (sscanf(o, "lost=%d", &d->lost_after) == 1) ;
 	else if (sscanf(o, "util=%d", &d->util) == 1) ;
 	else if (sscanf(o, "power=%d", &d->power) == 1) ;
@@ -228,12 +230,19 @@ int nvmlDeviceGetUUID(struct device *d, char *uuid, unsigned int length) {
 	return leave(code);
 }
 
+/* runs returns 1 if a process has not exited. A zombie has no program any more. */
+static int runs(unsigned int pid) {
+	char path[32], program[8];
+	snprintf(path, sizeof path, "/proc/%u/exe", pid);
+	return readlink(path, program, sizeof program) > 0;
+}
+
 int nvmlDeviceGetMemoryInfo(struct device *d, struct memory *m) {
 	int code = enter("nvmlDeviceGetMemoryInfo", d);
 	if (code == SUCCESS && d->forbidden)
 		code = NO_PERMISSION;
 	m->total = d->total << 20;
-	m->free = d->free << 20;
+	m->free = (d->free - (d->held > 0 && runs(d->holder) ? d->held : 0)) << 20;
 	m->used = m->total - m->free;
 	return leave(code);
 }

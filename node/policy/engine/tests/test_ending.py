@@ -80,7 +80,14 @@ def test_exit_waits_for_the_device_too():
         engine.close()
 
 
-@pytest.mark.parametrize("off", ["del os.environ['CUDA_MPS_PIPE_DIRECTORY']", "torch.cuda.is_initialized = lambda: False"])
+@pytest.mark.parametrize(
+    "off",
+    [
+        "del os.environ['CUDA_MPS_PIPE_DIRECTORY']",
+        "os.environ['CUDA_MPS_PIPE_DIRECTORY'] = '/dev/null'",
+        "torch.cuda.is_initialized = lambda: False",
+    ],
+)
 def test_without_mps_or_a_device_nothing_is_waited_for(off):
     engine = engine_with("time.sleep(600)", off)
     try:
