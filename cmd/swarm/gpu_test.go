@@ -40,6 +40,22 @@ func requireHostMemory(t *testing.T, nodes int) {
 	}
 }
 
+// A GPU that shares the host's memory is used. The plan counts a node's host memory once.
+func TestAGPUWithTheHostsMemory(t *testing.T) {
+	t.Parallel()
+	requireHostMemory(t, 1)
+	const gb10 = "NVIDIA GB10:0:0:unified"
+	o := onGPUs(t, t.TempDir(), gb10, "plan", "--model", "nano", "--nodes", "1", "-o", "json")
+	require.Equal(t, 0, o.code, o.stderr)
+	var p fit.Plan
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &p))
+	require.Equal(t, fit.DeviceCUDA, p.Device)
+	require.True(t, p.GPUs[0].Unified)
+	require.Zero(t, p.HostBytes)
+	require.Contains(t, p.Breakdown[0].Note, "host memory")
+	require.Contains(t, onGPUs(t, t.TempDir(), gb10, "doctor").stdout, "shares the host's memory")
+}
+
 // Guide 4's counts for GPT-2, on the guide's cards.
 func TestPlanOnGPUs(t *testing.T) {
 	t.Parallel()

@@ -20,11 +20,15 @@ import (
 // often as nodes report their memory.
 const (
 	deviceInterval  = 2 * time.Second
-	deviceRecording = 10.0 // seconds
+	deviceRecording = 10.0            // seconds
+	deviceAnswer    = 5 * time.Second // most time for a sample. Its XIDs are then known without the rest
+	deviceReopening = time.Minute     // between two tries to open the GPUs
 )
 
 // deviceWatch watches the GPUs of a run: the memory in use and its owners, and whether the GPUs still respond.
 type deviceWatch struct {
+	answer, reopening time.Duration
+
 	recorded float64          // time of the last recorded sample
 	on       map[string][]int // GPUs by node
 	emit     func(event.Event)
@@ -37,6 +41,7 @@ type deviceWatch struct {
 
 func newDeviceWatch(plan fit.Plan, emit func(event.Event), logger *slog.Logger) *deviceWatch {
 	w := &deviceWatch{
+		answer: deviceAnswer, reopening: deviceReopening,
 		on: map[string][]int{}, emit: emit, faults: make(chan launch.Fault), logger: logger, claims: map[string]gpu.Claim{},
 	}
 	for _, at := range plan.Placement {
@@ -70,30 +75,51 @@ func (w *deviceWatch) see(e event.Event) {
 
 // serve samples the GPUs until ctx ends.
 func (w *deviceWatch) serve(ctx context.Context) {
-	sampler, err := gpu.OpenSampler(ctx)
-	if err != nil {
-		w.logger.Warn("the GPUs are not monitored", "reason", err)
+	sampler := w.open(ctx)
+	if sampler == nil {
 		return
 	}
 	defer sampler.Close()
 	ticker := time.NewTicker(deviceInterval)
 	defer ticker.Stop()
 	var before gpu.Sample
-	for {
-		now, err := sampler.Sample(ctx)
+	for silent := false; ; {
+		bounded, cancel := context.WithTimeoutCause(ctx, w.answer, fmt.Errorf("the driver did not answer for %s", w.answer))
+		now, err := sampler.Sample(bounded)
+		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			w.logger.Warn("the GPUs cannot be read", "reason", err)
-		} else {
-			w.report(ctx, before, now)
+		w.report(ctx, before, now)
+		switch {
+		case err == nil:
 			before = now
+		case !silent:
+			w.logger.Warn("the GPUs cannot be read", "reason", err)
 		}
+		silent = err != nil
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// open opens the GPUs, again and again until the driver answers. It returns nil when ctx ends.
+func (w *deviceWatch) open(ctx context.Context) *gpu.Sampler {
+	for failed := false; ; failed = true {
+		sampler, err := gpu.OpenSampler(ctx)
+		switch {
+		case err == nil:
+			return sampler
+		case ctx.Err() == nil && !failed:
+			w.logger.Warn("the GPUs are not monitored yet", "reason", err, "next_try", w.reopening)
+		}
+		select {
+		case <-time.After(w.reopening):
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

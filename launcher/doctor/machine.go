@@ -74,6 +74,9 @@ func checkHost(host gpu.Host) []Finding {
 	list := []Finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), units.Bytes(host.MemoryTotal), units.Bytes(host.MemoryAvailable))}}
 	for _, d := range host.GPUs {
 		f := Finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, units.Bytes(d.MemoryTotal), units.Bytes(d.MemoryFree), host.Driver)}
+		if d.Unified {
+			f.Found += ", shares the host's memory"
+		}
 		if d.MIG {
 			f.Found += ", split into MIG instances"
 			f.Try = "sudo nvidia-smi -mig 0"

@@ -27,6 +27,9 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 			continue
 		}
 		g.MemoryFree = max(0, min(g.MemoryFree, g.MemoryTotal))
+		if g.Unified {
+			g.MemoryFree = min(g.MemoryFree, r.Memory)
+		}
 		if r.GPULimit > 0 {
 			g.MemoryFree = max(0, min(g.MemoryFree, r.GPULimit))
 			g.MemoryTotal = min(g.MemoryTotal, r.GPULimit)
@@ -70,8 +73,8 @@ type card struct {
 }
 
 // cards makes groups of per GPUs, in the order of gpus, so that GPUs with similar free memory form a group. An
-// incomplete last group stays unused.
-func cards(gpus []GPU, per int) []card {
+// incomplete last group stays unused. Unified memory has the limits of host memory, too.
+func cards(gpus []GPU, per int, n need) []card {
 	var all []card
 	for group := range slices.Chunk(gpus, per) {
 		if len(group) < per {
@@ -85,7 +88,11 @@ func cards(gpus []GPU, per int) []card {
 		if per > 1 {
 			c.Name = fmt.Sprintf("%d GPUs", per)
 		}
-		c.capacity = max(0, c.MemoryFree-reserve(c.MemoryTotal))
+		c.capacity = c.MemoryFree - reserve(c.MemoryTotal)
+		if c.Unified {
+			c.capacity = min(c.capacity, percent(c.MemoryFree, hostShare)-n.hostShared())
+		}
+		c.capacity = max(0, c.capacity)
 		all = append(all, c)
 	}
 	return all

@@ -10,12 +10,12 @@ import (
 // planCUDA fits nodes into GPUs. It takes the number of nodes from the rule's advice, the memory, or the request. It
 // decides where the nodes run, how they share GPUs, and how many sequences they process at a time.
 func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
-	all := cards(gpus, r.GPUsPerNode)
+	n := r.need(DeviceCUDA)
+	all := cards(gpus, r.GPUsPerNode, n)
 	if len(all) == 0 {
 		return Plan{}, fmt.Errorf("%w: a node needs %d GPUs (gpus_per_node), and there are %d. Try: --gpus-per-node %d",
 			ErrDoesNotFit, r.GPUsPerNode, len(gpus), len(gpus))
 	}
-	n := r.need(DeviceCUDA)
 	holds, advice := 0, 0
 	for i := range all {
 		all[i].fill(r, n)
@@ -45,6 +45,9 @@ func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	p := Plan{
 		Device: DeviceCUDA, GPUs: gpus, Nodes: nodes, Rule: all[0].rule, Source: n.source(), HostBytes: n.host(), Shared: n.hostShared(), Guide: r.Model.GuideMemory,
 		Placement: place(all, nodes, least.Resident+least.Transient, byAdvice),
+	}
+	if n.unified() {
+		p.HostBytes = 0
 	}
 	r.share(&p, n, all)
 	r.explain(&p, asked, byAdvice, room, holds, host, all)

@@ -111,6 +111,27 @@ func TestGuideCountsForWhatDriversReport(t *testing.T) {
 	}
 }
 
+// The nodes' host memory comes out of a GPU that shares the host's memory: an offload frees nothing there.
+func TestUnifiedMemoryCountsOnce(t *testing.T) {
+	gb10 := GPU{UUID: "GPU-a", Name: "NVIDIA GB10", MemoryTotal: 128e9, MemoryFree: 100e9, Unified: true} // --host-memory 40GB leaves 40
+	own := gb10
+	own.MemoryFree, own.Unified = 40e9, false
+	for _, gpu := range []GPU{own, gb10} {
+		r := request(gpt2, gpu)
+		r.Memory, r.Nodes, r.Share, r.SwarmSize = 40e9, NodesMax, ShareLease, 1000
+		p := plan(t, r)
+		r.Settings.OptimizerOffload = true
+		offload := plan(t, r)
+		most := p.Shared + int64(p.Nodes)*(p.PerNode.Resident+p.HostBytes) + p.Rooms[0].LeaseBytes
+		if gpu.Unified != (most <= percent(40e9, hostShare)) || gpu.Unified != (p.HostBytes == 0) || gpu.Unified != (offload.Nodes <= p.Nodes) {
+			t.Errorf("unified %t: %d nodes take %d, %d with offload; host %d", gpu.Unified, p.Nodes, most, offload.Nodes, p.HostBytes)
+		}
+		if want := p.PerNode.Budget - cudaContext - NodeProcess - cudaOwn; gpu.Unified && p.PerNode.Cap() != want {
+			t.Errorf("the allocator may take %d of %d", p.PerNode.Cap(), want)
+		}
+	}
+}
+
 // The targets for GPT-2 nodes on 80 GB and 15 GB, by the estimate.
 func TestTargets(t *testing.T) {
 	r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
@@ -65,6 +66,9 @@ func (n need) parts(sizes configs.AtOnce) []Component {
 	parts := n.partsOf(n.request.Model, n.request.Measured, sizes)
 	for _, c := range n.request.Companions {
 		parts = largest(parts, n.partsOf(c.Model, c.Measured, sizes))
+	}
+	if n.unified() {
+		parts = append([]Component{{Name: nameContext, Phase: PhaseResident, Bytes: n.host(), Note: "host memory, which the GPU shares"}}, parts...)
 	}
 	return parts
 }
@@ -192,6 +196,11 @@ func (n need) chooses() bool {
 func (n need) meagre(sizes configs.AtOnce) bool {
 	wanted := n.wanted()
 	return sizes.Update < min(2, wanted.Update) || sizes.Generate < min(n.request.Settings.Generations, wanted.Generate)
+}
+
+// unified reports whether the GPUs have no memory of their own. A node's host memory then counts on its GPU.
+func (n need) unified() bool {
+	return n.device == DeviceCUDA && slices.ContainsFunc(n.request.GPUs, func(g GPU) bool { return g.Unified })
 }
 
 // hostShared returns the host memory that the nodes of a GPU plan share.

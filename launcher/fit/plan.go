@@ -32,7 +32,7 @@ type Plan struct {
 	Breakdown []Component         `json:"breakdown"`             // of one node's memory
 	Expected  int64               `json:"expected_bytes"`        // of all nodes in the fullest room, with its slots at their peaks
 	Capacity  int64               `json:"capacity_bytes"`        // total of that room
-	HostBytes int64               `json:"host_bytes"`            // host memory of one node, if Device is cuda
+	HostBytes int64               `json:"host_bytes"`            // host memory of one node, if Device is cuda; 0 if PerNode counts it
 	Shared    int64               `json:"host_shared_bytes"`     // host memory that all nodes share, in addition
 	Guide     configs.GuideMemory `json:"guide_memory,omitzero"` // guide 4's breakdown of a node, if there is one
 	Changes   []string            `json:"changes"`               // for the user: options that would change the plan

@@ -32,6 +32,9 @@ func anyRequest(t *rapid.T) Request {
 	}
 	r.Cores = int(between(t, 1, 128001, "cores")/1000) + 1
 	r.Memory = between(t, 1<<38, 1<<28, "memory")
+	if len(r.GPUs) == 1 {
+		r.GPUs[0].Unified = rapid.Bool().Draw(t, "unified")
+	}
 	r.Shm = rapid.SampledFrom([]int64{-1, 0, 64 << 20, 1 << 30, 64 << 30}).Draw(t, "shm")
 	r.SwarmSize = rapid.SampledFrom([]int{64, 8, 24, 7}).Draw(t, "swarm size")
 	r.GPUsPerNode = rapid.SampledFrom([]int{2, 1, 2, 0}).Draw(t, "gpus per node")
@@ -71,7 +74,7 @@ func anyRequest(t *rapid.T) Request {
 func TestPlanNeverExceedsCapacity(t *testing.T) {
 	planned := map[string]int{}
 	defer func() {
-		for _, kind := range []string{"cpu lease", "cpu static", "cuda lease", "cuda static", "cuda mps", "several GPUs a node", "several GPUs"} {
+		for _, kind := range []string{"cpu lease", "cpu static", "cuda lease", "cuda static", "cuda mps", "several GPUs a node", "several GPUs", "unified"} {
 			if planned[kind] == 0 {
 				t.Errorf("no plan was drawn for %s: %v", kind, planned)
 			}
@@ -89,6 +92,9 @@ func TestPlanNeverExceedsCapacity(t *testing.T) {
 		planned[p.Device+" "+p.Share]++
 		if p.Ranks() > 1 {
 			planned["several GPUs a node"]++
+		}
+		if len(p.Rooms) == 1 && p.Device == DeviceCUDA && p.GPUs[0].Unified {
+			planned["unified"]++
 		}
 		if len(p.Rooms) > 1 {
 			planned["several GPUs"]++
@@ -139,8 +145,9 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 				t.Fatalf("a phase of %d bytes in leases of %d", p.PerNode.Transient, room.LeaseBytes)
 			}
 		}
-		if room.GPU == nil {
+		if room.GPU == nil || r.GPUs[*room.GPU].Unified {
 			most += p.Shared
+			members = append(members, r.Memory)
 		}
 		for _, free := range members {
 			if most > free {

@@ -36,8 +36,9 @@ func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 	if r.Nodes != "" && r.Nodes != NodesAuto && r.Nodes != NodesMax && r.Nodes != "1" {
 		flags = append(flags, "--nodes auto") // that one node fits does not mean that the requested number fits
 	}
-	whole := GPU{MemoryTotal: largest.MemoryTotal, MemoryFree: largest.MemoryTotal}
-	if used := cards([]GPU{whole}, 1)[0].capacity; r.GPUMemory == 0 && now.Resident+now.Transient <= used {
+	whole := largest.GPU
+	whole.MemoryFree = whole.MemoryTotal
+	if used := cards([]GPU{whole}, 1, n)[0].capacity; r.GPUMemory == 0 && now.Resident+now.Transient <= used {
 		remedy = append(remedy, "--wait-for-gpu 60m")
 	}
 	for _, step := range rungs() {

@@ -43,7 +43,8 @@ type GPU struct {
 	Name        string `json:"name"`
 	MemoryTotal int64  `json:"memory_total_bytes"`
 	MemoryFree  int64  `json:"memory_free_bytes"`
-	MIG         bool   `json:"mig,omitempty"` // split into instances; never used
+	Unified     bool   `json:"unified,omitempty"` // its memory is the host's
+	MIG         bool   `json:"mig,omitempty"`     // split into instances; never used
 }
 
 // Request is the whole input of a plan. Memory is in bytes.

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -14,9 +15,10 @@ type GPU struct {
 	MemoryTotal int64      `json:"memory_total_bytes"` // in MIG mode, seen from a container: of the container's instances
 	MemoryFree  int64      `json:"memory_free_bytes"`
 	MemoryUsed  int64      `json:"memory_used_bytes"`
-	Capability  int        `json:"-"`   // major number of the compute capability; 0: unknown
-	Mode        int        `json:"-"`   // compute mode: 0 default, or one of Mode*
-	MIG         bool       `json:"mig"` // split into instances: the whole GPU is not usable
+	Capability  int        `json:"-"`                 // major number of the compute capability; 0: unknown
+	Mode        int        `json:"-"`                 // compute mode: 0 default, or one of Mode*
+	Unified     bool       `json:"unified,omitempty"` // the GPU has no memory of its own: the figures are the host's
+	MIG         bool       `json:"mig"`               // split into instances: the whole GPU is not usable
 	Instances   []Instance `json:"mig_instances,omitempty"`
 	InstanceOf  *int       `json:"mig_instance_of,omitempty"` // index of its GPU; set if this is a MIG instance that $CUDA_VISIBLE_DEVICES names
 }
@@ -106,10 +108,8 @@ func (s *session) describe(index int) (handle, nvml.Return) {
 	if h.MIG {
 		s.addInstances(&h)
 	}
-	memory, ret := s.memory(device)
-	switch {
+	switch ret = s.readMemory(device, &h.GPU); {
 	case ret == nvml.SUCCESS:
-		h.setMemory(memory)
 	case h.MIG && ret == nvml.ERROR_NO_PERMISSION:
 		// A container with one instance may query the memory of that instance only.
 		for _, instance := range h.Instances {
@@ -123,8 +123,21 @@ func (s *session) describe(index int) (handle, nvml.Return) {
 	return h, nvml.SUCCESS
 }
 
-func (g *GPU) setMemory(m nvml.Memory) {
-	g.MemoryTotal, g.MemoryFree, g.MemoryUsed = int64(m.Total), int64(m.Free), int64(m.Used)
+// readMemory sets a GPU's memory. GPUs that share the host's memory (GB10, Jetson) do not support the query. Their
+// memory is the host's.
+func (s *session) readMemory(device nvml.Device, g *GPU) nvml.Return {
+	m, ret := s.memory(device)
+	if ret == nvml.ERROR_NOT_SUPPORTED && !g.MIG && g.InstanceOf == nil {
+		total, available, err := Memory(context.Background())
+		if err != nil {
+			return ret
+		}
+		g.Unified, m, ret = true, nvml.Memory{Total: uint64(total), Free: uint64(available), Used: uint64(total - available)}, nvml.SUCCESS
+	}
+	if ret == nvml.SUCCESS {
+		g.MemoryTotal, g.MemoryFree, g.MemoryUsed = int64(m.Total), int64(m.Free), int64(m.Used)
+	}
+	return ret
 }
 
 func (s *session) identity(device nvml.Device) (name, uuid string, ret nvml.Return) {

@@ -46,22 +46,26 @@ const (
 	SlowdownHardware   = "hardware_slowdown" // one of the latter two, or too high a power draw
 )
 
+// unread returns a device that can't be read because of a problem.
+func (h handle) unread(problem string) Device {
+	d := Device{
+		GPU: h.GPU, Utilization: -1, PowerWatts: -1, PowerLimitWatts: -1, TemperatureCelsius: -1, TemperatureSlowdown: -1, Problem: problem,
+	}
+	d.MemoryFree, d.MemoryUsed = -1, -1
+	return d
+}
+
 // read queries everything about a device.
 func (s *session) read(h handle) Device {
-	d := Device{
-		GPU: h.GPU, Utilization: -1, PowerWatts: -1, PowerLimitWatts: -1, TemperatureCelsius: -1, TemperatureSlowdown: -1,
-	}
-	memory, ret := s.memory(h.device)
-	switch {
-	case ret == nvml.SUCCESS:
-		d.setMemory(memory)
-	case h.MIG && ret == nvml.ERROR_NO_PERMISSION:
-	default:
-		d.MemoryFree, d.MemoryUsed = -1, -1
+	g := h.GPU
+	ret := s.readMemory(h.device, &g)
+	if ret != nvml.SUCCESS && !(h.MIG && ret == nvml.ERROR_NO_PERMISSION) {
+		d := h.unread(explain(fmt.Sprintf("read GPU %d", h.Index), ret))
 		d.Lost = ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED
-		d.Problem = explain(fmt.Sprintf("read GPU %d", h.Index), ret)
 		return d
 	}
+	d := h.unread("")
+	d.GPU = g
 	s.readActivity(h, &d)
 	s.readHealth(h, &d)
 	return d

@@ -30,7 +30,7 @@ func openSampler(ctx context.Context, limit time.Duration) (*Sampler, error) {
 		sampler *Sampler
 		reason  string
 	}
-	answer, err := bounded(ctx, limit, func() opened {
+	open := func() opened {
 		s := &Sampler{limit: limit}
 		var reason string
 		if s.session, reason = openSession(); s.session == nil {
@@ -46,20 +46,30 @@ func openSampler(ctx context.Context, limit time.Duration) (*Sampler, error) {
 		}
 		s.xids = s.session.watchXIDs(s.devices)
 		return opened{s, ""}
-	})
-	switch {
-	case errors.Is(err, errNoAnswer):
-		return nil, errors.New(silent(limit))
-	case err != nil:
-		return nil, err
-	case answer.sampler == nil:
-		return nil, errors.New(answer.reason)
 	}
-	return answer.sampler, nil
+	answer := make(chan opened, 1)
+	go func() { answer <- open() }()
+	found, err := await(ctx, limit, answer)
+	switch {
+	case err != nil:
+		go func() {
+			if late := <-answer; late.sampler != nil {
+				late.sampler.Close()
+			}
+		}()
+		if errors.Is(err, errNoAnswer) {
+			err = errors.New(silent(limit))
+		}
+		return nil, err
+	case found.sampler == nil:
+		return nil, errors.New(found.reason)
+	}
+	return found.sampler, nil
 }
 
 // Sample queries every device. A device that is lost or can't be read is in the sample with a Problem. The error is
-// ctx's cause, or reports that the driver does not answer. A later call may still get the answer.
+// ctx's cause, or reports that the driver does not answer. A later call may still get the answer. With an error, every
+// device has the error as its Problem, and the sample still has the XIDs.
 func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	if s.owed == nil {
 		s.owed = make(chan Sample, 1)
@@ -73,14 +83,18 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	}
 	sample, err := await(ctx, s.limit, s.owed)
 	if errors.Is(err, errNoAnswer) {
-		return Sample{}, errors.New(silent(s.limit))
+		err = errors.New(silent(s.limit))
 	}
 	if err != nil {
-		return Sample{}, err
+		sample = Sample{Time: event.Now()}
+		for _, h := range s.devices {
+			sample.Devices = append(sample.Devices, h.unread(err.Error()))
+		}
+	} else {
+		s.owed = nil
 	}
-	s.owed = nil
 	sample.XIDs = s.xids.take()
-	return sample, nil
+	return sample, err
 }
 
 // Close stops listening and closes NVML. If the driver hangs, Close gives up after the limit.

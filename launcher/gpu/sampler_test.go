@@ -1,15 +1,19 @@
 package gpu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -236,6 +240,11 @@ func TestADriverThatHangsHoldsNobodyUp(t *testing.T) {
 	t.Setenv("FAKE_NVML_DELAY", "nvmlInit=300")
 	_, err := openSampler(t.Context(), time.Millisecond)
 	require.ErrorContains(t, err, "did not answer for 1ms. Try: nvidia-smi")
+	require.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("gpu.openSampler")) && !bytes.Contains(stacks, []byte("xidWatch).serve"))
+	}, patience, 10*time.Millisecond, "a session that opens late is closed")
 	t.Setenv("FAKE_NVML_DELAY", "")
 
 	s, err := openSampler(t.Context(), patience)
@@ -256,6 +265,70 @@ func TestADriverThatHangsHoldsNobodyUp(t *testing.T) {
 	require.NoError(t, err, "it answers after all")
 	require.Len(t, late.Devices, 1)
 	s.Close()
+}
+
+// After a fatal XID NVML may block. The error still reaches the caller, with its GPU, though the GPU answers no query.
+func TestAnXIDIsToldWhileTheDriverHangs(t *testing.T) {
+	write := deviceFile(t)
+	write("Tesla T4:15360:15000\nTesla T4:15360:15000\n")
+	s := sampler(t, "")
+	before := sample(t, s)
+	write("Tesla T4:15360:15000\nTesla T4:15360:15000:xid=79,hang\n")
+	s.limit = time.Millisecond
+	var now Sample
+	var err error
+	for deadline := time.Now().Add(patience); len(now.XIDs) == 0 && time.Now().Before(deadline); {
+		now, err = s.Sample(t.Context())
+	}
+	require.ErrorContains(t, err, "did not answer for 1ms")
+	require.Equal(t, []Fault{{1, now.XIDs[0].String()}}, Faults(before, now))
+	require.Contains(t, now.Devices[0].Problem, "did not answer")
+	require.Equal(t, []int64{15360 << 20, -1}, []int64{now.Devices[0].MemoryTotal, now.Devices[0].MemoryUsed})
+	write("Tesla T4:15360:15000\nTesla T4:15360:15000\n")
+	s.limit = patience
+	require.Empty(t, sample(t, s).XIDs, "told once")
+}
+
+// NVML does not promise that an event has the handle of the registration.
+func TestAnXIDWithAnUnknownHandleIsFoundByItsUUID(t *testing.T) {
+	uuid := func(uuid string) nvml.Device {
+		return &mock.Device{
+			GetNameFunc: func() (string, nvml.Return) { return "", nvml.SUCCESS },
+			GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+		}
+	}
+	w := &xidWatch{session: &session{}, watched: map[nvml.Device]XID{uuid("GPU-a"): {Index: 0, UUID: "GPU-a"}, uuid("GPU-b"): {Index: 1, UUID: "GPU-b"}}}
+	for _, id := range []string{"GPU-b", "GPU-c"} {
+		w.add(nvml.EventData{Device: uuid(id), EventType: nvml.EventTypeXidCriticalError, EventData: 79})
+	}
+	seen := w.take()
+	require.Equal(t, []XID{{seen[0].Time, 1, "GPU-b", 79}, {seen[1].Time, -1, "GPU-c", 79}}, seen)
+}
+
+func TestAGPUWithTheHostsMemory(t *testing.T) {
+	const gb10 = "NVIDIA GB10:0:0:unified,temp=40,proc=4711/-"
+	s := sampler(t, gb10)
+	d := sample(t, s).Devices[0]
+	total, _, err := Memory(t.Context())
+	require.NoError(t, err)
+	require.True(t, d.Unified)
+	require.Empty(t, d.Problem)
+	require.Equal(t, []int64{total, total}, []int64{d.MemoryTotal, d.MemoryFree + d.MemoryUsed})
+	require.Positive(t, d.MemoryFree)
+	require.Positive(t, d.MemoryUsed)
+	require.Equal(t, 40.0, d.TemperatureCelsius)
+	require.Equal(t, []Process{{4711, -1}}, d.Processes)
+
+	host := detectHost(t)
+	require.Equal(t, CUDA, host.Device, host.Reason)
+	require.True(t, host.GPUs[0].Unified)
+	require.Equal(t, host.MemoryTotal, host.GPUs[0].MemoryTotal)
+
+	fake(t, gb10+";Tesla T4:15360:15000")
+	require.False(t, detectHost(t).GPUs[1].Unified)
+	t.Setenv("FAKE_NVML_FAIL", "nvmlDeviceGetMemoryInfo=3")
+	fake(t, "NVIDIA H100 80GB HBM3:81559:81000:mig")
+	require.Contains(t, detectHost(t).Reason, "Not Supported", "of a GPU in MIG mode the host's memory says nothing")
 }
 
 // Detect and a Sampler share the binding's global tables. The race detector checks the locking.

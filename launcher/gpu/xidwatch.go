@@ -27,7 +27,7 @@ type XID struct {
 type xidWatch struct {
 	session *session
 	set     nvml.EventSet
-	indices map[string]int // by UUID
+	watched map[nvml.Device]XID // GPUs, as the XIDs that they report
 
 	stop    chan struct{}
 	stopped chan struct{}
@@ -52,15 +52,15 @@ func (s *session) watchXIDs(devices []handle) *xidWatch {
 	if !ok {
 		return nil
 	}
-	w := &xidWatch{session: s, set: set, indices: map[string]int{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	w := &xidWatch{session: s, set: set, watched: map[nvml.Device]XID{}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	registered := false
 	for _, h := range devices {
 		device, uuid, index := h.device, h.UUID, h.Index
 		if h.parent != nil {
 			device, uuid, index = h.parent, h.parentUUID, *h.InstanceOf
 		}
-		if _, twice := w.indices[uuid]; !twice {
-			w.indices[uuid] = index
+		if _, twice := w.watched[device]; !twice {
+			w.watched[device] = XID{Index: index, UUID: uuid}
 			registered = s.register(device, set) || registered
 		}
 	}
@@ -117,19 +117,18 @@ func (w *xidWatch) add(data nvml.EventData) {
 	if data.EventType != nvml.EventTypeXidCriticalError {
 		return
 	}
-	xid := XID{Time: event.Now(), Index: -1, Code: int(data.EventData)}
-	// A GPU off its bus may not return its UUID.
-	if _, uuid, ret := w.session.identity(data.Device); ret == nvml.SUCCESS {
-		xid.UUID = uuid
-		if index, known := w.indices[uuid]; known {
-			xid.Index = index
+	// A query for the UUID can fail or hang after an XID, so the handle comes first.
+	xid, known := w.watched[data.Device]
+	if !known {
+		_, xid.UUID, _ = w.session.identity(data.Device)
+		xid.Index = -1
+		for _, x := range w.watched {
+			if x.UUID == xid.UUID || len(w.watched) == 1 {
+				xid = x
+			}
 		}
 	}
-	if len(w.indices) == 1 && xid.Index < 0 {
-		for uuid, index := range w.indices {
-			xid.UUID, xid.Index = uuid, index
-		}
-	}
+	xid.Time, xid.Code = event.Now(), int(data.EventData)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.seen) < xidsKept {

@@ -16,7 +16,7 @@ func Describe(host gpu.Host, r fit.Request) fit.Request {
 			continue
 		}
 		r.GPUs = append(r.GPUs, fit.GPU{
-			Index: g.Index, UUID: g.UUID, Name: g.Name, MemoryTotal: g.MemoryTotal, MemoryFree: g.MemoryFree, MIG: g.MIG,
+			Index: g.Index, UUID: g.UUID, Name: g.Name, MemoryTotal: g.MemoryTotal, MemoryFree: g.MemoryFree, Unified: g.Unified, MIG: g.MIG,
 		})
 	}
 	r.Cores, r.Memory = host.Cores, host.MemoryAvailable

@@ -113,6 +113,9 @@ func WhenFree(r fit.Request) fit.Request {
 	r.GPUs = slices.Clone(r.GPUs)
 	for i := range r.GPUs {
 		r.GPUs[i].MemoryFree = r.GPUs[i].MemoryTotal
+		if r.GPUs[i].Unified {
+			r.Memory = r.GPUs[i].MemoryTotal
+		}
 	}
 	return r
 }

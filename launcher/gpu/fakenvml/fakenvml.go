@@ -26,6 +26,8 @@
 //	remap=pending   rows to be remapped at the next reset; also none, failed
 //	retired=pending memory pages to be retired
 //	mig             in MIG mode (A100 and H100 only); inst=1g.10gb/9728/9700: an instance: profile, total and free MiB
+//	unified         memory queries are not supported, as on a GB10, which shares the host's memory
+//	hang            no query of the device returns while the option is there. Events still arrive
 //	forbidden       memory queries fail, like those of a MIG GPU in a container
 //
 // GPUs have the UUIDs GPU-a000000I-0000-4000-8000-00000000000I, instances MIG-b000000I-0000-4000-8000-00000000000J.

@@ -109,7 +109,9 @@ func (w *Watch) Look(ctx context.Context) (Document, error) {
 	sample := gpu.Sample{Time: event.Now()}
 	var err error
 	if w.sampler != nil {
-		if sample, err = w.sampler.Sample(ctx); err != nil {
+		sample, err = w.sampler.Sample(ctx)
+		w.xids = append(w.xids, sample.XIDs...) // an unanswered sample has them, too
+		if err != nil {
 			return Document{}, err
 		}
 	}
@@ -130,7 +132,6 @@ func (w *Watch) Look(ctx context.Context) (Document, error) {
 }
 
 func (w *Watch) remember(sample gpu.Sample) {
-	w.xids = append(w.xids, sample.XIDs...)
 	w.history("").Add(sample.Time, w.host.MemoryTotal-w.host.MemoryAvailable)
 	for _, d := range sample.Devices {
 		if d.MemoryUsed >= 0 {

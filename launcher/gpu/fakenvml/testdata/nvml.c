@@ -20,7 +20,7 @@ struct device {
 	char name[96], uuid[96];
 	u64 total, free, held; /* MiB; held: not free while process holder runs */
 	unsigned int holder;
-	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not reported */
+	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, unified, hang, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not reported */
 	u64 slowdown;
 	int tells_slowdown, tells_processes, xids, instances, valid;
 	struct list computing, clients; /* MPS clients are only in clients */
@@ -81,6 +81,8 @@ static void set_option(struct device *d, int index, const char *o) {
 	if (strcmp(o, "mig") == 0) d->mig = 1;
 	else if (strcmp(o, "lost") == 0) d->lost_after = 0;
 	else if (strcmp(o, "forbidden") == 0) d->forbidden = 1;
+	else if (strcmp(o, "unified") == 0) d->unified = 1;
+	else if (strcmp(o, "hang") == 0) d->hang = 1;
 	else if (strcmp(o, "remap=none") == 0) d->remap_pending = 0;
 	else if (strcmp(o, "remap=pending") == 0) d->remap_pending = 1;
 	else if (strcmp(o, "remap=failed") == 0) d->remap_pending = 0, d->remap_failed = 1;
@@ -147,12 +149,16 @@ static int enter(const char *function, struct device *d) {
 	int delay = listed("FAKE_NVML_DELAY", function, 0);
 	if (delay > 0)
 		usleep((useconds_t)delay * 1000);
+	struct device *gpu = d != NULL && d->parent != NULL ? d->parent : d;
 	pthread_mutex_lock(&lock);
-	refresh(0);
+	for (refresh(0); gpu != NULL && gpu->hang; refresh(0)) {
+		pthread_mutex_unlock(&lock);
+		usleep(2000);
+		pthread_mutex_lock(&lock);
+	}
 	int code = listed("FAKE_NVML_FAIL", function, SUCCESS);
 	if (code != SUCCESS || d == NULL)
 		return code;
-	struct device *gpu = d->parent != NULL ? d->parent : d;
 	if (!d->valid)
 		return INVALID_ARGUMENT;
 	unsigned int n = queries[gpu - devices]++;
@@ -239,8 +245,8 @@ static int runs(unsigned int pid) {
 
 int nvmlDeviceGetMemoryInfo(struct device *d, struct memory *m) {
 	int code = enter("nvmlDeviceGetMemoryInfo", d);
-	if (code == SUCCESS && d->forbidden)
-		code = NO_PERMISSION;
+	if (code == SUCCESS && (d->forbidden || d->unified))
+		code = d->forbidden ? NO_PERMISSION : NOT_SUPPORTED;
 	m->total = d->total << 20;
 	m->free = (d->free - (d->held > 0 && runs(d->holder) ? d->held : 0)) << 20;
 	m->used = m->total - m->free;
