@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = 10.0  # the launcher treats two minutes of silence as a stal
 
 STATES = ("loading", "replaying", "waiting", "generating", "scoring", "sharing", "barrier", "updating", "evaluating", "checkpoint")
 CAUSES = ("own_cap", "gpu_memory", "neighbour", "host_memory")
-ACTIONS = ("clear_cache", "halve_micro_batch", "gradient_checkpointing", "optimizer_offload", "param_offload", "restart_engine", "cpu")
+ACTIONS = ("clear_cache", "halve_micro_batch", "gradient_checkpointing", "optimizer_offload", "param_offload", "restart_engine", "end", "cpu")
 
 
 class Node:
@@ -187,6 +187,8 @@ class Node:
 
     def memory_step(self, round, phase, action, cause="gpu_memory", **fields):
         """Reports that memory ran out in a phase, and the remedy (one of ACTIONS) with which the trainer continues.
+        "end": it does not, and its process ends. With the cause "neighbour" the launcher then waits before it
+        restarts the trainer.
         """
         for value, allowed in ((action, ACTIONS), (cause, CAUSES), (phase, ("load", "generate", "update"))):
             if value not in allowed:
