@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/mpsclient"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
@@ -29,12 +30,12 @@ func launchEngine(
 	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
-	environ = apart(environ)
+	environ = mpsclient.Apart(environ)
 	options := policy.Options{
 		Host:   policy.InheritHost(environ),
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
 		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}), OnTrouble: trouble,
-		BeforeKill: BeforeKill(environ, trouble),
+		BeforeKill: mpsclient.BeforeKill(environ, trouble),
 	}
 	return func(ctx context.Context, params policy.LoadParams) (launched, error) {
 		late := fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline)

@@ -52,7 +52,7 @@ func (l *attempt) openSelection(n *Node) error {
 	}, l.logger, n.warn)
 	if errors.Is(err, best.ErrNewer) {
 		err = &Failure{event.CauseConfig, fmt.Errorf(
-			"%w. Try: continue the run with the program version that wrote it, or begin a new one with --fresh", err)}
+			"%w. Try: continue the run with the program version that wrote it", err)}
 	}
 	return err
 }

@@ -73,7 +73,10 @@ func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) e
 // why returns the cause of a shortage, one of event.Memory*. An engine that finds no memory for its CUDA context has
 // no figures of the GPU. The plan left the node's budget free, so other processes hold it.
 func (c *climb) why(short policy.Shortage) string {
-	if c.phase == phaseLoad && c.start.BudgetBytes > 0 && short.Where == "device" && short.TotalBytes == 0 {
+	if c.phase == phaseLoad && c.start.BudgetBytes > 0 && short.Where == "device" && short.TotalBytes == 0 && short.UsedBytes == 0 {
+		if c.limited {
+			return event.MemoryOwnCap // the driver's limit is smaller than a context
+		}
 		return event.MemoryNeighbour
 	}
 	return causeOf(short, c.start.OthersBytes, c.limited)

@@ -484,6 +484,20 @@ func TestLadderEnds(t *testing.T) {
 			require.Equal(t, want, g.events[0].MemoryStep.Cause)
 		})
 	}
+	used := bare
+	used.UsedBytes = 3e9
+	for _, c := range []struct {
+		short   policy.Shortage
+		limited bool
+		want    string
+	}{{bare, true, event.MemoryOwnCap}, {used, false, event.MemoryGPU}} {
+		inBubble(t, "a load's own limit", func(t *testing.T) {
+			g := &gpu{room: 900, weights: 1000, short: c.short, budget: 6.5e9}
+			_, err := govern(t, g, t.TempDir(), func(p *governed) { p.limited = c.limited })
+			require.Error(t, err)
+			require.Equal(t, c.want, g.events[0].MemoryStep.Cause)
+		})
+	}
 	inBubble(t, "while restarting", func(t *testing.T) {
 		g := &gpu{room: 2000, weights: 1000, base: 2000, short: full, spike: 1500}
 		p, err := govern(t, g, t.TempDir(), nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/mpsclient"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -133,7 +134,7 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 	}
 	model := &governed{
 		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble, link, logger), host: link, logger: logger,
-		meter: &meter{device: start.Device != "cpu", expected: start.Transient}, limited: mpsLimits(environ),
+		meter: &meter{device: start.Device != "cpu", expected: start.Transient}, limited: mpsclient.Limits(environ),
 	}
 	l, err := openAttempt(link, model, tokens, logger)
 	if err != nil {

@@ -42,6 +42,6 @@ class Held:
             self._process.stdin.write(b"\n")  # an MPS client killed within a kernel would end the others, too
             self._process.stdin.close()
             self._process.wait(5)
-        except (OSError, subprocess.TimeoutExpired):
-            pass
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            pass  # ValueError: ready() has failed and closed the pipe
         child.kill(self._process)

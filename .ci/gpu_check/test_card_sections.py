@@ -17,6 +17,7 @@ import report  # noqa: E402
 import shortage_section  # noqa: E402
 from engine_client import EngineError  # noqa: E402
 from evidence import Evidence  # noqa: E402
+from held import Held  # noqa: E402
 from mps_control import Daemon  # noqa: E402
 from stage import Stage  # noqa: E402
 
@@ -77,6 +78,12 @@ class FakeHeld:
 
     def __exit__(self, *_):
         FakeHeld.used -= self._bytes
+
+
+def test_a_child_that_fails_says_why(tmp_path):
+    with pytest.raises(RuntimeError, match="nonsense: KeyError"):
+        with Held("nonsense", tmp_path / "log") as held:
+            held.ready()
 
 
 def test_primitives_of_a_card(card, monkeypatch, tmp_path):

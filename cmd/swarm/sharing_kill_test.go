@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/mpsclient"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -60,7 +60,7 @@ func TestAKilledEngineSparesTheOthersUnderMPS(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "engine.sh"), []byte(script), 0o755))
 			options := policy.Options{Python: filepath.Join(dir, "engine.sh"), Dir: dir, Env: environ, Stderr: io.Discard}
 			if announced {
-				options.BeforeKill = node.BeforeKill(environ, func(trouble string) { t.Error(trouble) })
+				options.BeforeKill = mpsclient.BeforeKill(environ, func(trouble string) { t.Error(trouble) })
 			}
 			engine, err := policy.Start(t.Context(), options)
 			require.NoError(t, err)

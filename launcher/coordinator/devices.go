@@ -20,9 +20,10 @@ import (
 // often as nodes report their memory.
 const (
 	deviceInterval  = 2 * time.Second
-	deviceRecording = 10.0            // seconds
-	deviceAnswer    = 5 * time.Second // most time for a sample. Its XIDs are then known without the rest
-	deviceReopening = time.Minute     // between two tries to open the GPUs
+	deviceRecording = 10.0                                        // seconds
+	deviceAnswer    = 2 * time.Second                             // most time for a sample. Its XIDs are then known without the rest
+	deviceFault     = deviceInterval + deviceAnswer + time.Second // after this time a fault is known
+	deviceReopening = time.Minute                                 // between two tries to open the GPUs
 )
 
 // deviceWatch watches the GPUs of a run: the memory in use and its owners, and whether the GPUs still respond.

@@ -130,7 +130,7 @@ func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *ter
 	}
 	if c.p.Plan.Device == fit.DeviceCUDA {
 		// A fault must be known before the death that it caused is classified.
-		spec.Faults, spec.FaultSettle = events.watchDevices(), deviceInterval+time.Second
+		spec.Faults, spec.FaultSettle = events.watchDevices(), deviceFault
 	}
 	if c.mps != nil {
 		spec.Sharer = events.watchMPS(c.mps)

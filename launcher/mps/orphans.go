@@ -74,6 +74,9 @@ func Sweep(ctx context.Context, dir string) ([]int, error) {
 // sweepOne ends the daemon of one record and returns the daemon's pid if it ran.
 func sweepOne(ctx context.Context, path string) (int, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // another sweep has ended it
+	}
 	if err != nil {
 		return 0, fmt.Errorf("mps: %w", err)
 	}

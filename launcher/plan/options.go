@@ -208,7 +208,8 @@ func (p *Options) Look(h Host) (Look, error) {
 			// the MPS proof needs a Python whose torch has CUDA
 			request.MPS = p.Trainer.Command == "" && triesMPS(host, request)
 			for _, d := range out.Host.GPUs {
-				if note := MPSGPU(d, 1).Occupied(); note != "" {
+				planned := slices.ContainsFunc(request.GPUs, func(f fit.GPU) bool { return f.Index == d.Index })
+				if note := MPSGPU(d, 1).Occupied(); planned && note != "" {
 					out.Warnings = append(out.Warnings, note)
 				}
 			}

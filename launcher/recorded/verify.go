@@ -92,6 +92,9 @@ func Ended(s store.Snapshot) error {
 	return fail.Usage(fmt.Errorf("run %s was interrupted", run.Run), "continue it with swarm up and its configuration, then verify it")
 }
 
+// rounding has the memory steps after which sums may be rounded differently.
+var rounding = []string{event.ActionHalveMicroBatch, event.ActionCheckpointing, event.ActionOptimizerOffload, event.ActionParamOffload, event.ActionCPU}
+
 // explain adds a possible cause to the reports of nodes that differ: memory ran out, and smaller batches round
 // differently.
 func (v *verification) explain(ctx context.Context, reader *store.Reader, report verify.Report) error {
@@ -109,7 +112,8 @@ func (v *verification) explain(ctx context.Context, reader *store.Reader, report
 		}
 		for _, x := range entries {
 			after = x.ID
-			if n, step := differing[x.Event.Node], x.Event.MemoryStep; n != nil && step != nil {
+			n, step := differing[x.Event.Node], x.Event.MemoryStep
+			if n != nil && step != nil && slices.Contains(rounding, step.Action) {
 				n.Notes = append(n.Notes, fmt.Sprintf("memory ran out in round %d (%s, %s): from this round on sums may be rounded differently",
 					step.Round, step.Phase, step.Action))
 				delete(differing, x.Event.Node)

@@ -7,8 +7,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// pulse tracks the attempts and jobs that this process has started. Their current time is their start plus the elapsed
-// time of a monotonic clock. Events of an attempt should use the same time.
+// pulse tracks the attempts and jobs that this process has started. The current time of an attempt is its start plus
+// the elapsed time of a monotonic clock. Events of the attempt should use the same time. A job's is the wall clock's
+// (see).
 type pulse struct {
 	elapsed func() time.Duration // since a fixed moment
 	mu      sync.Mutex
@@ -48,7 +49,8 @@ func (p *pulse) names() []string {
 	return names
 }
 
-// read returns the attempt and the current time of a run or job. ok reports whether this process started it.
+// read returns a run's attempt and its current time. Of a job the attempt is 0. ok reports whether this process started
+// the run or job.
 func (p *pulse) read(name string) (attempt int, seen float64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

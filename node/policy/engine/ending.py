@@ -11,7 +11,7 @@ import sys
 import threading
 
 GRACE = 2.0  # seconds that the device may take; less than the parent waits before it kills (closeGrace in client.go)
-NOWHERE = "/dev/null"  # the pipe directory of an engine without MPS (mpsNowhere in node/mps.go)
+NOWHERE = "/dev/null"  # the pipe directory of an engine without MPS (nowhere in node/mpsclient)
 
 
 class Leaving(BaseException):

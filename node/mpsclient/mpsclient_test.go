@@ -1,4 +1,4 @@
-package node
+package mpsclient
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func controlProgram(t *testing.T, script string) (said string) {
 	dir := t.TempDir()
 	said = filepath.Join(dir, "said")
 	text := fmt.Sprintf("#!/bin/sh\nread -r line\necho \"$CUDA_MPS_PIPE_DIRECTORY $line\" >>%s\n%s", said, script)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, mpsProgram), []byte(text), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte(text), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return said
 }
@@ -26,7 +26,7 @@ func controlProgram(t *testing.T, script string) (said string) {
 func TestBeforeKillAsksEachServer(t *testing.T) {
 	said := controlProgram(t, `case $line in get_server_list) echo 71; echo "  72"; echo of these;; esac`)
 	var troubles []string
-	hook := BeforeKill([]string{mpsPipe + "=/old", mpsPipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })
+	hook := BeforeKill([]string{pipe + "=/old", pipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })
 	hook(4711)
 	text, err := os.ReadFile(said)
 	require.NoError(t, err)
@@ -44,8 +44,8 @@ func TestBeforeKillIsBounded(t *testing.T) {
 			controlProgram(t, script)
 			var troubles []string
 			began := time.Now()
-			BeforeKill([]string{mpsPipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })(4711)
-			require.Less(t, time.Since(began), mpsAnswers+5*time.Second)
+			BeforeKill([]string{pipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })(4711)
+			require.Less(t, time.Since(began), answers+5*time.Second)
 			require.Equal(t, []string{"MPS did not release the engine before its kill: " + want}, troubles)
 		})
 	}
@@ -53,15 +53,15 @@ func TestBeforeKillIsBounded(t *testing.T) {
 
 // cmd/swarm/testdata/script/mps.txtar tests the same with real processes.
 func TestEnginesWithoutMPSUseNoDaemon(t *testing.T) {
-	require.Equal(t, []string{"A=1", mpsPipe + "=/dev/null"}, apart([]string{"A=1"}))
-	require.Equal(t, []string{mpsPipe + "=", mpsPipe + "=/dev/null"}, apart([]string{mpsPipe + "="}))
-	require.Equal(t, []string{mpsPipe + "=/pipe"}, apart([]string{mpsPipe + "=/pipe"}), "the launcher's or the user's choice")
+	require.Equal(t, []string{"A=1", pipe + "=/dev/null"}, Apart([]string{"A=1"}))
+	require.Equal(t, []string{pipe + "=", pipe + "=/dev/null"}, Apart([]string{pipe + "="}))
+	require.Equal(t, []string{pipe + "=/pipe"}, Apart([]string{pipe + "=/pipe"}), "the launcher's or the user's choice")
 }
 
 func TestWithoutMPSNobodyIsAsked(t *testing.T) {
 	require.Nil(t, BeforeKill(nil, nil))
-	require.Nil(t, BeforeKill([]string{mpsPipe + "=/pipe", mpsPipe + "="}, nil))
-	require.Nil(t, BeforeKill([]string{mpsPipe + "=/dev/null"}, nil))
-	require.False(t, mpsLimits([]string{mpsPipe + "=/pipe"}), "another's daemon, without a limit")
-	require.True(t, mpsLimits([]string{mpsLimit + "=0=6198M"}))
+	require.Nil(t, BeforeKill([]string{pipe + "=/pipe", pipe + "="}, nil))
+	require.Nil(t, BeforeKill([]string{pipe + "=/dev/null"}, nil))
+	require.False(t, Limits([]string{pipe + "=/pipe"}), "another's daemon, without a limit")
+	require.True(t, Limits([]string{limit + "=0=6198M"}))
 }
