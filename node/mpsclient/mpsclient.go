@@ -1,5 +1,6 @@
-// Package mpsclient handles an engine as a client of NVIDIA MPS, by the environment that the launcher gave its node: the
-// memory that MPS allows it, how it is ended without harm to other clients, and how it stays away from others' daemons.
+// Package mpsclient handles an engine as a client of NVIDIA MPS, by the environment that the launcher gave its node:
+// the memory that MPS allows it, how it is ended without harm to other clients, and how it stays away from others'
+// daemons.
 package mpsclient
 
 import (
