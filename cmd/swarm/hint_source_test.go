@@ -125,7 +125,7 @@ func TestHintsOfTheSource(t *testing.T) {
 }
 
 // foreignFlags are other programs' flags that occur in texts of this tree.
-var foreignFlags = strings.Fields(`check completion config-name config-path dataset fast gpu-reset gres host json logdir man mem new-tokens no-up only part property query-gpu quick
+var foreignFlags = strings.Fields(`budget check completion config-name config-path dataset fast gpu-reset gres host json logdir man mem new-tokens no-cone no-up only part property query-gpu quick
 	shm-size stage bad text version`) // bad, text: variables of the report's style sheet
 
 var flagInText = regexp.MustCompile("(?:^|[\\s`(\"'\\[])--([a-z][a-z0-9_-]+)")

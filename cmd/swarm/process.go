@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -169,7 +171,8 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 
 // resolve plans a run on this host, after it has ended the leftovers of dead coordinators, which hold memory.
 func (g *globals) resolve(ctx context.Context, o *plan.Options) (plan.Planned, error) {
-	if err := coordinator.Sweep(ctx, g.home, g.logger); err != nil && ctx.Err() == nil {
+	err := coordinator.Sweep(ctx, g.home, g.logger)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOTDIR) { // a home that cannot be one is refused below
 		g.logger.Warn("a leftover may hold memory", "error", err)
 	}
 	return o.Resolve(ctx, g.planHost())
