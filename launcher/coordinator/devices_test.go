@@ -3,8 +3,6 @@ package coordinator
 import (
 	"context"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -24,14 +22,9 @@ func TestAFatalXIDIsAFaultWhileTheDriverHangs(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	path := filepath.Join(t.TempDir(), "devices")
-	write := func(devices string) {
-		require.NoError(t, os.WriteFile(path+".new", []byte(devices), 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-	}
+	write := fakenvml.File(t)
 	write("")
 	t.Setenv(gpu.LibraryVariable, library)
-	t.Setenv("FAKE_NVML_FILE", path)
 	t.Setenv(gpu.VisibleVariable, "0,1")
 
 	events, logged := make(chan event.Event, 64), make(lines, 64)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/files"
-	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -166,26 +164,6 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 		return nil, err
 	}
 	return c, c.record()
-}
-
-// Sweep ends the processes and MPS daemons that dead coordinators left behind in a home. Call it before planning, too:
-// leftovers hold memory that the plan needs. It needs no lock, because it leaves living coordinators alone.
-func Sweep(ctx context.Context, home layout.Home, logger *slog.Logger) error {
-	orphans, err := supervise.SweepOrphans(ctx, home.Runs(), lifecycle.OrphanTerm)
-	for _, o := range orphans {
-		logger.Warn("ended a leftover process of an earlier run", "pid", o.PID, "folder", o.Dir)
-	}
-	if err != nil {
-		return fmt.Errorf("end leftover processes of an earlier run: %w", err)
-	}
-	daemons, err := mps.Sweep(ctx, home.Runs())
-	for _, pid := range daemons {
-		logger.Warn("ended a leftover MPS daemon of an earlier run", "pid", pid)
-	}
-	if err != nil {
-		return fmt.Errorf("end leftover MPS daemons of an earlier run: %w", err)
-	}
-	return nil
 }
 
 // equipment has the model's weights and the engine for this program's nodes. A user's trainer needs neither.

@@ -2,6 +2,9 @@ package fit
 
 import "fmt"
 
+// keyBytes is the size of a key or value of the KV cache, in every precision (static.py).
+const keyBytes = 4
+
 // generate returns the memory of decoding r completions together. The engine holds keys and values of a prompt once.
 // Completions use buffers of full length. The peak is the prefill's last layer, or the last step with its sampling.
 func (e *estimate) generate(r int64) []Component {
@@ -11,7 +14,6 @@ func (e *estimate) generate(r int64) []Component {
 	if e.cuda {
 		s = (s + promptBucket - 1) / promptBucket * promptBucket
 	}
-	const size = 4 // in every precision (static.py)
 	parts := e.unparked(PhaseGenerate)
 	add := func(name string, bytes int64, note string) {
 		parts = append(parts, Component{Name: name, Phase: PhaseGenerate, Bytes: bytes, Note: note})
@@ -20,10 +22,10 @@ func (e *estimate) generate(r int64) []Component {
 		add("weights in 16 bits", 2*e.parameters, "2 B x parameters")
 	}
 	flat := len(parts) // the parts so far are single blocks without allocator overhead
-	add("KV cache of prompts", 2*e.layers*p*s*e.kv*size, fmt.Sprintf("%d prompts of %d tokens, stored once for all their completions", p, s))
+	add("KV cache of prompts", 2*e.layers*p*s*e.kv*keyBytes, fmt.Sprintf("%d prompts of %d tokens, stored once for all their completions", p, s))
 
 	prefill := e.prefill(p*s, s)
-	own := 2 * e.layers * (t - 1) * r * e.kv * size
+	own := 2 * e.layers * (t - 1) * r * e.kv * keyBytes
 	decode := own + e.decode(r, t) + e.sampling(r)
 	if e.graphs() {
 		decode += e.graph(r, t)
@@ -55,11 +57,10 @@ func (e *estimate) caches(r int64) Component {
 	if !e.graphs() {
 		return c
 	}
-	const size = 4
 	group := int64(e.s.Generations)
 	s, t := int64(e.s.PromptTokens), int64(e.s.NewTokens)
 	prompts := (r + group - 1) / group
-	held := 2*e.layers*e.kv*size*(prompts*s+r*(t-1)) + e.graph(r, t)
+	held := 2*e.layers*e.kv*keyBytes*(prompts*s+r*(t-1)) + e.graph(r, t)
 	if e.s.half() {
 		held += 2 * e.parameters
 		c.Note += ", and the weights in 16 bits"

@@ -96,7 +96,7 @@ func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, b
 	if batch <= 0 || batch > all {
 		batch = max(1, all)
 	}
-	kv := 2 * int64(m.Layers*m.KeyValueHeads()*m.HeadWidth()) * 4 // bytes per token, in every precision
+	kv := 2 * int64(m.Layers*m.KeyValueHeads()*m.HeadWidth()) * keyBytes // bytes per token
 	mean := float64(w.PromptTokens) + float64(w.NewTokens)/2
 	calls := float64(divide(all, batch))
 	bytes := calls*float64(w.NewTokens)*float64(m.Parameters*size) + float64(w.NewTokens)*w.completions()*mean*float64(kv)

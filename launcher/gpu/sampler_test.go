@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -35,18 +35,6 @@ func sample(t *testing.T, s *Sampler) Sample {
 	got, err := s.Sample(t.Context())
 	require.NoError(t, err)
 	return got
-}
-
-// deviceFile returns a function that changes the device list under the open library.
-func deviceFile(t *testing.T) (write func(devices string)) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "devices")
-	t.Setenv("FAKE_NVML_FILE", path)
-	return func(devices string) {
-		t.Helper()
-		require.NoError(t, os.WriteFile(path+".new", []byte(devices), 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-	}
 }
 
 func TestSampleReadsEverything(t *testing.T) {
@@ -102,7 +90,7 @@ func TestWhatADriverDoesNotTellIsAbsent(t *testing.T) {
 }
 
 func TestSampleFollowsADeviceThatChanges(t *testing.T) {
-	write := deviceFile(t)
+	write := fakenvml.File(t)
 	write("Tesla T4:15360:15000:util=1\n")
 	s := sampler(t, "")
 	require.Equal(t, 0.01, sample(t, s).Devices[0].Utilization)
@@ -113,7 +101,7 @@ func TestSampleFollowsADeviceThatChanges(t *testing.T) {
 }
 
 func TestALostGPUIsToldAndTheOthersGoOn(t *testing.T) {
-	write := deviceFile(t)
+	write := fakenvml.File(t)
 	write("Tesla T4:15360:15000:temp=50\nTesla T4:15360:15000:temp=51\n")
 	s := sampler(t, "")
 	first := sample(t, s)
@@ -140,7 +128,7 @@ func TestAGPULostAfterSomeQueries(t *testing.T) {
 }
 
 func TestXIDsAreToldOnceWithTheirGPU(t *testing.T) {
-	write := deviceFile(t)
+	write := fakenvml.File(t)
 	write("Tesla T4:15360:15000\nTesla T4:15360:15000:xid=31\n")
 	s := sampler(t, "")
 	xids := func(want int) (seen []XID) {
@@ -269,7 +257,7 @@ func TestADriverThatHangsHoldsNobodyUp(t *testing.T) {
 
 // After a fatal XID NVML may block. The error still reaches the caller, with its GPU, though the GPU answers no query.
 func TestAnXIDIsToldWhileTheDriverHangs(t *testing.T) {
-	write := deviceFile(t)
+	write := fakenvml.File(t)
 	write("Tesla T4:15360:15000\nTesla T4:15360:15000\n")
 	s := sampler(t, "")
 	before := sample(t, s)

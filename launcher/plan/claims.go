@@ -51,19 +51,18 @@ type Claims struct {
 	cards []card
 
 	mu      sync.Mutex
-	engines map[string]int  // pids, by node
-	gone    map[string]bool // nodes that were given up
+	engines map[string]int // pids, by node
 }
 
 // card is a claimed GPU.
 type card struct {
 	*queue.Ticket
-	nodes []string // planned there
+	nodes []string // planned there, and not given up
 }
 
 // Claim claims a plan's GPU memory. It only logs a failure to claim: the nodes run without the claim.
 func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
-	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}, gone: map[string]bool{}}
+	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}}
 	used := map[int][]string{}
 	for _, at := range plan.Placement {
 		for _, index := range at.Cards() {
@@ -118,7 +117,9 @@ func (c *Claims) GivenUp(node string) {
 	if c != nil {
 		c.adjust(func() {
 			delete(c.engines, node)
-			c.gone[node] = true
+			for i := range c.cards {
+				c.cards[i].nodes = slices.DeleteFunc(c.cards[i].nodes, func(on string) bool { return on == node })
+			}
 		})
 	}
 }
@@ -130,7 +131,7 @@ func (c *Claims) adjust(change func()) {
 	pids := slices.Collect(maps.Values(c.engines))
 	for _, on := range c.cards {
 		bytes := c.bytes
-		if !slices.ContainsFunc(on.nodes, func(node string) bool { return !c.gone[node] }) {
+		if len(on.nodes) == 0 {
 			bytes = 0
 		}
 		if err := on.Adjust(bytes, pids); err != nil {

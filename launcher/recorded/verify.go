@@ -136,8 +136,8 @@ type verification struct {
 	modelDirs map[string]string // by model key
 	engineDir string
 	python    policy.Probe
-	torch     string // of the run
-	same      bool   // the engine is the same version as the run's
+	same      bool // the engine is the same version as the run's
+	sameTorch bool // so is torch, or the run has recorded none
 }
 
 // inexact returns why the bits may differ from the run's, or "" if they must be equal.
@@ -147,7 +147,7 @@ func (v *verification) inexact() string {
 		return device + " does not compute the same bits each time"
 	case !v.same:
 		return "another version of the engine made the run"
-	case v.torch != "" && v.torch != v.python.Torch:
+	case !v.sameTorch:
 		return "another version of PyTorch made the run"
 	}
 	return ""
@@ -180,7 +180,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if plan.EngineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
 		return plan.NoCUDA(v.python, "run "+v.run.Run+" was trained on a GPU")
 	}
-	if v.torch = made.Torch; v.torch != "" && v.torch != v.python.Torch {
+	if v.sameTorch = made.Torch == "" || made.Torch == v.python.Torch; !v.sameTorch {
 		v.h.Logger.Warn("this torch differs from the run's: sums may differ slightly", "run", made.Torch, "here", v.python.Torch)
 	}
 	if v.engineDir, err = policy.Extract(string(v.h.Home)); err != nil {

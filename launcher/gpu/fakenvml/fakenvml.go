@@ -35,14 +35,29 @@ package fakenvml
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 )
 
 //go:embed testdata/nvml.c
 var source []byte
+
+// File returns a function that changes the device list under an open library (FAKE_NVML_FILE).
+func File(t testing.TB) (write func(devices string)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "devices")
+	t.Setenv("FAKE_NVML_FILE", path)
+	return func(devices string) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path+".new", []byte(devices), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // BuildIn compiles the library into dir and returns its path, for $SWARM_NVML_LIBRARY. Without a C compiler the error
 // wraps exec.ErrNotFound.

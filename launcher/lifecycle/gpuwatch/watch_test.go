@@ -2,8 +2,6 @@ package gpuwatch
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,14 +18,9 @@ func TestXIDsOutliveAHang(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	path := filepath.Join(t.TempDir(), "devices")
-	write := func(devices string) {
-		require.NoError(t, os.WriteFile(path+".new", []byte(devices), 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-	}
+	write := fakenvml.File(t)
 	write("Tesla T4:15360:15000\n")
 	t.Setenv(gpu.LibraryVariable, library)
-	t.Setenv("FAKE_NVML_FILE", path)
 	t.Setenv(gpu.VisibleVariable, "0")
 	w, err := Open(t.Context(), layout.Home(t.TempDir()), error.Error)
 	require.NoError(t, err)
